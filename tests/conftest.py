@@ -1,10 +1,10 @@
-"""Profiles of the property tests, the quick part of the suite, and what is skipped for want of a program.
+"""Hypothesis profiles, the quick part of the suite, and skips for missing programs.
 
-    STOWPLAN_EXAMPLES=20   property tests look twenty times as far; see tests/support/examples.py
-    --quick                what `make test` runs: all but SLOW, what its name says is long, and what is marked slow
-    REQUIRE=assets,kubectl what is skipped for want of these fails instead
+    STOWPLAN_EXAMPLES=20   property tests run twenty times as many examples; see tests/support/examples.py
+    --quick                what `make test` runs: all but SLOW, long tests by name, and tests marked slow
+    REQUIRE=assets,kubectl tests that would be skipped without these fail instead
 
-No deadlines, and the same examples every time where CI runs them.
+There are no deadlines, and the examples are fixed where CI runs them.
 """
 
 import gc
@@ -20,17 +20,17 @@ from hypothesis.internal.conjecture import providers
 
 from support.examples import times
 
-# Nor is it a fault of a test that the machine is busy.
+# A busy machine is not a failure of a test.
 LOAD = [HealthCheck.too_slow]
 settings.register_profile("default", deadline=None, max_examples=times(100), suppress_health_check=LOAD)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-# Where a scheduler on this machine would be found.
+# So that no test finds a scheduler that runs on this machine.
 os.environ.pop("XDG_RUNTIME_DIR", None)
 
-#: Folders and files of the whole suite alone: what starts processes, browsers and servers or talks through sockets,
-#: whole runs of a cluster, and long histories.
+#: Folders and files that run only in the whole suite: they start processes, browsers and servers, use sockets, run
+#: whole clusters, or play long histories.
 SLOW = (
     "api/test_hostile_files.py",
     "chaos",
@@ -89,10 +89,10 @@ SLOW = (
     "sweeps",
     "test_benchmarks.py",
 )
-#: Of the slow ones, what everybody relies on: kubectl reads and writes.
+#: Slow tests that --quick runs nevertheless, as everything relies on them: kubectl reads and writes.
 CORE = ("integration/test_kubectl_reading.py",)
-#: Begun first: tests that take many seconds each, among them all that share a browser. At the end there is what is
-#: short, so that all workers end at about the same time.
+#: Started first: tests that take many seconds each, among them all that share a browser. Short ones come last, so that
+#: all workers finish at about the same time.
 FIRST = (
     "page/browser",
     "deploy/test_container.py",
@@ -104,10 +104,10 @@ FIRST = (
     "api/test_hostile_files.py",
     "integration/test_hostile_files.py",
 )
-#: Elsewhere, what says by its name that it is long or starts a process.
+#: In other folders, words in names of files that are long or start a process.
 LONG_NAMES = ("process", "soak", "crowd", "histories", "state_machine")
 
-#: What tests may need -> how the reason of a skipped one names it.
+#: What tests may require -> text in the reason of a skip.
 NEEDS = {
     "assets": "KUBEBUILDER_ASSETS",
     "kubectl": "kubectl is not installed",
@@ -123,28 +123,29 @@ _HERE = Path(__file__).parent
 
 
 def pytest_addoption(parser):
-    parser.addoption("--quick", action="store_true", help="leave out what starts servers and processes, and long runs")
+    parser.addoption("--quick", action="store_true", help="skip tests that start servers or processes, and long runs")
 
 
 def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Started in the background by a shell. Processes of tests would ignore it, too, and they are to end of it.
+        # Started in the background by a shell, which ignores SIGINT. Processes that tests start would inherit that, and
+        # tests interrupt them.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "slow: starts processes, or is long; left out by --quick")
+    config.addinivalue_line("markers", "slow: starts processes, or is long; skipped by --quick")
     if config.getoption("--quick"):
-        # Hypothesis reads all our sources for constants to try: 8 s a worker where none are cached, more than the rest
-        # of its work on a tenth of the examples. The whole suite has it done.
+        # Hypothesis parses all our sources for constants: 8 s per worker without a cache, more than the rest of its
+        # work on a tenth of the examples. The whole suite does it.
         providers._get_local_constants = providers.Constants
-    gone = [path for path in (*SLOW, *CORE, *FIRST) if not (_HERE / path).exists()]
-    if gone:
-        raise pytest.UsageError(f"{_HERE / 'conftest.py'}: a list there names what is not there: {', '.join(gone)}")
+    missing = [path for path in (*SLOW, *CORE, *FIRST) if not (_HERE / path).exists()]
+    if missing:
+        raise pytest.UsageError(f"{_HERE / 'conftest.py'}: a list there names missing paths: {', '.join(missing)}")
     unknown = set(_required()) - NEEDS.keys()
     if unknown:
-        raise pytest.UsageError(f"REQUIRE={','.join(sorted(unknown))}: want some of {', '.join(NEEDS)}")
+        raise pytest.UsageError(f"REQUIRE={','.join(sorted(unknown))}: expected some of {', '.join(NEEDS)}")
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Not even imported, where only the quick part is asked for."""
+    """With --quick, ignored files are not even imported."""
     if not config.getoption("--quick") or _HERE not in collection_path.parents:
         return None
     path = collection_path.relative_to(_HERE).as_posix()
@@ -159,8 +160,8 @@ def _is_of(path, listed):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """For the whole suite half as many again as there are cores: many of its tests wait, for a server, a process, a
-    browser, or for the seconds of a backoff or a lease."""
+    """For the whole suite, one and a half workers per core: many tests wait for a server, a process, a browser, or a
+    backoff or lease."""
     if config.getoption("--quick") or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -169,9 +170,9 @@ def pytest_xdist_auto_num_workers(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session):
-    """Without the garbage collector: what is collected stays, and looking through it takes a fifth of the time.
+    """Collects without the garbage collector: collected items stay, and scanning them takes a fifth of the time.
 
-    Nor is it looked through afterwards, while tests run.
+    They are frozen afterwards, so that they are not scanned while tests run, either.
     """
     gc.disable()
     try:
@@ -183,8 +184,8 @@ def pytest_collection(session):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    """Every other worker of xdist begins at the end. Where nothing is cached they meet in the middle: each rewrites and
-    compiles half of the modules, and reads the rest from the other's cache."""
+    """Every other xdist worker starts at the end. Without caches they meet in the middle: each rewrites and compiles
+    half of the modules, and reads the rest from the other's cache."""
     report = yield
     if isinstance(collector, pytest.Directory) and _is_odd_worker():
         report.result.reverse()
@@ -197,7 +198,7 @@ def _is_odd_worker():
 
 
 def pytest_collection_modifyitems(config, items):
-    # All workers must name the same tests in the same order; within a file it is that of the file.
+    # All workers must collect the same tests in the same order; within a file the order is the file's.
     items.sort(key=_turn)
     if config.getoption("--quick"):
         slow = [item for item in items if item.get_closest_marker("slow")]
@@ -215,17 +216,17 @@ def _required():
 
 
 def _needed(report):
-    """What a skipped test would have needed."""
+    """The requirement that a skipped test lacked."""
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return next((name for name, words in NEEDS.items() if words in reason), None)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):
-    """A worker of xdist tells of what is counted: of each test one report, and what went wrong before and after it.
+    """An xdist worker sends only the reports that are counted: one per test, and failures in setup and teardown.
 
-    Otherwise it sends three reports, a beginning and an end of each; with thousands of tests of a few milliseconds,
-    that is a tenth of the time.
+    Otherwise it sends three reports, a start and a finish for each test; with thousands of tests of a few milliseconds,
+    that takes a tenth of the time.
     """
     if not hasattr(item.config, "workerinput") or _all_phases_are_read(item.config):
         return None
@@ -242,7 +243,7 @@ def _all_phases_are_read(config):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    # Names of everything around the test, which nobody reads and each report would take along.
+    # Keywords of the test's parents, which are not used and would be sent with each report.
     report.keywords = {}
     if report.skipped and not hasattr(report, "wasxfail") and (needed := _needed(report)) in _required():
         report.outcome = "failed"
@@ -252,6 +253,6 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_terminal_summary(terminalreporter):
     skipped = Counter(_needed(report) for report in terminalreporter.stats.get("skipped", ()))
-    told = ", ".join(f"{skipped[name]} for want of {name}" for name in NEEDS if skipped[name])
-    if told:
-        terminalreporter.write_line(f"skipped: {told}; REQUIRE=NAME,… makes that a failure")
+    counts = ", ".join(f"{skipped[name]} without {name}" for name in NEEDS if skipped[name])
+    if counts:
+        terminalreporter.write_line(f"skipped: {counts}; REQUIRE=NAME,… makes that a failure")

@@ -1,4 +1,4 @@
-"""Benchmarks keep up with the code: each of them runs to its end on next to nothing. What they print is not judged."""
+"""Each benchmark still runs to its end on minimal input. Their output is not checked."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import pytest
 
 BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 
-#: Those that are not run here take seconds whatever they are given.
+#: Not run here: these take seconds on any input.
 SMALL = {
     "client": ["--pods", "20", "--binds", "5"],
     "cycle": ["--nodes", "10", "--pods", "3", "--only", "cycle"],
@@ -28,7 +28,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_it_runs(name):
+def test_the_benchmark_runs(name):
     run = subprocess.run(
         [sys.executable, BENCHMARKS / f"{name}.py", *SMALL[name]],
         cwd=BENCHMARKS,

@@ -1,4 +1,4 @@
-"""`stowplan.Cluster`, the public Python API: what it takes in, what it answers, what it changes."""
+"""`stowplan.Cluster`, the public Python API: inputs, answers, and changes."""
 
 import random
 
@@ -42,18 +42,16 @@ def test_schedule_places_in_order_and_applies_each_placement(cluster):
     assert decisions[3].message.startswith("0/2 nodes are available: 2 Insufficient cpu.")
 
 
-def test_all_pending_pods_go_by_priority_then_by_name(cluster):
+def test_pending_pods_are_scheduled_by_priority_then_name(cluster):
     for name, priority in (("z", 5), ("b", 1), ("a", 1)):
         cluster.add(a_pod(name).requests(cpu="1").priority(priority).obj())
     assert [decision.pod.key for decision in cluster.schedule()] == ["default/z", "default/b", "default/a"]
     assert cluster.pending() == []
     again = stowplan.Cluster([a_pod(name).obj() for name in ("b", "c", "a")])
-    assert again.pending() == ["default/a", "default/b", "default/c"], (
-        "an initial list is in the order of an API server"
-    )
+    assert again.pending() == ["default/a", "default/b", "default/c"], "an initial list has the order of an API server"
 
 
-def test_a_placed_pod_is_judged_as_if_it_were_not(cluster):
+def test_a_placed_pod_is_evaluated_as_if_it_were_pending(cluster):
     cluster.add(a_pod("big").requests(cpu="3").on("a").obj())
     verdict = cluster.explain("default/big")
     assert (verdict.current_node, verdict.node_name) == ("a", "a")
@@ -65,7 +63,7 @@ def test_pods_without_a_namespace_are_in_default(cluster):
     assert cluster.explain("bare").key == cluster.explain("default/bare").key == "default/bare"
 
 
-def test_a_finished_pod_holds_nothing(cluster):
+def test_a_finished_pod_uses_no_resources(cluster):
     cluster.add(a_pod("job").requests(cpu="4").on("a").obj())
     cluster.add(a_pod("job").requests(cpu="4").on("a").phase("Succeeded").obj())
     assert cluster.explain(a_pod("next").requests(cpu="4").obj()).node_name == "a"
@@ -86,12 +84,12 @@ def test_removed_objects_are_gone(cluster):
     assert cluster.explain(a_pod().requests(cpu="3").obj()).message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_what_is_not_read_is_ignored(cluster):
+def test_unread_kinds_are_ignored(cluster):
     cluster.add({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}})
     assert cluster.explain(a_pod().obj()).feasible.sum() == 2
 
 
-def test_a_wrong_object_names_itself_and_its_field_and_changes_nothing(cluster):
+def test_an_invalid_object_is_reported_with_its_field_and_changes_nothing(cluster):
     with pytest.raises(stowplan.ClusterError, match=r'Pod "shop/web": spec.containers\[0\].resources.requests\[cpu\]'):
         cluster.add(a_pod("web", "shop").requests(cpu="1x").obj())
     assert cluster.pending() == []
@@ -102,7 +100,7 @@ def test_a_pod_of_another_scheduler_is_refused_by_name(cluster):
         cluster.explain(a_pod().scheduler("other").obj())
 
 
-def test_a_bad_configuration_reads_as_the_reference_does():
+def test_configuration_errors_match_the_reference():
     config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "parallelism": -1}
     with pytest.raises(
         stowplan.ConfigError, match="parallelism: Invalid value: -1: should be an integer value greater"
@@ -110,7 +108,7 @@ def test_a_bad_configuration_reads_as_the_reference_does():
         stowplan.Cluster([], config=config)
 
 
-def test_victims_leave_and_the_preemptor_follows():
+def test_victims_are_removed_and_the_preemptor_is_placed():
     cluster = stowplan.Cluster(
         [a_node("n").allocatable(cpu="1").obj(), a_pod("low").requests(cpu="1").priority(1).on("n").obj()]
     )
@@ -122,8 +120,8 @@ def test_victims_leave_and_the_preemptor_follows():
     assert "1 Insufficient cpu" in refused.message
 
 
-def test_a_pod_that_waits_on_permit_goes_on_when_another_allows_it():
-    """Both are placed in one call, as nothing but the second one was missing."""
+def test_a_pod_that_waits_on_permit_continues_when_another_allows_it():
+    """Both are placed in one call, as the first one only waited for the second."""
 
     class Both(PermitPlugin):
         name = "Both"
@@ -139,7 +137,7 @@ def test_a_pod_that_waits_on_permit_goes_on_when_another_allows_it():
     assert nodes_of(cluster.schedule()) == ["n", "n"]
 
 
-def test_a_plugin_that_changes_its_mind_for_ever_is_not_asked_for_ever():
+def test_a_permit_plugin_that_never_settles_does_not_loop_forever():
     class Moody(PermitPlugin):
         name = "Moody"
         asked = 0
@@ -164,7 +162,7 @@ def test_a_transaction_restores_everything(cluster):
     assert cluster.pod("big").node_name == "a"
 
 
-def test_chance_decides_between_equals_when_it_is_given():
+def test_a_random_source_breaks_ties():
     def chosen(seed):
         nodes = [a_node(f"n{i}").obj() for i in range(20)]
         return nodes_of(stowplan.Cluster(nodes, random=random.Random(seed)).schedule([a_pod().obj()]))
@@ -235,7 +233,7 @@ def take_steps(cluster, steps, names):
         max_size=12,
     ),
 )
-def test_leaving_restores_everything_and_decisions_are_as_before(objects, waiting, steps):
+def test_leaving_a_transaction_restores_everything(objects, waiting, steps):
     nodes, placed, others = objects
 
     def made():
@@ -265,7 +263,7 @@ def test_a_dump_that_is_loaded_is_the_same_cluster(objects, gone, data):
     nodes, placed, others = objects
     cluster = stowplan.Cluster([*nodes, *placed, *others, *data.draw(st.lists(pods("waits"), max_size=1))])
     for which in gone:
-        # So that rows are free, and pods are listed in another order than they came in.
+        # So that there are free rows, and pods are listed in an order different from that of their creation.
         if which < 2:
             cluster.remove(a_node(f"n{which}").obj())
         elif cluster.state.placed_pods():
@@ -277,11 +275,11 @@ def test_a_dump_that_is_loaded_is_the_same_cluster(objects, gone, data):
     assert other.state.dump() == dumped
     high = data.draw(pods("high", special=PLACEABLE))
     high["spec"]["priority"] = 1000
-    assert other.explain(high).to_dict() == cluster.explain(high).to_dict(), "victims included"
+    assert other.explain(high).to_dict() == cluster.explain(high).to_dict(), "including victims"
     assert [d.node_name for d in other.schedule([high])] == [d.node_name for d in cluster.schedule([high])]
 
 
-def test_what_is_scheduled_added_and_removed_inside_is_undone(cluster):
+def test_changes_inside_a_transaction_are_undone(cluster):
     cluster.add(a_pod("waits").requests(cpu="1").obj())
     cluster.add(a_pod("runs").on("a").obj())
     with cluster.transaction():
@@ -295,7 +293,7 @@ def test_what_is_scheduled_added_and_removed_inside_is_undone(cluster):
         cluster.pod("new")
 
 
-def test_a_committed_transaction_stays(cluster):
+def test_a_committed_transaction_is_kept(cluster):
     with cluster.transaction() as transaction:
         cluster.schedule([a_pod("p").obj()])
         transaction.commit()
@@ -327,14 +325,14 @@ def test_misused_transactions_are_refused(cluster):
         pytest.param("runs", "b", 'pod "default/runs" .* is on node "a"; evict it first', id="placed already"),
     ],
 )
-def test_where_a_pod_cannot_be_placed(cluster, pod, node, message):
+def test_an_unschedulable_pod(cluster, pod, node, message):
     cluster.add(a_pod("waits").obj())
     cluster.add(a_pod("runs").on("a").obj())
     with pytest.raises(stowplan.ClusterError, match=message):
         cluster.place(pod, node)
 
 
-def test_chance_goes_on_from_where_it_was():
+def test_the_random_source_continues_after_loading():
     nodes = [a_node(f"n{i}").obj() for i in range(50)]
     asked, left = (stowplan.Cluster(nodes, random=random.Random(7)) for _ in range(2))
     with asked.transaction():
@@ -360,7 +358,7 @@ class ByName(QueueSortPlugin):
         return a.key < b.key
 
 
-def test_pending_pods_go_in_the_order_of_the_profiles_queue_sort():
+def test_pending_pods_are_scheduled_in_queue_sort_order():
     only = {"queueSort": {"enabled": [{"name": "ByName"}], "disabled": [{"name": "*"}]}}
     config = {**CONFIG, "profiles": [profile("default-scheduler", **only), profile("other", **only)]}
     cluster = stowplan.Cluster([a_node("n").obj()], config, plugins=[ByName])
@@ -369,7 +367,7 @@ def test_pending_pods_go_in_the_order_of_the_profiles_queue_sort():
     assert [decision.pod.key for decision in cluster.schedule()] == ["default/a", "default/b", "default/c"]
 
 
-def test_a_queue_sort_that_fails_leaves_pods_in_the_order_in_which_they_came():
+def test_a_failing_queue_sort_keeps_pods_in_creation_order():
     class Broken(QueueSortPlugin):
         name = "Broken"
 
@@ -385,7 +383,7 @@ def test_a_queue_sort_that_fails_leaves_pods_in_the_order_in_which_they_came():
 
 
 class Seats(FilterPlugin, ReservePlugin, PermitPlugin):
-    """Counts the pods that it set a seat aside for, by node."""
+    """Counts the pods that it reserved a seat for, by node."""
 
     name = "Seats"
 
@@ -436,7 +434,7 @@ def seated(plugin=Seats):
         ("waits", "rejected due to timeout after waiting 30s at plugin Seats"),
     ],
 )
-def test_what_reserve_or_permit_refuses_is_not_placed(label, reason):
+def test_a_pod_refused_by_reserve_or_permit_is_not_placed(label, reason):
     cluster, seats = seated()
     cluster.add(a_pod("p").labels({label: "yes"}).obj())
     (decision,) = cluster.schedule()
@@ -446,13 +444,13 @@ def test_what_reserve_or_permit_refuses_is_not_placed(label, reason):
     assert cluster.pod("p").node_name == ""
     assert cluster.state.sizes() == {"nodes": 1, "pods": 0, "assumed_pods": 0}
     assert seats.taken == {"n": 0}
-    # A plugin that names no events is asked again when the pod's own status has changed.
+    # A plugin without registered events is called again when the pod's own status has changed.
     assert set(seats.unreserved) == {"p"}
     assert nodes_of(cluster.schedule([a_pod("q").obj()])) == ["n"]
 
 
 @pytest.mark.parametrize("plugin", [Seats, RegisteredSeats])
-def test_what_reserve_wrote_inside_is_given_back(plugin):
+def test_reservations_inside_a_transaction_are_undone(plugin):
     cluster, seats = seated(plugin)
     cluster.schedule([a_pod("p").obj()])
     with cluster.transaction():
@@ -480,7 +478,7 @@ def test_a_registered_participant_is_dumped_and_loaded():
         stowplan.Cluster([]).state.load(dumped)
 
 
-def test_a_pod_takes_over_the_name_of_another_wherever_it_comes_from():
+def test_a_new_pod_replaces_one_of_the_same_name_from_any_source():
     cluster = stowplan.Cluster([a_node("n1").obj(), a_node("n2").obj(), a_pod("a").uid("old").on("n1").obj()])
     cluster.place(a_pod("a").uid("new").obj(), "n2")
     assert [info.uid for info in cluster.state.placed_pods()] == ["new"]

@@ -1,4 +1,4 @@
-"""Cluster as somebody at a prompt or in a notebook meets it: from files, what it shows, what it says to mistakes."""
+"""Cluster at a prompt or in a notebook: from files, reprs, and messages for mistakes."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ def cluster():
 
 
 class TestObjects:
-    def test_lists_are_taken_apart(self):
+    def test_lists_are_expanded(self):
         items = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]
         inner = {"kind": "PodList", "apiVersion": "v1", "items": items}
         outer = {"kind": "List", "apiVersion": "v1", "items": [BIG, inner]}
@@ -39,12 +39,12 @@ class TestObjects:
             stowplan.Cluster(given)
 
     @pytest.mark.parametrize("given", [3, [3], [None], [[BIG]]])
-    def test_what_is_no_object_is_told(self, given):
+    def test_values_that_are_no_objects_are_reported(self, given):
         with pytest.raises(stowplan.ClusterError, match="as Kubernetes serializes"):
             stowplan.Cluster(given)
 
     @pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
-    def test_workloads_that_plugins_read_make_no_pods_either(self, kind):
+    def test_workloads_that_plugins_read_create_no_pods(self, kind):
         template = {"metadata": {"labels": {"app": "w"}}, "spec": WEB["spec"]}
         spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
         made = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "w"}, "spec": spec}
@@ -55,14 +55,14 @@ class TestObjects:
         stowplan.Cluster([made, a_pod("w-0").owner(kind, "w").obj()])
         stowplan.Cluster([{**made, "metadata": {"name": "w", "uid": "1"}}])
 
-    def test_a_deployment_says_what_to_do(self):
+    def test_a_deployment_gets_a_hint(self):
         made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
         with pytest.warns(UserWarning, match=r"Deployment default/web has no effect in a Cluster: .*from_files"):
             stowplan.Cluster([made])
 
 
 class TestMistakes:
-    def test_a_pod_that_is_not_there(self, cluster):
+    def test_an_unknown_pod(self, cluster):
         with pytest.raises(stowplan.ClusterError, match=r'pod "default/wbe" not found; did you mean default/web\?'):
             cluster.explain("wbe")
         with pytest.raises(stowplan.ClusterError, match=r"did you mean default/web\?"):
@@ -74,7 +74,7 @@ class TestMistakes:
                 cluster.schedule(pod)
 
     @pytest.mark.parametrize(("given", "shown"), [(None, "None"), (3, "3"), ([WEB], r"\[\{")])
-    def test_what_is_no_pod(self, cluster, given, shown):
+    def test_values_that_are_no_pods(self, cluster, given, shown):
         with pytest.raises(stowplan.ClusterError, match=f"want a pod .an object, or its namespace/name., got {shown}"):
             cluster.explain(given)
 
@@ -112,7 +112,7 @@ class TestMistakes:
             stowplan.Cluster.from_files(*given)
 
     @pytest.mark.parametrize("given", [3, [3]])
-    def test_a_configuration_that_is_none(self, given):
+    def test_an_invalid_configuration(self, given):
         for load in (stowplan.load_config, lambda config: stowplan.Cluster(config=config)):
             with pytest.raises(stowplan.ConfigError, match=r"want a mapping or a path, got \[?3"):
                 load(given)
@@ -123,7 +123,7 @@ class TestMistakes:
 
 
 class TestSignatures:
-    def test_options_that_are_passed_on_are_those_of_a_cluster(self):
+    def test_forwarded_options_are_those_of_cluster(self):
         """Editors complete them from the type."""
         taken = inspect.signature(stowplan.Cluster.__init__).parameters
         assert list(ClusterOptions.__annotations__) == [name for name in taken if name not in ("self", "objects")]
@@ -135,7 +135,7 @@ class TestSignatures:
 
 
 class TestFromFiles:
-    def test_it_reads_as_explain_does(self, tmp_path):
+    def test_files_are_read_as_by_explain(self, tmp_path):
         template = {"metadata": {"labels": {"app": "w"}}, "spec": WEB["spec"]}
         spec = {"replicas": 2, "selector": {"matchLabels": {"app": "w"}}, "template": template}
         made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": spec}
@@ -148,14 +148,14 @@ class TestFromFiles:
         same = stowplan.Cluster.from_files(str(tmp_path / "nodes.json"), str(tmp_path / "web.json"), reuse=False)
         assert same.pending() == cluster.pending()
 
-    def test_folders_in_folders_are_read_on_demand(self, tmp_path):
+    def test_subfolders_are_read_on_request(self, tmp_path):
         (tmp_path / "nodes").mkdir()
         (tmp_path / "nodes" / "big.json").write_text(json.dumps(BIG))
         (tmp_path / "web.json").write_text(json.dumps(WEB))
         assert stowplan.Cluster.from_files(tmp_path).state.table.count == 0
         assert stowplan.Cluster.from_files(tmp_path, recursive=True).state.table.count == 1
 
-    def test_every_problem_has_its_place(self, tmp_path):
+    def test_every_problem_has_its_location(self, tmp_path):
         (tmp_path / "a.yaml").write_text("kind: [")
         with pytest.raises(LoadError, match=r"a\.yaml: line 2"):
             stowplan.Cluster.from_files(tmp_path)
@@ -163,7 +163,7 @@ class TestFromFiles:
 
 class TestGates:
     def test_a_gate_that_is_off(self):
-        """Without it, the plugin takes no part."""
+        """Without it, the plugin is disabled."""
         plain, without = (
             stowplan.Cluster([BIG], feature_gates={"DynamicResourceAllocation": on}) for on in (True, False)
         )
@@ -182,8 +182,8 @@ class TestGates:
             stowplan.Cluster([BIG], feature_gates={"GangScheduling": True})
 
 
-class TestWhatIsShown:
-    def test_in_a_line(self, cluster):
+class TestReprs:
+    def test_one_line_repr(self, cluster):
         assert repr(cluster) == "<Cluster: 3 nodes with 1 pod, 2 pending>"
         assert repr(cluster.explain("web")) == "<Verdict: default/web goes to big: 1 of 3 nodes would take it>"
         assert repr(cluster.explain("huge")).startswith("<Verdict: default/huge goes nowhere: 0/3 nodes are available")
@@ -191,14 +191,14 @@ class TestWhatIsShown:
         assert repr(placed) == "<Decision: default/web goes to big>"
         assert repr(refused).startswith("<Decision: default/huge goes nowhere: 0/3 nodes are available: ")
 
-    def test_what_else_is_shown_in_a_line(self, cluster):
+    def test_other_one_line_reprs(self, cluster):
         assert repr(a_pod("web-0")) == "<PodBuilder: web-0>"
         assert repr(a_node("n1")) == "<NodeBuilder: n1>"
         assert repr(stowplan.load_config()) == "<Configuration: profile default-scheduler>"
         [best, *_] = cluster.explain("huge").suggestions()
         assert repr(best) == f"<Suggestion: {best.text}>"
 
-    def test_decisions_as_data(self, cluster):
+    def test_decisions_as_dicts(self, cluster):
         told = {one["pod"]: one for one in (decision.to_dict() for decision in cluster.schedule())}
         assert json.loads(json.dumps(told)) == told
         assert (told["default/web"]["node"], told["default/web"]["feasibleNodes"]) == ("big", 1)
@@ -213,7 +213,7 @@ class TestWhatIsShown:
         assert '>plugins</th><td style="text-align:left">NodeResourcesFit, TaintToleration</td></tr>' in pages["huge"]
         assert "Insufficient cpu" in pages["huge"]
 
-    def test_html_has_points_and_refusals(self, cluster):
+    def test_html_has_scores_and_refusals(self, cluster):
         page = cluster.explain("web")._repr_html_()
         assert "<b>big</b>" in page
         assert "rgba(34,139,80,0.55)" in page
@@ -240,10 +240,10 @@ class TestWhatIsShown:
 class TestFrames:
     @pytest.fixture
     def library(self, monkeypatch):
-        """One that is there, or stands in for it."""
+        """A library that is installed, or a stand-in."""
 
         def frame(name):
-            # polars would else take the types of the first hundred rows for those of all.
+            # polars would otherwise infer the types of all rows from the first hundred.
             expected = {"infer_schema_length": None} if name == "polars" else {}
 
             def made(rows, **options):
@@ -260,7 +260,7 @@ class TestFrames:
         return become
 
     @pytest.mark.parametrize("name", ["pandas", "polars"])
-    def test_of_whichever_is_there(self, cluster, library, name):
+    def test_the_installed_library_is_used(self, cluster, library, name):
         library(name)
         assert cluster.explain("web").to_frame() == (name, cluster.explain("web").rows())
         found = stowplan.to_frame(cluster.schedule())
@@ -269,7 +269,7 @@ class TestFrames:
         (decision,) = cluster.schedule([a_pod("late").obj()])
         assert decision.to_frame() == (name, [decision.to_dict()])
 
-    def test_without_any(self, cluster, monkeypatch):
+    def test_without_any_library(self, cluster, monkeypatch):
         for name in ("pandas", "polars"):
             monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(ImportError, match="pip install pandas"):

@@ -1,4 +1,4 @@
-"""The names of the package itself, which are imported when they are asked for."""
+"""The public names of the package, which are imported on first use."""
 
 import subprocess
 import sys
@@ -10,14 +10,14 @@ from stowplan import offline
 from stowplan.in_tree import configuration
 
 
-def test_each_public_name_is_there():
+def test_each_public_name_exists():
     assert set(stowplan.__all__) < set(dir(stowplan))
     assert all(getattr(stowplan, name).__name__ == name for name in stowplan.__all__)
     assert stowplan.Cluster is offline.Cluster
     assert stowplan.load_config is configuration.load_config
 
 
-def test_other_names_are_not():
+def test_other_names_do_not_exist():
     with pytest.raises(AttributeError, match=r"module 'stowplan' has no attribute 'Clutser'"):
         _ = stowplan.Clutser
 
@@ -26,7 +26,7 @@ def test_other_names_are_not():
     "statement",
     ["import stowplan", "import stowplan.cli.kube_scheduler", "import stowplan; stowplan.load_config()"],
 )
-def test_nothing_is_imported_that_nobody_asked_for(statement):
+def test_imports_are_lazy(statement):
     heavy = "{'numpy', 'aiohttp', 'click', 'stowplan.offline'}"
     code = f"import sys; {statement}; print(sorted({heavy} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

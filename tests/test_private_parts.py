@@ -1,7 +1,7 @@
-"""Private parts of other people's packages: each use is listed, bounded in pyproject, and there.
+"""Private parts of other packages: each use is listed here, exists, and is bounded in pyproject.
 
-What a package does not promise may change with any release. So the release is bounded from above, and when the bound is
-raised this page says first what is gone.
+A package may change private parts in any release, so the release has an upper bound; when the bound is raised, these
+tests show what is gone.
 """
 
 import ast
@@ -20,7 +20,7 @@ from OpenSSL import SSL, _util
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src"
 
-#: Distribution -> names that are used of it without its promise.
+#: Distribution -> private names that are used.
 USED = {
     "aiohttp": {
         "_ErrInfo",
@@ -61,7 +61,7 @@ def names_in(source):
 
 @pytest.mark.slow
 def test_every_use_is_listed():
-    # No tree is kept: a million nodes are more than the garbage collector looks through in little time.
+    # Trees are not kept: a million nodes would slow the garbage collector down.
     found = {path.relative_to(ROOT): names_in(path.read_text()) for path in sorted(SOURCES.rglob("*.py"))}
     known = LISTED.union(*(own for own, _ in found.values()))
     strange = {
@@ -91,10 +91,10 @@ def test_private_names_are_found(source, own, used):
 def test_the_package_is_bounded_from_above(distribution):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     [wanted] = [text for text in project["dependencies"] if re.match(rf"{distribution}\b", text)]
-    assert re.search(r"<\d", wanted), f"{wanted!r} takes any release to come"
+    assert re.search(r"<\d", wanted), f"{wanted!r} has no upper bound"
 
 
-async def test_parts_of_aiohttp_are_as_we_know_them():
+async def test_private_parts_of_aiohttp_exist():
     connection = web.Server(lambda request: None, access_log=None)()
     assert not connection._messages
     assert connection._request_count == 0
@@ -108,7 +108,7 @@ async def test_parts_of_aiohttp_are_as_we_know_them():
     connection._messages.append((error, EMPTY_PAYLOAD))
 
 
-def test_parts_of_openssl_are_as_we_know_them():
+def test_private_parts_of_openssl_exist():
     context = SSL.Context(SSL.TLS_METHOD)
     lib = _util.lib
     lib.ERR_clear_error()
@@ -118,7 +118,7 @@ def test_parts_of_openssl_are_as_we_know_them():
     assert isinstance(SSL.NO_OVERLAPPING_PROTOCOLS, SSL._NoOverlappingProtocols)
 
 
-def test_parts_of_python_are_as_we_know_them():
-    assert sys._getframe().f_code.co_name == "test_parts_of_python_are_as_we_know_them"
+def test_private_parts_of_python_exist():
+    assert sys._getframe().f_code.co_name == "test_private_parts_of_python_exist"
     assert sys._getframe() in sys._current_frames().values()
     assert callable(asyncio.tasks._unregister_task)

@@ -1,4 +1,4 @@
-"""The shape of the code, where a linter has no rule for it."""
+"""Rules about the structure of the code that no linter has."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ SOURCES = [source for package in PACKAGES for source in sorted(package.rglob("*.
 
 
 def callables_of_constructors(source, aliases=frozenset()):
-    """(class, line) -> arguments of its constructor that are callables; fields count where these are arguments."""
+    """(class, line) -> arguments of its constructor that are callables; fields count where they are arguments."""
     found = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef):
@@ -27,7 +27,7 @@ def callables_of_constructors(source, aliases=frozenset()):
 
 
 def callable_aliases(source):
-    """Names of the module's that stand for a callable."""
+    """Names in the module that stand for a callable."""
     for node in ast.parse(source).body:
         for statement in node.body if isinstance(node, ast.If) else [node]:
             match statement:
@@ -72,10 +72,10 @@ def _is_callable(annotation, aliases):
 
 @pytest.mark.slow
 def test_no_constructor_takes_more_than_three_callables():
-    """What needs more is handed an object with a name and an owner."""
+    """A constructor that needs more takes an object with a name and an owner."""
     texts = {source: source.read_text(encoding="utf-8") for source in SOURCES}
     aliases = frozenset(name for text in texts.values() if "Callable" in text for name in callable_aliases(text))
-    # What names none of them needs no look.
+    # Files without these names need no check.
     worth_a_look = re.compile("|".join(("Callable", *map(re.escape, aliases))))
     too_many = {
         f"{source.name}:{line} {name}": named

@@ -1,4 +1,4 @@
-"""A table's failures are all told, each by the name of its case."""
+"""All failures of a table are reported, each with the name of its case."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def only_two(numbers):
                 assert value == 2
 
 
-def test_all_that_failed_is_told_with_its_name():
+def test_all_failures_are_reported_by_name():
     with pytest.raises(ExceptionGroup, match="2 of 3 cases failed") as raised:
         only_two({"one": 1, "two": 2, "three": 3})
     assert [error.__notes__ for error in raised.value.exceptions] == [["case: one"], ["case: three"]]

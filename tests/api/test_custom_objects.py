@@ -1,4 +1,4 @@
-"""Objects of kinds that nobody knows: what is made of them, and what comes of them again."""
+"""Objects of unknown kinds: how they are decoded and encoded again."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_a_resource_has_one_type():
 
 
 @pytest.mark.parametrize("name", ["", "queues", "queues.v1", "queues..x.y", ".v1.x", "storage.k8s.io/v1.CSINode"])
-def test_names_of_no_resource(name):
+def test_invalid_resource_names(name):
     with pytest.raises(ValueError, match=r"names no custom resource: want <plural>\.<version>\.<group>"):
         custom_resource(name)
 
@@ -49,7 +49,7 @@ def test_the_core_group_is_empty():
 
 
 @pytest.mark.parametrize(("kind", "path"), [(Queue, "namespaces/shop/queues/night"), (Topology, None)])
-def test_where_they_live(kind, path):
+def test_paths_of_custom_resources(kind, path):
     resource = resource_of(kind)
     assert resource.versions == (kind.version,)
     assert str(resource) == f"{kind.plural}.{kind.group}"
@@ -66,20 +66,20 @@ def test_where_they_live(kind, path):
         pytest.param(lambda obj: WatchDecoder(Queue).event(of({"type": "ADDED", "object": obj})).object, id="watch"),
     ],
 )
-def test_everything_is_kept_as_it_came(read):
+def test_all_fields_are_preserved(read):
     obj = json.loads(json.dumps(QUEUE))
     obj["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     found = read(obj)
     assert type(found) is Queue
     assert (found.kind, found.api_version) == ("Queue", "batch.example.com/v1")
     assert (found.metadata.name, found.metadata.labels, found.metadata.resource_version) == ("night", {"a": "b"}, "7")
-    assert found.content == QUEUE, "but for managedFields"
+    assert found.content == QUEUE, "except managedFields"
     assert to_dict(found) == json.loads(encode_json(found)) == QUEUE
     assert is_namespaced(found)
     assert namespace_of(found) == "shop"
 
 
-def test_cluster_scoped_ones_have_no_namespace():
+def test_cluster_scoped_objects_have_no_namespace():
     assert namespace_of(convert({"metadata": {"name": "n1"}}, Topology)) == ""
 
 
@@ -90,7 +90,7 @@ def test_nulls_in_metadata_are_absent():
     assert decode_json(b'{"metadata": null}', Queue).metadata.name == ""
 
 
-def test_metadata_that_cannot_be_read_is_told():
+def test_invalid_metadata_is_reported():
     with pytest.raises(DecodeError, match=r"metadata\.labels\[a\]: expected a string, got an integer"):
         decode_json(of({"metadata": {"name": "x", "labels": {"a": 1}}}), Queue)
 
@@ -98,7 +98,7 @@ def test_metadata_that_cannot_be_read_is_told():
 @pytest.mark.parametrize(
     "bad", [{"metadata": {"name": "x", "labels": {"a": 1}}}, {"metadata": {"name": "x"} | {"labels": 3}}]
 )
-def test_one_bad_object_costs_nothing_but_itself(bad):
+def test_a_bad_object_does_not_affect_the_others(bad):
     listing = decode_page(page(bad, QUEUE), Queue)
     assert [one.metadata.name for one in listing.items] == ["night"]
     assert [one.name for one in listing.bad] == ["x"]
@@ -108,6 +108,6 @@ def test_one_bad_object_costs_nothing_but_itself(bad):
 
 
 @pytest.mark.parametrize("what", [b"[]", b"3", b'"x"'])
-def test_what_is_no_object_is_refused(what):
+def test_values_that_are_not_objects_are_refused(what):
     with pytest.raises(DecodeError):
         decode_json(what, Queue)

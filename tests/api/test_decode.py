@@ -1,4 +1,4 @@
-"""From JSON-shaped data to structs and back."""
+"""Decoding JSON-shaped data to structs, and encoding them again."""
 
 import json
 
@@ -69,7 +69,7 @@ def test_unknown_kinds(api_version, kind):
     assert (caught.value.api_version, caught.value.kind) == (api_version, kind)
 
 
-def test_absent_and_empty_stay_apart():
+def test_absent_and_empty_are_distinguished():
     def node_affinity(**fields):
         return decode_object(a_pod(affinity={"nodeAffinity": fields})).spec.affinity.node_affinity
 
@@ -147,7 +147,7 @@ def test_json():
     assert json.loads(encode_json(Lease())) == {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 
 
-def test_defaults_are_left_out_but_for_the_kind():
+def test_defaults_are_omitted_except_the_kind():
     assert to_dict(Node()) == {"apiVersion": "v1", "kind": "Node"}
     assert to_dict(PodSpec(priority=0)) == {"priority": 0}
 

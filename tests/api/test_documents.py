@@ -1,4 +1,4 @@
-"""Objects whole, for those who get them passed on."""
+"""Whole objects, for those who get them passed on unchanged."""
 
 import json
 
@@ -25,12 +25,12 @@ def kept(*raws, kinds=(Pod, Node)):
     return documents
 
 
-def passed_on(documents, obj):
+def whole(documents, obj):
     return json.loads(documents.json(obj))
 
 
-def test_an_object_is_passed_on_with_all_its_fields():
-    assert passed_on(kept(RAW), pod()) == {
+def test_an_object_keeps_all_its_fields():
+    assert whole(kept(RAW), pod()) == {
         "metadata": {"name": "p", "namespace": "ns", "uid": "1"},
         "spec": {"more": 1, "containers": [{"name": "main", "image": "x"}]},
     }
@@ -41,25 +41,25 @@ def test_nodes_keep_their_managed_fields():
     documents = Documents([Node])
     node = convert(raw, Node)
     documents.keep(node, json.dumps(raw).encode())
-    assert passed_on(documents, node) == {"metadata": raw["metadata"]}
+    assert whole(documents, node) == {"metadata": raw["metadata"]}
 
 
-def test_only_what_is_wanted_is_kept():
+def test_only_requested_kinds_are_kept():
     assert len(kept(RAW, kinds=[Node])) == 0
-    assert passed_on(kept(RAW, kinds=[Node]), pod())["spec"] == {"containers": [{"name": "main", "image": "x"}]}
+    assert whole(kept(RAW, kinds=[Node]), pod())["spec"] == {"containers": [{"name": "main", "image": "x"}]}
 
 
-def test_the_newest_counts():
+def test_the_newest_version_is_used():
     newer = RAW | {"spec": {"more": 2}}
     documents = kept(RAW)
     documents.json(pod())
     documents.keep(pod(newer), json.dumps(newer).encode())
-    assert passed_on(documents, pod())["spec"] == {"more": 2}
+    assert whole(documents, pod())["spec"] == {"more": 2}
 
 
-def test_another_pod_of_the_name_is_another_pod():
+def test_a_new_pod_of_the_same_name_is_another_pod():
     documents = kept(RAW)
-    assert "more" not in passed_on(documents, pod(uid="2"))["spec"]
+    assert "more" not in whole(documents, pod(uid="2"))["spec"]
     documents.forget(pod(uid="2"))
     assert len(documents) == 1
     documents.forget(pod())
@@ -67,8 +67,8 @@ def test_another_pod_of_the_name_is_another_pod():
     documents.forget(pod())
 
 
-def test_a_pod_that_is_only_assumed_says_its_node():
+def test_an_assumed_pod_has_its_node():
     on_node = convert(RAW | {"spec": RAW["spec"] | {"nodeName": "n"}}, Pod)
     documents = kept(RAW)
-    assert passed_on(documents, on_node)["spec"] == RAW["spec"] | {"nodeName": "n"}
-    assert "nodeName" not in passed_on(documents, pod())["spec"]
+    assert whole(documents, on_node)["spec"] == RAW["spec"] | {"nodeName": "n"}
+    assert "nodeName" not in whole(documents, pod())["spec"]

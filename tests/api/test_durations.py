@@ -1,4 +1,4 @@
-"""Durations read and write as Go's do."""
+"""Durations are parsed and formatted as in Go."""
 
 import pytest
 from hypothesis import given
@@ -39,14 +39,14 @@ def test_reading_and_writing(text, nanoseconds, written):
         ("9999999h", 'time: invalid duration "9999999h"'),
     ],
 )
-def test_what_is_no_duration(text, message):
+def test_invalid_durations(text, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
         parse_duration(text)
     assert str(caught.value) == message
 
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
-def test_what_is_written_reads_back(nanoseconds):
+def test_formatted_durations_parse_back(nanoseconds):
     assert parse_duration(str(Duration(nanoseconds))) == nanoseconds
 
 

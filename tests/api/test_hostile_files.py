@@ -1,4 +1,4 @@
-"""Whatever a file holds, reading it ends with an answer or an error of the reader's own, soon and in little memory."""
+"""Reading any file ends with an answer or the reader's own error, in little time and memory."""
 
 import functools
 import json
@@ -93,7 +93,7 @@ VALUES = st.recursive(
 
 @functools.cache
 def rows(directory):
-    """(text, reader, seconds, mebibytes, message) of all, and what there was before the first."""
+    """(text, reader, seconds, mebibytes, message) of all, and the memory before the first."""
     tests = pathlib.Path(__file__).parents[1]
     ran = subprocess.run(
         [sys.executable, "-m", "support.hostile.child", str(directory)],
@@ -103,7 +103,7 @@ def rows(directory):
         check=False,
     )
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert ran.returncode == 0, f"ended with {ran.returncode} after {lines[-1:]}"
+    assert ran.returncode == 0, f"exited with {ran.returncode} after {lines[-1:]}"
     return lines[0], lines[1:]
 
 
@@ -112,7 +112,7 @@ def hostile(tmp_path_factory):
     return rows(tmp_path_factory.mktemp("hostile"))
 
 
-def test_no_hostile_file_is_answered_with_a_traceback(hostile):
+def test_no_hostile_file_causes_a_traceback(hostile):
     assert [row for row in hostile[1] if row[4].startswith("TRACEBACK")] == []
 
 
@@ -125,7 +125,7 @@ def test_hostile_files_take_little_memory(hostile):
     assert max(row[3] for row in after) - before[3] <= MEBIBYTES
 
 
-#: Later versions of Python count C code's recursion apart: they get as far as the type.
+#: Later versions of Python count C recursion separately: they get as far as the type.
 _900_LEVELS = (
     "nested too deeply" if sys.version_info < (3, 12) else "Pod default/web: spec: expected an object, got a list"
 )
@@ -148,13 +148,13 @@ _900_LEVELS = (
         ("manifest: JSON: cut off", "objects", "hostile.yaml: line 1, column "),
     ],
 )
-def test_the_message_says_where(hostile, text, reader, message):
+def test_the_message_has_the_location(hostile, text, reader, message):
     said = [row[4] for row in hostile[1] if row[:2] == [text, reader]]
     assert len(said) == 1
     assert message in said[0]
 
 
-# --- at random
+# -- random files
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_random_files(path, data):
 
 
 @given(data=st.data())
-def test_files_that_were_cut_off_or_damaged(path, data):
+def test_truncated_or_damaged_files(path, data):
     text = data.draw(st.sampled_from(sorted(SAMPLES.values())))
     if data.draw(st.booleans()):
         text = json.dumps(next(yaml.safe_load_all(text)))
@@ -199,7 +199,7 @@ def test_values_of_wrong_types(path, data):
 
 
 def places(value, way=()):
-    """(way to a container, key in it) of everything in a document."""
+    """(path to a container, key in it) of everything in a document."""
     steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in steps:
         yield way, key

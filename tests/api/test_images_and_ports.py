@@ -1,4 +1,4 @@
-"""Image names and host ports in their normal form."""
+"""Image names and host ports in normalized form."""
 
 import pytest
 

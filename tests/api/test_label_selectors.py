@@ -69,7 +69,7 @@ def test_absent_matches_nothing_and_empty_matches_everything():
     assert (NOTHING.matches({}), EVERYTHING.matches({"a": "b"})) == (False, True)
 
 
-def test_selectors_that_say_the_same_are_equal():
+def test_equivalent_selectors_are_equal():
     left = compile_label_selector(a_selector(("b", "In", "2", "1", "2"), a="x"))
     right = compile_label_selector(a_selector(("a", "In", "x"), ("b", "In", "1", "2"), ("b", "In", "2", "1")))
     assert left == right

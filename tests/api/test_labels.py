@@ -1,4 +1,4 @@
-"""Label syntax and the exact complaints about it."""
+"""Label syntax and the exact error messages."""
 
 import pytest
 

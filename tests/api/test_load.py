@@ -1,4 +1,4 @@
-"""Reading files as `kubectl -f` would, and saying all that is wrong with them."""
+"""Reading files as `kubectl -f` does, and reporting all errors in them."""
 
 import gzip
 import io
@@ -57,7 +57,7 @@ def test_items_of_a_pod_list_need_no_kind():
     assert str(loaded.sources[0]) == "stdin: document 1, item 1"
 
 
-def test_yaml_scalars_read_as_kubectl_reads_them():
+def test_yaml_scalars_are_read_as_kubectl_does():
     metadata = "{name: a, creationTimestamp: 2026-01-01T00:00:00Z, labels: {2: 1:30, true: '5'}}"
     spec = "{hostNetwork: yes, priority: 010, overhead: {cpu: 0.5, memory: 1e3, x: 5}}"
     pod = f"{{apiVersion: v1, kind: Pod, metadata: {metadata}, spec: {spec}}}"
@@ -76,7 +76,7 @@ def test_unknown_kinds_are_skipped_with_a_note():
     assert loaded.notes == ("skipped 2 objects of kind Deployment (apps/v1), which the scheduler does not read",)
 
 
-def test_wrong_fields_are_told_with_their_place():
+def test_invalid_fields_are_reported_with_their_location():
     bad = {**POD, "spec": {"containers": [{"resources": {"requests": {"cpu": "1x"}}}]}}
     (error,) = errors_of(f"{json.dumps(NODE)}\n---\n{json.dumps(bad)}")
     assert error.startswith(
@@ -138,7 +138,7 @@ def given_twice(folder, first, second):
 NAMESPACED = {**POD, "metadata": {"name": "web-0", "namespace": "default", "labels": {"a": "b"}}}
 
 
-def test_of_objects_with_one_name_the_last_one_is_used(tmp_path):
+def test_the_last_of_several_objects_with_one_name_is_used(tmp_path):
     files = given_twice(tmp_path, POD, NAMESPACED)
     loaded = load_files(files)
     assert loaded.raw == (NAMESPACED,)
@@ -148,7 +148,7 @@ def test_of_objects_with_one_name_the_last_one_is_used(tmp_path):
     )
 
 
-def test_the_same_deployment_twice_is_told_of_too(tmp_path):
+def test_a_duplicate_deployment_is_noted_too(tmp_path):
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
     newer = {**deployment, "spec": {"replicas": 2}}
     files = given_twice(tmp_path, deployment, newer)
@@ -165,7 +165,7 @@ def test_the_same_object_twice_needs_no_note(tmp_path):
     assert (names(loaded), loaded.notes) == (["web-0"], ())
 
 
-def test_objects_with_one_name_in_other_namespaces_and_groups_are_others():
+def test_equal_names_in_other_namespaces_and_groups_are_no_duplicates():
     other = {**POD, "metadata": {"name": "web-0", "namespace": "other"}}
     events = [
         {"apiVersion": version, "kind": "Event", "metadata": {"name": "x"}} for version in ("v1", "events.k8s.io/v1")
@@ -204,17 +204,17 @@ def test_all_errors_are_raised_at_once(tmp_path):
     )
 
 
-# --- folders of other projects
+# -- folders of other projects
 
 
-def test_a_configuration_among_the_objects_is_told_where_it_belongs():
+def test_a_scheduler_configuration_among_the_objects_gets_a_hint():
     config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "metadata": {}}
     assert (
         "give it as the configuration, --config FILE" in load(json.dumps({"kind": "List", "items": [config]})).notes[-1]
     )
 
 
-def test_skipped_kinds_are_told_together():
+def test_skipped_kinds_are_reported_together():
     others = [
         {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
         for kind, name in (("Secret", "x"), ("ConfigMap", "x"), ("Secret", "y"))
@@ -239,12 +239,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_folders_within_folders_are_read_if_asked_for(folder):
+def test_subfolders_are_read_on_request(folder):
     assert names(load_files([str(folder)])) == ["web-0"]
     assert names(load_files([str(folder)], recursive=True)) == ["web-0", "n1"]
 
 
-def test_what_kustomize_reads_is_no_manifest(folder):
+def test_kustomization_files_are_skipped(folder):
     notes = load_files([str(folder)]).notes
     assert notes == (
         f"skipped kustomizations, `kubectl kustomize DIRECTORY` builds what one says: {folder}/kustomization.yaml",
@@ -254,27 +254,27 @@ def test_what_kustomize_reads_is_no_manifest(folder):
 
 
 @pytest.mark.parametrize("text", ["", "# apiVersion: v1\n# kind: Secret\n", "---\n"])
-def test_a_file_of_a_folder_may_be_commented_out(folder, text):
+def test_a_file_with_only_comments_is_skipped(folder, text):
     (folder / "off.yaml").write_text(text)
     found = load_files([str(folder)])
     assert names(found) == ["web-0"]
     assert f"{folder}/off.yaml: skipped, there is no object in it" in found.notes
 
 
-def test_a_folder_in_which_all_is_commented_out(tmp_path):
+def test_a_folder_with_only_commented_out_files(tmp_path):
     (tmp_path / "off.yaml").write_text("# nothing")
     with pytest.raises(LoadError, match="there is no object in its files"):
         load_files([str(tmp_path)])
 
 
-def test_a_folder_of_folders_says_what_to_do(folder):
+def test_a_folder_with_only_subfolders_gets_a_hint(folder):
     (folder / "pod.yaml").unlink()
     (folder / "kustomization.yaml").unlink()
     with pytest.raises(LoadError, match="-R reads its folders"):
         load_files([str(folder)])
 
 
-def test_manifests_tell_what_was_skipped_too(folder):
+def test_manifests_report_skipped_kinds_too(folder):
     notes = []
     found = load_manifests([str(folder)], recursive=True, report=notes.append)
     assert [raw["kind"] for _, raw in found] == ["Pod", "Node"]

@@ -1,4 +1,4 @@
-"""Node selectors, preferred terms and what a pod demands of its node."""
+"""Node selectors, preferred terms, and a pod's required node affinity."""
 
 import pytest
 
@@ -72,7 +72,7 @@ BAD_OPERATOR = (
 BAD_FIELD = 'nodeSelectorTerms[1].matchFields[0].operator: Unsupported value: "Exists": supported values: "In", "NotIn"'
 
 
-def test_errors_surface_only_without_a_match():
+def test_errors_are_reported_only_without_a_match():
     bad = (a_term(("a", "Bogus", "x")), a_term(fields=[("metadata.name", "Exists")]))
     assert compile_node_selector(a_node_selector(*bad, a_term(("foo", "Exists")))).match_or_error(LABELS, "n1")
     with pytest.raises(SelectorError) as caught:
@@ -113,7 +113,7 @@ def some_preferred(*weighted):
     )
 
 
-def test_preferred_terms_drop_what_cannot_count():
+def test_preferred_terms_without_effect_are_dropped():
     terms = some_preferred((0, a_term(("a b", "Exists"))), (5, a_term()), (7, a_term(("foo", "Exists"))))
     ((weight, term),) = compile_preferred_terms(terms)
     assert weight == 7

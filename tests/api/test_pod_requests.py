@@ -1,4 +1,4 @@
-"""Resource requests of pods: the worked examples, and the rules around resizes and pod-level requests."""
+"""Resource requests of pods: worked examples, and the rules for resizes and pod-level requests."""
 
 import pytest
 
@@ -134,7 +134,7 @@ def test_pod_level_requests_replace_only_supported_names():
     assert vector(pod) == {"cpu": 1000, "hugepages-2Mi": 4 * Mi}
 
 
-def test_allocatable_claims_count_behind_their_gate():
+def test_allocatable_claims_count_with_their_gate():
     status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "2"}}]}
     pod = a_pod(a_container("1"), status=status)
     assert vector(pod) == {"cpu": 1000}

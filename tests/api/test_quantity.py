@@ -1,4 +1,4 @@
-"""Quantities against the reference's tables and against plain fractions."""
+"""Quantities, compared with the reference's tables and with plain fractions."""
 
 import math
 from fractions import Fraction
@@ -82,7 +82,7 @@ def test_bad_quantities(text, message):
 
 
 @pytest.mark.parametrize("text", ["+", "-", ".", "Ki", "m", "0Ei", "-0", "0e5"])
-def test_a_number_without_digits_reads_as_zero(text):
+def test_a_number_without_digits_is_zero(text):
     assert parse_quantity(text) == 0
 
 
@@ -147,5 +147,5 @@ def test_views_round_away_from_zero(nano):
 
 
 @given(st.integers(-(10**26), 10**26), st.sampled_from(Format))
-def test_canonical_text_reads_back(nano, fmt):
+def test_canonical_text_parses_back(nano, fmt):
     assert parse_quantity(format_quantity(nano, fmt)) == nano

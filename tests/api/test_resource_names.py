@@ -31,5 +31,5 @@ def test_name_classes(name, native, extended, scalar):
     ("name", "expected"),
     [("example.com/gpu", True), ("deviceclass.resource.kubernetes.io/gpu", True), ("cpu", False)],
 )
-def test_names_a_device_class_may_stand_behind(name, expected):
+def test_names_that_a_device_class_may_provide(name, expected):
     assert is_dra_extended(name) is expected

@@ -1,4 +1,4 @@
-"""Reviews and the ConfigMap on the wire."""
+"""Reviews and the ConfigMap in JSON."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ from stowplan.api.reviews import (
 )
 
 
-def test_where_they_live():
+def test_paths_of_reviews():
     paths = {kind: resource_of(kind).collection("v1", "ns") for kind in (TokenReview, SubjectAccessReview, ConfigMap)}
     assert paths == {
         TokenReview: "/apis/authentication.k8s.io/v1/tokenreviews",
@@ -31,7 +31,7 @@ def test_a_config_map_has_a_namespace():
     assert namespace_of(TokenReview()) == ""
 
 
-def test_a_question_as_upstream_asks_it():
+def test_a_request_encodes_as_upstream():
     attributes = NonResourceAttributes(path="/metrics", verb="get")
     spec = SubjectAccessReviewSpec(user="a", groups=("g",), extra={"k": ("v",)}, non_resource_attributes=attributes)
     assert to_dict(SubjectAccessReview(spec=spec)) == {
@@ -46,7 +46,7 @@ def test_a_question_as_upstream_asks_it():
     }
 
 
-def test_an_answer_as_a_server_gives_it():
+def test_a_servers_response_decodes():
     answer = {
         "kind": "TokenReview",
         "apiVersion": "authentication.k8s.io/v1",

@@ -12,6 +12,6 @@ from stowplan.api.timestamps import micro_timestamp, parse_timestamp, timestamp
         (1_709_164_799.000001, "2024-02-28T23:59:59Z", "2024-02-28T23:59:59.000001Z"),
     ],
 )
-def test_moments_as_kubernetes_writes_them(seconds, whole, micro):
+def test_times_are_written_as_kubernetes_does(seconds, whole, micro):
     assert (timestamp(seconds), micro_timestamp(seconds)) == (whole, micro)
     assert parse_timestamp(micro) == seconds

@@ -1,4 +1,4 @@
-"""YAML that is nested too deeply ends with an error, not with the process."""
+"""YAML that is nested too deeply gives an error and does not crash the process."""
 
 import pytest
 import yaml
@@ -69,11 +69,11 @@ def limited_to(depth):
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH // 2, MAX_DEPTH])
-def test_what_is_deep_but_not_too_deep_can_be_read(levels):
+def test_nesting_up_to_the_limit_can_be_read(levels):
     text = "[" * levels + "]" * levels
     (found,) = (loader.value(node) for loader, node in composed(text))
     assert _depth(found) == levels
-    # Documents are measured one by one.
+    # Documents are measured separately.
     assert len(list(composed(f"{text}\n---\n{text}"))) == 2
     with pytest.raises(TooDeepError, match="line 2: nested deeper than 200 levels"):
         list(composed(f"a:\n  {'[' * MAX_DEPTH}{']' * MAX_DEPTH}"))

@@ -1,7 +1,7 @@
 """CEL's core agrees with an independent implementation, on generated expressions over generated devices.
 
-That one, the C++ library, knows neither Kubernetes' libraries nor costs. What is compared is whether there is a value,
-and which: its words for errors are its own.
+The C++ library supports neither Kubernetes' libraries nor costs. The comparison covers whether there is a value, and
+which; its error messages are its own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def lists(depth: int) -> st.SearchStrategy[str]:
 
 
 def predicates(depth: int) -> st.SearchStrategy[str]:
-    """Of a variable `x` that is an integer."""
+    """Of an integer variable `x`."""
     return st.one_of(
         st.builds("x {} {}".format, st.sampled_from(["<", "==", "!=", ">="]), integers(depth)),
         st.builds("{} / x == {}".format, INTEGERS, INTEGERS),
@@ -139,7 +139,7 @@ def ours(expression: str, attributes: dict[str, Any]) -> object:
 
 
 def theirs(expression: str, attributes: dict[str, Any]) -> object:
-    # An unknown domain is an empty map only in Kubernetes; no expression here asks for one.
+    # Only in Kubernetes is an unknown domain an empty map; no expression here uses one.
     device = {"driver": DOMAIN, "attributes": {DOMAIN: attributes}}
     try:
         value = OTHER.compile(expression).eval(data={"device": device})

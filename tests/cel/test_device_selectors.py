@@ -42,10 +42,10 @@ def a_device(**changes) -> Device:
         pytest.param(f"cel.bind(own, {OWN}, own.count >= 2 && own.ecc)", True, id="bind"),
         pytest.param(f"{OWN}.exists(name, name == 'count')", True, id="names of attributes"),
         pytest.param(f'{OWN}.?nope.orValue("none") == "none"', True, id="optional"),
-        pytest.param(f'{OWN}.nope == "x" || {OWN}.count == 4', True, id="an error beside what decides"),
+        pytest.param(f'{OWN}.nope == "x" || {OWN}.count == 4', True, id="an error in an irrelevant operand"),
     ],
 )
-def test_selects(expression, matches):
+def test_expressions_that_select(expression, matches):
     assert compile_selector(expression).matches(a_device()) is matches
 
 
@@ -60,7 +60,7 @@ def test_selects(expression, matches):
         ("quantity(device.driver).isInteger()", "quantities must match the regular expression"),
     ],
 )
-def test_no_answer(expression, error):
+def test_evaluation_errors(expression, error):
     with pytest.raises(EvaluationError, match=f"^{error}") as caught:
         compile_selector(expression).matches(a_device())
     assert not caught.value.interrupted
@@ -82,7 +82,7 @@ def test_no_answer(expression, error):
         ("int('x') == 1", "program instantiation failed: type conversion error from 'string' to 'int'"),
     ],
 )
-def test_does_not_compile(expression, error):
+def test_compile_errors(expression, error):
     with pytest.raises(CompileError) as caught:
         compile_selector(expression)
     assert str(caught.value) == error
@@ -127,7 +127,7 @@ def test_a_bad_capacity_fails_every_expression():
 
 
 class TestListsOfAttributes:
-    def test_are_lists_behind_their_gate(self):
+    def test_attributes_are_lists_with_their_gate(self):
         device = a_device(attributes={"modes": ("x", "y"), "versions": (Version("1.0.0"),), "one": "x"})
         selector = compile_selector(
             f'{OWN}.modes.includes("y") && {OWN}.one.includes("x") && !{OWN}.modes.includes(1)'
@@ -136,22 +136,22 @@ class TestListsOfAttributes:
         )
         assert selector.matches(device)
 
-    def test_only_so_many_are_looked_at(self):
+    def test_the_number_of_values_is_limited(self):
         device = a_device(attributes={"many": tuple(range(49))})
         with pytest.raises(EvaluationError, match="cannot be applied to lists longer than 48 values"):
             compile_selector(f"{OWN}.many.includes(100)", list_type_attributes=True).matches(device)
 
-    def test_includes_is_not_there_without_the_gate(self):
+    def test_includes_is_undefined_without_the_gate(self):
         with pytest.raises(CompileError, match="undeclared reference to 'includes'"):
             compile_selector(f"{OWN}.model.includes('x')")
 
-    def test_an_attribute_is_no_range_without_the_gate(self):
+    def test_an_attribute_is_not_iterable_without_the_gate(self):
         with pytest.raises(CompileError, match="expression of type 'any' cannot be range of a comprehension"):
             compile_selector(f"{OWN}.model.all(x, true)")
 
 
 class TestEqualContent:
-    def test_is_equal(self):
+    def test_equal_content(self):
         reordered = dict(reversed(a_device().attributes.items()))
         assert a_device() == a_device(attributes=reordered)
         assert len({a_device(), a_device(attributes=reordered)}) == 1
@@ -165,19 +165,19 @@ class TestEqualContent:
             {"allow_multiple_allocations": True},
         ],
     )
-    def test_is_not(self, changes):
+    def test_different_content(self, changes):
         assert a_device() != a_device(**changes)
 
     @pytest.mark.parametrize(("one", "other"), [(True, 1), ("1.2.3", Version("1.2.3")), ((True,), (1,)), ((), None)])
-    def test_tells_types_apart(self, one, other):
+    def test_types_are_distinguished(self, one, other):
         assert a_device(attributes={"x": one}) != a_device(attributes={"x": other})
 
 
-def test_a_text_is_compiled_once():
+def test_an_expression_is_compiled_once():
     assert compile_selector("device.driver == 'once'") is compile_selector("device.driver == 'once'")
 
 
-def test_tells_what_it_reads():
+def test_an_expression_reports_what_it_reads():
     selector = compile_selector(
         f'{OWN}.model == "x" || device.capacity["a"]["b"].isInteger() || has(device.attributes.c.d)'
         ' || device.attributes["e"].?f.hasValue() || device.attributes[device.driver].hidden'
@@ -191,7 +191,7 @@ def test_tells_what_it_reads():
 
 
 class TestInterruption:
-    def test_ends_a_long_evaluation(self):
+    def test_interruption_ends_a_long_evaluation(self):
         asked = []
 
         def interrupted(cost: int) -> bool:
@@ -203,5 +203,5 @@ class TestInterruption:
         assert caught.value.interrupted
         assert len(asked) == 3
 
-    def test_is_not_asked_of_short_ones(self):
+    def test_short_evaluations_are_not_interrupted(self):
         assert compile_selector("[1, 2].all(x, x > 0)").matches(a_device(), interrupted=lambda _: True)

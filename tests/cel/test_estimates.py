@@ -1,4 +1,4 @@
-"""What an expression may cost; tests/integration/test_device_expressions.py has real servers draw the same line."""
+"""Cost estimates of expressions; tests/integration/test_device_expressions.py checks the limit with real servers."""
 
 import pytest
 
@@ -17,12 +17,12 @@ TEXT = 'device.attributes["d"].text'
         # Ident, select, index, select, and the comparison with one character.
         (f'{TEXT} == "a"', 5),
         ("device.allowMultipleAllocations", 2),
-        # Of 64 characters each.
+        # 64 characters each.
         (f"{TEXT} == {TEXT}", 15),
         (f'{TEXT}.contains("ab")', 11),
         (f'{TEXT}.matches("a+b")', 11),
         ('"d" in device.attributes', 3),
-        # 32 times the step and the look whether to go on.
+        # 32 times the step and the loop condition.
         ('device.attributes.all(d, d == "x")', 163),
         ("lists.range(1000).all(x, x >= 0)", 6012),
         ("lists.range(size(device.driver)).all(x, x >= 0)", MOST),
@@ -35,11 +35,11 @@ def test_estimates(expression, most):
     assert compile_selector(expression).most_cost == most
 
 
-def test_a_chain_of_optionals_is_estimated_at_once():
+def test_a_chain_of_optionals_is_estimated_quickly():
     assert compile_selector("optional.of(1)" + ".optMap(x, x)" * 60 + ".hasValue()").most_cost > MAX_COST
 
 
-def test_nested_as_deep_as_can_be():
+def test_maximum_nesting():
     expression = "true"
     for _ in range(200):
         expression = f"(!{expression})"

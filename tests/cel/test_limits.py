@@ -1,4 +1,4 @@
-"""Hostile expressions: whatever the text, compiling and evaluating ends soon, with a value or one of our errors."""
+"""Hostile expressions: compiling and evaluating any text ends soon, with a value or one of our errors."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ TOO_DEEP = "^compilation failed: ERROR: <input>:-1:0: "
         pytest.param("lists.range(100000).sort().isSorted()", id="sorting"),
         pytest.param("lists.range(500000).distinct().size() > 0", id="distinct"),
         pytest.param("sets.contains(lists.range(300000), lists.range(300000))", id="sets"),
-        pytest.param("true || lists.range(2000000000).size() == 0 || true", id="not absorbed by what follows"),
+        pytest.param("true || lists.range(2000000000).size() == 0 || true", id="not absorbed by a later operand"),
     ],
 )
-def test_stops_at_the_cost_limit(expression):
+def test_evaluation_stops_at_the_cost_limit(expression):
     selector = compile_selector(expression)
     if expression.startswith("true"):
-        assert selector.matches(DEVICE)  # Decided before it comes to that.
+        assert selector.matches(DEVICE)  # Decided before that.
         return
     with pytest.raises(EvaluationError, match=TOO_COSTLY):
         selector.matches(DEVICE)
 
 
-def test_evaluating_twice_at_every_level_stops_there_too():
+def test_exponential_evaluation_stops_at_the_cost_limit():
     selector = compile_selector("optional.of(1)" + ".optMap(x, x)" * 60 + ".hasValue()")
     with pytest.raises(EvaluationError, match=TOO_COSTLY):
         selector.evaluate(DEVICE, limit=20_000)
 
 
-def test_what_costs_nothing_can_be_interrupted():
+def test_expressions_without_cost_can_be_interrupted():
     numbers = "[" + ", ".join(map(str, range(500))) + "]"
     selector = compile_selector(f"{numbers}.exists_one(x, {numbers}.exists_one(y, false))")
     answers = iter([False] * 50 + [True])
@@ -46,7 +46,7 @@ def test_what_costs_nothing_can_be_interrupted():
         selector.matches(DEVICE, interrupted=lambda _: next(answers))
 
 
-def test_the_limit_is_what_an_evaluation_may_cost():
+def test_the_limit_is_inclusive():
     selector = compile_selector("lists.range(10).all(x, x >= 0)")
     cost = selector.evaluate(DEVICE).cost
     assert selector.evaluate(DEVICE, limit=cost).value is True
@@ -55,7 +55,7 @@ def test_the_limit_is_what_an_evaluation_may_cost():
 
 
 def doubling(first: str, step: str, times: int) -> str:
-    """`first`, and a new name for each of `times` applications of `step` to the one before."""
+    """`first`, then `times` new names, each for `step` applied to the previous one."""
     bound = "".join(f"cel.bind(v{n + 1}, {step.format(f'v{n}')}, " for n in range(times))
     return f"cel.bind(v0, {first}, {bound}v{times}.size() > 0" + ")" * (times + 1)
 
@@ -109,11 +109,11 @@ def test_deep_nesting_does_not_compile(expression):
         pytest.param("optional.of(1)" + ".optMap(x, x)" * 8 + ".hasValue()", id="optionals that nest"),
     ],
 )
-def test_what_is_only_long_is_evaluated(expression):
+def test_long_flat_expressions_are_evaluated(expression):
     assert compile_selector(expression).matches(DEVICE)
 
 
-def test_a_pattern_takes_time_by_the_length_of_the_text():
+def test_regular_expressions_take_linear_time():
     pytest.importorskip("re2")
     assert not compile_selector('device.attributes["d"].text.matches("^(x+x+)+y$")').matches(DEVICE)
 
@@ -121,6 +121,6 @@ def test_a_pattern_takes_time_by_the_length_of_the_text():
 @pytest.mark.parametrize(
     "text", ["", " ", "\x00", "\ud800", "é" * 3000, "'" * 9999, "`" * 9999, "\\" * 9999, "0x", "1e"]
 )
-def test_nonsense_is_refused(text):
+def test_random_text_is_refused(text):
     with pytest.raises(CompileError, match=r"^compilation failed: ERROR: "):
         compile_selector(text)

@@ -1,14 +1,14 @@
-"""Expressions with what Kubernetes 1.36.2 says of them: value, type, cost, error, all that is wrong with their text.
+"""Expressions compared with Kubernetes 1.36.2: value, type, cost, evaluation errors and compile errors.
 
 `reference.jsonl` was recorded from its device environment, for the device below. Each line is an expression and either
 a `compile_error`, a `program_error` (found when a checked expression is prepared) or the outcome of an evaluation.
-`matches` is there if the expression may be a selector: the verdict or the error.
+`matches` is present if the expression may be a selector: the result or the error.
 
-Left out are expressions whose outcome depends there on the random order of a map, and these differences:
+Expressions whose outcome depends on the reference's random map order are left out, and so are these differences:
 
-- Only the first syntax error is reported after which the reference would have to guess how the text goes on.
+- Only the first syntax error is reported where the reference would have to guess how the text continues.
 - Messages about IP addresses do not say which part is wrong.
-- Messages of type `google.protobuf.…` cannot be made: `google.protobuf.Duration{seconds: 1}`.
+- Messages of type `google.protobuf.…` cannot be constructed: `google.protobuf.Duration{seconds: 1}`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NO_LIMIT = 1 << 62
 
 
 def shown(value: object) -> str:
-    """A value as the file has it."""
+    """A value as in the file."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, int):
@@ -66,7 +66,7 @@ def shown(value: object) -> str:
 
 
 def outcome(expression: str, row: dict[str, Any]) -> dict[str, Any]:
-    """What our implementation says of an expression, as far as the row tells what the reference says."""
+    """The outcome of our implementation, as far as the row has the reference's."""
     found: dict[str, Any] = {"expression": expression}
     try:
         compiled = device_environment(False).compiled(expression)
@@ -99,5 +99,5 @@ def test_agrees_with_the_reference():
         for row in ROWS:
             with case(row["expression"]):
                 found = outcome(row["expression"], row)
-                # What an evaluation that failed has cost cannot be told from outside.
+                # The cost of a failed evaluation is not visible from outside.
                 assert found == {key: value for key, value in row.items() if not (key == "cost" and "error" in row)}

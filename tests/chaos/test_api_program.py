@@ -1,7 +1,7 @@
-"""kube-scheduler as a process, and an API that misbehaves over real connections while pods arrive.
+"""kube-scheduler as a process, with an API that misbehaves over real connections while pods arrive.
 
-Each trouble ends; then every pod that fits must have been bound once, the one that does not must say why, and what
-the program says it knows must be what the API has. One program lives through all of it.
+After each fault, every pod that fits must have been bound once, the one that does not must have a reason, and the
+scheduler's dump must match the API. One process lives through all tests.
 """
 
 import json
@@ -65,19 +65,19 @@ class World:
         self.witness.until(lambda: self.proxy.fates[fate] >= times)
 
     def cut_again_and_again(self, cuts, *, watches_only=False):
-        """Each time when somebody is back."""
+        """Each time once a client is back."""
         coming, fates = "watches" if watches_only else "connections", self.proxy.fates
         for _ in range(cuts):
             before = fates[coming]
             self.proxy.cut(watches_only=watches_only)
             self.witness.until(lambda before=before: fates[coming] > before)
 
-    def calm_down(self):
+    def wait_until_settled(self):
         self.proxy.fault = self.proxy.spoil = None
         self.proxy.silent = False
 
-    def ends_well(self, too_large):
-        self.calm_down()
+    def check_final_state(self, too_large):
+        self.wait_until_settled()
         witness = self.witness
         witness.until(lambda: witness.pending() == {too_large})
         dump_matches_cluster(witness, self.scheduler)
@@ -100,14 +100,14 @@ def world(request, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def fair_weather(request):
+def no_faults(request):
     yield
     if "world" in request.fixturenames:
-        request.getfixturevalue("world").calm_down()
+        request.getfixturevalue("world").wait_until_settled()
 
 
 WAIT = {"headers": [("Retry-After", "1")]}
-#: What a bind may meet with; the last three happen after it took effect, or may have.
+#: Faults of a bind; the last three happen after it took effect, or may have.
 WAYS = {
     "409": partial(refuses, 409, reason="Conflict"),
     "404": partial(refuses, 404, reason="NotFound"),
@@ -119,7 +119,7 @@ WAYS = {
     "carried out, answer cut short": truncates,
     "reset": resets,
 }
-#: What any request may meet with.
+#: Faults of any request.
 TROUBLES = {
     "429": partial(refuses, 429),
     "429 with Retry-After": partial(refuses, 429, **WAIT),
@@ -128,38 +128,38 @@ TROUBLES = {
 }
 
 
-def each_and_all(ways):
+def all_and_each(ways):
     """Each in its turn; where there is time, each of them alone as well."""
     alone = ways.items() if SCALE > 1 else ()
     return [pytest.param(list(ways.values()), id="all"), *(pytest.param([way], id=name) for name, way in alone)]
 
 
-@pytest.mark.parametrize("ways", each_and_all(WAYS))
-def test_every_bind_goes_wrong_once(world, ways):
+@pytest.mark.parametrize("ways", all_and_each(WAYS))
+def test_every_bind_fails_once(world, ways):
     world.proxy.fates.clear()
     world.proxy.fault = in_turn(ways, of=first_time(binds))
     waiting = world.create()
     world.witness.until(lambda: sum(world.proxy.troubled().values()) >= PODS)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
-@pytest.mark.parametrize("ways", each_and_all(TROUBLES))
-def test_anything_may_go_wrong(world, ways):
+@pytest.mark.parametrize("ways", all_and_each(TROUBLES))
+def test_any_request_may_fail(world, ways):
     world.proxy.fates.clear()
     world.proxy.fault = in_turn(ways, of=at_random(all_but_leases, 0.5, Random(5)))
     world.proxy.cut()
     waiting = world.create()
     world.witness.until(lambda: sum(world.proxy.troubled().values()) >= PODS // 2)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 def test_answers_are_lost(world):
-    """Of whatever is no stream."""
+    """For all requests but streams."""
     world.proxy.fates.clear()
     world.proxy.fault = loses_answers(of=at_random(all_but_streams, 0.3, Random(5)))
     waiting = world.create()
     world.witness.until(lambda: sum(world.proxy.troubled().values()) >= PODS // 2)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 def all_but_streams(exchange):
@@ -171,7 +171,7 @@ def test_connections_are_reset(world):
     world.cut_again_and_again(5)
     world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
     world.cut_again_and_again(5)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 def test_watches_are_reset(world):
@@ -179,17 +179,17 @@ def test_watches_are_reset(world):
     world.cut_again_and_again(5, watches_only=True)
     world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
     world.cut_again_and_again(5, watches_only=True)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 def test_a_slow_api(world):
-    """Two seconds a request, of which very many may be under way."""
+    """Two seconds per request, with a high concurrency limit."""
     world.proxy.fates.clear()
     world.proxy.fault = is_slow(2.0, of=all_but_leases)
     waiting = world.create()
     world.witness.until(lambda: world.witness.pending() == {waiting})
     assert world.proxy.fates["slow"] >= PODS
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 def test_watches_are_answered_410(world):
@@ -198,12 +198,12 @@ def test_watches_are_answered_410(world):
     world.proxy.cut(watches_only=True)
     waiting = world.create()
     world.until_met("410", 5)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 @pytest.mark.parametrize("fault", [truncates, resets, ends_in_a_chunk], ids=lambda fault: fault.__name__)
 def test_lists_fail_half_way(world, fault):
-    """They are asked for again as watches were forgotten."""
+    """Lists are requested again because watches have expired."""
     world.proxy.fates.clear()
     waiting = world.create(PODS // 2)
     forgets, fails = refuses(410, of=first_time(watches), reason="Expired"), fault(of=first_time(lists))
@@ -215,7 +215,7 @@ def test_lists_fail_half_way(world, fault):
     world.proxy.cut(watches_only=True)
     world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
     world.witness.until(lambda: set(world.proxy.troubled()) - {"410"} and world.proxy.fates["410"] > 4)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 NONSENSE = {
@@ -237,7 +237,7 @@ NONSENSE = {
 
 
 def one_by_one(nonsense, put):
-    """Each in one line; then lines are as they should be."""
+    """One line of each kind; afterwards lines are correct."""
     left = list(nonsense)
 
     def spoil(line):
@@ -246,27 +246,27 @@ def one_by_one(nonsense, put):
     return spoil
 
 
-def test_watches_talk_nonsense_after_a_while(world):
-    """What came before it counts; the rest is asked for again."""
+def test_watches_deliver_garbage_after_a_while(world):
+    """Events before the garbage count; the others are requested again."""
     world.proxy.fates.clear()
     world.proxy.spoil = one_by_one(NONSENSE.values(), lambda line, nonsense: line + nonsense + b"\n")
     waiting = world.create()
     world.witness.create_pods(*(f"{waiting}-{i}" for i in range(len(NONSENSE))))
     world.until_met("spoilt", len(NONSENSE))
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 @pytest.mark.parametrize("name", NONSENSE if SCALE > 1 else ["an error without a Status", "wrong twice"])
-def test_watches_begin_with_nonsense(world, name):
+def test_watches_start_with_garbage(world, name):
     world.proxy.fates.clear()
     world.proxy.spoil = one_by_one([NONSENSE[name]], lambda line, nonsense: nonsense + b"\n" + line)
     waiting = world.create()
     world.until_met("spoilt", 1)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 def wrong_types(line):
-    """The pod comes, and cannot be read; it is told of again as it changes."""
+    """The pod's event cannot be decoded; a later change sends it again."""
     event = json.loads(line)
     if event["object"]["kind"] != "Pod" or event["type"] == "DELETED":
         return line
@@ -283,11 +283,11 @@ def test_pods_that_cannot_be_read(world):
     for pod in world.witness.pods():
         path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
         world.witness.touch(path)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)
 
 
 def test_watches_stall_and_are_cut(world):
-    """Nothing is heard of what happens, until the line breaks."""
+    """No events arrive until the connection breaks."""
     world.proxy.fates.clear()
     world.proxy.silent = True
     waiting = world.create()
@@ -295,4 +295,4 @@ def test_watches_stall_and_are_cut(world):
     assert world.witness.pending() == set(world.witness.nodes_of_pods())
     world.proxy.silent = False
     world.proxy.cut(watches_only=True)
-    world.ends_well(waiting)
+    world.check_final_state(waiting)

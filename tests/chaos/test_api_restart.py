@@ -1,4 +1,4 @@
-"""An API server that is killed and started again, with what it had stored, while kube-scheduler is at work."""
+"""An API server that is killed and restarted with its data while kube-scheduler is working."""
 
 from contextlib import ExitStack, contextmanager
 
@@ -10,9 +10,9 @@ from support.processes.scheduler_process import kube_scheduler
 from support.processes.servers import SERVER_KINDS, assets, embedded_server, free_port, real_server, running, until
 
 KINDS = SERVER_KINDS
-#: So slow that killing comes in the middle of it.
+#: Slow enough that the kill happens in the middle.
 SLOWLY = ("--kube-api-qps=20", "--kube-api-burst=4")
-#: A real server takes longer to come back than a leader has patience by default.
+#: A real server takes longer to restart than the default renew deadline.
 PATIENT = ("--leader-elect-lease-duration=120s", "--leader-elect-renew-deadline=90s")
 
 
@@ -29,7 +29,7 @@ def api_server(kind, folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_killed_and_started_again(kind, tmp_path):
+def test_the_api_server_is_killed_and_restarted(kind, tmp_path):
     with ExitStack() as stack:
         server = stack.enter_context(api_server(kind, tmp_path))
         witness = stack.enter_context(Witness(server.kubeconfig))
@@ -49,7 +49,7 @@ def test_it_is_killed_and_started_again(kind, tmp_path):
             until(witness.answers, server.process, log)
             witness.create_pods(*(f"{name}-more" for name in names[:10]))
             witness.until(lambda: witness.pending() == {"large"})
-            assert half_done > 5, "it was killed in the middle"
+            assert half_done > 5, "killed before all pods were bound"
         dump_matches_cluster(witness, scheduler)
         witness.check_all_bound_except("large")
         explains_pending(witness, scheduler, "large", "Insufficient cpu")

@@ -1,4 +1,4 @@
-"""Watches over real connections that stand and say nothing: they are given up, and what they kept back is heard."""
+"""Watches over real connections that go silent: they are closed after a timeout, and withheld events are received."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from support.chaos.witness import PODS, Witness
 from support.processes.servers import embedded_server
 from support.soak.checks import nothing_is_under_way
 
-#: Seconds; three minutes where nobody waits for it.
+#: Timeout in seconds; three minutes in production.
 SILENCE = 0.5
 
 
@@ -42,13 +42,13 @@ async def scheduling(kubeconfig):
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_silent_watches_are_asked_for_again(server, tmp_path):
+async def test_silent_watches_are_restarted(server, tmp_path):
     with Witness(server.kubeconfig) as witness, Proxy(server.kubeconfig, tmp_path) as proxy:
         async with scheduling(proxy.kubeconfig) as scheduler:
             proxy.silent = True
             await asyncio.to_thread(witness.create_pods, *(f"p{i}" for i in range(20)))
             asked = proxy.fates["watches"]
-            # New ones are as silent, until they are given up as well.
+            # New watches are silent, too, until they time out as well.
             await asyncio.to_thread(witness.until, lambda: proxy.fates["watches"] >= asked + 10)
             assert witness.bound == []
             proxy.silent = False

@@ -1,8 +1,7 @@
-"""Random changes of a cluster under one kind of trouble with its API; then all must be as if nothing had been.
+"""Random changes of a cluster under one kind of API fault at a time; afterwards nothing of the fault may remain.
 
-Time is virtual and chance is seeded, so a failure is the same every time; STOWPLAN_EXAMPLES=20 tries twenty times as
-many seeds of each trouble. What the scheduler hears is recorded, and played again at the end: the effects must be the
-same.
+Time is virtual and randomness is seeded, so failures are reproducible; STOWPLAN_EXAMPLES=20 tries twenty times as many
+seeds of each fault. The scheduler's inputs are recorded, and replayed at the end: the effects must be the same.
 """
 
 from contextlib import asynccontextmanager
@@ -23,17 +22,17 @@ from support.scheduling.worlds import HOST, ZONE
 from support.soak.changes import CONFIG, Changes, delaying_plugin, initial_objects
 from support.soak.checks import Watcher
 
-#: Seconds of each: fair, foul, fair, foul.
+#: Seconds of each phase: normal, faulty, normal, faulty.
 PHASES = (15, 45, 15, 45)
-#: Rounds of the event loop after which whatever needs no time has happened, unless very much happens.
+#: Rounds of the event loop after which everything that needs no time has happened, except for very large changes.
 ROUNDS = 30
-#: Longer than anybody sleeps who was missed by what should have woken him.
+#: Longer than the unschedulable pods' timeout, which retries pods that no event woke.
 UNTIL_ALL_ARE_TRIED_AGAIN = 400.0
 
 GONE = refusing(1.0, "unreachable")
 CUTS = ("unreachable", "lost", "500")
 
-TROUBLES = {
+FAULTS = {
     "killed and restarted": Faults(refuses=GONE, cuts_every=60.0, cuts=("unreachable",)),
     "killed and restarted without its history": Faults(refuses=GONE, cuts_every=7.0, cuts=("410",)),
     "connections reset": Faults(
@@ -69,18 +68,18 @@ TROUBLES = {
 
 
 class JumpingTime(ManualTime):
-    """The wall clock can be set; the other one only grows."""
+    """The wall clock can be set; the monotonic clock only advances."""
 
     def jump(self, seconds):
         self._start += seconds
 
 
 class Woken(Changes):
-    """Changes after which the queueing hints wake everybody who could go.
+    """Changes after which the queueing hints wake all pods that might fit.
 
-    Parity: they do not when a pod that is in the way by its nomination alone shrinks, when a node comes that is out of
-    the reach of existing pods' anti-affinity, or when a namespace gets another label; those who wait for that are tried
-    again after five minutes.
+    Parity: they do not when a pod that blocks only by its nomination shrinks, when a node is added out of the reach of
+    existing pods' anti-affinity, or when a namespace's labels change; pods that wait for that are retried after five
+    minutes.
     """
 
     _constraints = (
@@ -104,7 +103,7 @@ class Woken(Changes):
         return self.patch_pod(pod, patch, subresource="resize")
 
 
-class Storm:
+class FaultyRun:
     def __init__(self, cluster, sky, random):
         self.cluster, self.sky, self.random = cluster, sky, random
         self.changes = Woken(cluster.api, random, cluster.scheduler.waiting_pods)
@@ -118,11 +117,11 @@ class Storm:
                 due += faults.cuts_every
                 self._cut(faults)
             await self._second()
-        # Of what happened last the news come last.
+        # Events of the last changes arrive last.
         pod = a_pod(f"nowhere-{self.cluster.time.now:.0f}").requests(cpu="100m").node_selector(disk="none").obj()
         self.cluster.api.create("pods", pod)
         if faults.silent:
-            # Who waits for news in vain is told so at last.
+            # Clients that wait for a response time out.
             self._cut(faults)
 
     def _cut(self, faults):
@@ -143,12 +142,12 @@ class Storm:
         while self.cluster.time.next_alarm(moment):
             await yield_control(ROUNDS)
 
-    async def come_to_rest(self):
-        """Victims end, waits end, backoffs pass."""
+    async def settle(self):
+        """Victims terminate, waits on Permit end, backoffs pass."""
         self.sky.faults = NO_FAULTS
-        self._touch_what_was_not_read()
+        self._touch_unread_objects()
         if not self.cluster.api.names("nodes"):
-            # Parity: without any, pods are tried again and again.
+            # Parity: without any node, pods are tried again and again.
             self.changes.add_node()
         for _ in range(75):
             for waiting in self.cluster.scheduler.waiting_pods:
@@ -157,8 +156,8 @@ class Storm:
             await self._pass_until(self.cluster.time.now + 1.0)
         await self.cluster.advance(30)
 
-    def _touch_what_was_not_read(self):
-        """An object is told of anew when it changes: then it can be read."""
+    def _touch_unread_objects(self):
+        """A change sends an event again, which can be decoded now."""
         api = self.cluster.api
         for kind, namespace, name in sorted(self.sky.unread, key=str):
             resource = next(one for one in api.server.catalogue if one.kind == kind.__name__)
@@ -167,7 +166,7 @@ class Storm:
 
 
 @asynccontextmanager
-async def storm(seed):
+async def faulty_run(seed):
     random, found, recorded = Random(seed), {}, Recorded()
 
     def wrap(api):
@@ -180,24 +179,24 @@ async def storm(seed):
     found["time"] = JumpingTime()
     plugin = delaying_plugin(sleep)
     options = {"config": CONFIG, "plugins": [plugin], "wrap": wrap, "recorder": recorded.recorder}
-    # The engine's chance is its own: the weather does not draw on it again.
+    # The engine has its own random source, so that a replay does not draw the faults again.
     async with live(*initial_objects(), time=found["time"], random=Random(seed), **options) as cluster:
-        yield Storm(cluster, found["sky"], random)
+        yield FaultyRun(cluster, found["sky"], random)
     recorded.check(plugin)
 
 
 @pytest.mark.parametrize("seed", range(SCALE))
-@pytest.mark.parametrize("trouble", TROUBLES)
-async def test_trouble_with_the_api_leaves_nothing_behind(trouble, seed, caplog):
-    faults = TROUBLES[trouble]
-    async with storm(seed) as it:
+@pytest.mark.parametrize("trouble", FAULTS)
+async def test_nothing_remains_of_api_faults(trouble, seed, caplog):
+    faults = FAULTS[trouble]
+    async with faulty_run(seed) as it:
         for seconds, now in zip(PHASES, (NO_FAULTS, faults, NO_FAULTS, faults), strict=True):
             await it.phase(seconds, now)
-        await it.come_to_rest()
+        await it.settle()
         api, scheduler = it.cluster.api, it.cluster.scheduler
-        assert not [record for record in caplog.records if "stacktrace" in record.getMessage()], "nothing raised"
+        assert not [record for record in caplog.records if "stacktrace" in record.getMessage()], "no exception"
         check_consistency(api, scheduler, it.watcher)
-        assert faults.slow or faults.jumps or sum(it.sky.fates.values()) > 5, "it was really tried"
+        assert faults.slow or faults.jumps or sum(it.sky.fates.values()) > 5, "the fault was injected"
         assert it.watcher.bound
         await it.cluster.advance(UNTIL_ALL_ARE_TRIED_AGAIN)
         check_consistency(api, scheduler, it.watcher)
@@ -205,7 +204,7 @@ async def test_trouble_with_the_api_leaves_nothing_behind(trouble, seed, caplog)
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
-async def test_a_clock_that_is_set_moves_what_is_written_and_nothing_that_waits(jump):
+async def test_setting_the_wall_clock_changes_written_times_and_no_timers(jump):
     time = JumpingTime()
     async with live(a_node("small").allocatable(cpu="1", pods="10").obj(), time=time) as cluster:
         await cluster.create(a_pod("before").requests(cpu="2").obj())

@@ -1,4 +1,4 @@
-"""The checks of the failover tests find what they look for."""
+"""The checks of the failover tests detect violations."""
 
 import json
 from types import SimpleNamespace
@@ -34,24 +34,24 @@ def checked(*sent, refused=()):
 @pytest.mark.parametrize(
     ("sent", "wrong"),
     [
-        pytest.param([bind(0, "a")], "nobody leads", id="without a claim"),
-        pytest.param([claim(0, "a"), claim(1, "b"), bind(2, "a")], "while b leads", id="another has claimed it"),
-        pytest.param([claim(0, "a"), bind(4, "a")], "too old", id="an old claim"),
-        pytest.param([claim(0, "a"), claim(1, "a", ""), bind(2, "a")], "afterwards", id="given back"),
+        pytest.param([bind(0, "a")], "nobody leads", id="without a lease"),
+        pytest.param([claim(0, "a"), claim(1, "b"), bind(2, "a")], "while b leads", id="lease taken by another"),
+        pytest.param([claim(0, "a"), bind(4, "a")], "too old", id="expired lease"),
+        pytest.param([claim(0, "a"), claim(1, "a", ""), bind(2, "a")], "afterwards", id="released lease"),
     ],
 )
-def test_two_at_once(sent, wrong):
+def test_two_leaders_at_once_are_detected(sent, wrong):
     with pytest.raises(AssertionError, match=wrong):
         checked(*sent)
 
 
-def test_one_after_the_other():
+def test_a_correct_failover_passes():
     refused = claim(1, "b")
     sent = [claim(0, "a"), refused, bind(2, "a"), claim(2.5, "a", ""), claim(3, "b"), bind(4, "b")]
     assert checked(*sent, refused=[refused]) == [(0, "a"), (3, "b")]
 
 
-def test_a_pod_that_moves():
+def test_a_moved_pod_is_detected():
     cluster = object.__new__(Cluster)
     cluster.bound, cluster.wrong, nodes = [], [], {}
     for node in ("", "n1", "n1", "n2"):

@@ -1,6 +1,7 @@
-"""The lease goes from our program to another and back: a real kube-scheduler where KUBEBUILDER_ASSETS holds one.
+"""The lease moves from our process to another implementation and back: a real kube-scheduler if KUBEBUILDER_ASSETS has
+one.
 
-On other machines it is a holder who does with the Lease what upstream's does, and who schedules nothing.
+Otherwise it is a fake that handles the Lease as upstream does and schedules nothing.
 """
 
 import itertools
@@ -34,7 +35,7 @@ def server(tmp_path_factory):
 def _add_node(cluster, name):
     cluster.request("POST", "/api/v1/nodes", node(name))
     path = f"/api/v1/nodes/{name}"
-    # Nobody here would take away what admission puts on for a controller.
+    # No controller removes the taint here.
     made = cluster.get(path)
     made["spec"]["taints"] = []
     made = cluster.request("PUT", path, made)
@@ -71,7 +72,7 @@ class Holder:
             try:
                 self._try()
             except AssertionError:
-                # Somebody else was quicker, or it is not there yet.
+                # Another client was faster, or the Lease does not exist yet.
                 self.leads.clear()
         if self._releases and self.leads.is_set():
             lease = self._cluster.get(self.path)
@@ -105,7 +106,7 @@ class Holder:
 
 
 class KubeScheduler:
-    """A real one, as a process."""
+    """A real kube-scheduler process."""
 
     def __init__(self, process, log):
         self._process, self._log = process, log
@@ -120,7 +121,7 @@ class KubeScheduler:
 
 
 @contextmanager
-def somebody_else(replicas, folder):
+def other_scheduler(replicas, folder):
     line = replicas.lines.new("foreign")
     if not REAL:
         holder = Holder(replicas, line)
@@ -135,7 +136,7 @@ def somebody_else(replicas, folder):
             {
                 "apiVersion": "kubescheduler.config.k8s.io/v1",
                 "kind": "KubeSchedulerConfiguration",
-                # So that what it claims can be read.
+                # Plain HTTP, so that its requests can be read.
                 "clientConnection": {"kubeconfig": str(line.kubeconfig), "contentType": "application/json"},
                 "leaderElection": {
                     "leaderElect": True,
@@ -154,7 +155,7 @@ def somebody_else(replicas, folder):
 
 
 def seconds_between_holders(replicas):
-    """From the last word of each holder to the first of the next, by the records."""
+    """From the last renewal of each holder to the first of the next, by the Lease's history."""
     records = [record for record in tuple(replicas.cluster.records) if record[2] == replicas.lease and record[1]]
     return [
         parse_timestamp(after[1]) - parse_timestamp(before[1])
@@ -166,12 +167,12 @@ def seconds_between_holders(replicas):
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=LONG)], ids=["SIGTERM", "SIGKILL"]
 )
-def test_there_and_back(replicas, tmp_path, number):
+def test_the_lease_moves_to_another_implementation_and_back(replicas, tmp_path, number):
     ours = replicas.start("a")
     ours.until("Successfully acquired lease")
     with pods_arriving(replicas.cluster) as made:
         replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds("a"))
-        with somebody_else(replicas, tmp_path) as other:
+        with other_scheduler(replicas, tmp_path) as other:
             ours.process.send_signal(number)
             ours.process.wait(20)
             replicas.cluster.until(other.leads.is_set)

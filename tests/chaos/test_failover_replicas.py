@@ -1,6 +1,7 @@
-"""Two replicas, of which one leads: whatever becomes of the leader, the other one takes over, and never both bind.
+"""Two replicas with one leader: whatever happens to the leader, the other takes over, and they never bind at the same
+time.
 
-Pods arrive all the time. How long the change took is printed, in lease periods.
+Pods arrive all the time. The time of each failover is printed, in lease periods.
 """
 
 import signal
@@ -13,7 +14,7 @@ from support.chaos.replicas import DURATION, LONG, RETRY, Replicas, pods_arrivin
 from support.examples import SCALE
 from support.processes.servers import embedded_server
 
-#: To decide and bind a pod, on a machine that has other things to do.
+#: Time to decide and bind a pod on a busy machine.
 SLACK = 5.0
 
 
@@ -31,7 +32,7 @@ def replicas(server, tmp_path):
         made.cluster.delete_all_pods()
 
 
-def ends(process):
+def is_terminated(process):
     assert process.end() == 0
 
 
@@ -43,11 +44,11 @@ def is_killed(process):
 @pytest.mark.parametrize(
     ("strike", "within"),
     [
-        pytest.param(ends, RETRY * 2.2, id="SIGTERM", marks=LONG),
+        pytest.param(is_terminated, RETRY * 2.2, id="SIGTERM", marks=LONG),
         pytest.param(is_killed, DURATION, id="SIGKILL"),
     ],
 )
-def test_the_other_takes_over(replicas, strike, within):
+def test_the_standby_takes_over(replicas, strike, within):
     leader, standby = replicas.leader_and_standby()
     with pods_arriving(replicas.cluster) as made:
         replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds("a"))
@@ -60,7 +61,7 @@ def test_the_other_takes_over(replicas, strike, within):
     assert replicas.longest_gap() <= within + SLACK
 
 
-def test_a_leader_that_stood_still_binds_nothing_when_it_goes_on(replicas):
+def test_a_leader_that_was_stopped_binds_nothing_when_it_continues(replicas):
     leader, standby = replicas.leader_and_standby()
     with pods_arriving(replicas.cluster) as made:
         replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds("a"))
@@ -77,7 +78,7 @@ def test_a_leader_that_stood_still_binds_nothing_when_it_goes_on(replicas):
 
 
 @pytest.mark.parametrize("fault", ["cut", pytest.param("go_silent", marks=LONG)])
-def test_a_leader_that_does_not_reach_the_api_ends_before_the_other_begins(replicas, fault):
+def test_a_leader_without_api_access_exits_before_the_other_leads(replicas, fault):
     leader, standby = replicas.leader_and_standby()
     with pods_arriving(replicas.cluster) as made:
         replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds("a"))
@@ -91,7 +92,7 @@ def test_a_leader_that_does_not_reach_the_api_ends_before_the_other_begins(repli
     report_gap(fault, replicas.longest_gap())
 
 
-def test_two_that_start_at_once_with_many_pods_pending(replicas):
+def test_two_replicas_start_at_once_with_many_pending_pods(replicas):
     number = 2000 if SCALE > 1 else 500
     replicas.cluster.create_pods(*(f"pending-{i}" for i in range(number)))
     for name in ("a", "b"):
@@ -103,7 +104,7 @@ def test_two_that_start_at_once_with_many_pods_pending(replicas):
 
 
 def test_a_rolling_update_leaves_no_gap_and_loses_no_pod(replicas):
-    """One at a time is replaced, as a Deployment does with maxUnavailable 1."""
+    """Replicas are replaced one at a time, as by a Deployment with maxUnavailable 1."""
     running = {"a": replicas.start("a"), "b": replicas.start("b")}
     for process in running.values():
         process.until("Attempting to acquire leader lease")

@@ -1,4 +1,4 @@
-"""A user's plugin raises, whatever it is and wherever: its pod is tried again, the others do not notice."""
+"""A user's plugin raises any exception at any point: its pod is tried again, and other pods are not affected."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def raising(error):
     return way
 
 
-#: What users' code raises, on purpose or not; what ends programs must not end this one.
+#: What users' code raises, intentionally or not; exceptions that end a program must not end the scheduler.
 WAYS = {
     "ValueError": raising(ValueError("boom")),
     "without a text": raising(Exception()),
@@ -51,12 +51,12 @@ def nodes():
     return [a_node(f"n{i}").allocatable(cpu="8", pods="20").obj() for i in range(3)]
 
 
-async def everybody_is_bound(cluster, plugin):
+async def every_pod_is_bound(cluster, plugin):
     await cluster.patch("nodes", "n1", {"metadata": {"labels": {"open": "yes"}}}, namespace="")
-    # Also for what is looked at again only every five minutes.
+    # Includes pods that are retried only every five minutes.
     await cluster.advance(25.0)
     assert {name: bool(cluster.node_of(name)) for name in NAMES} == dict.fromkeys(NAMES, True)
-    assert plugin.left == [0], "it was not asked"
+    assert plugin.left == [0], "the plugin was not called"
     nothing_is_under_way(cluster.scheduler)
     equals_a_rebuild(cluster.api, cluster.scheduler.state)
     for name in NAMES:
@@ -71,7 +71,7 @@ async def run(point, way):
         labels = {"hangs": "yes"} | ({"refused": "yes"} if point in ("postFilter", "hint") else {})
         await cluster.create(a_pod("odd").labels(**labels).obj(), *(a_pod(name).obj() for name in NAMES[1:]))
         assert all(cluster.node_of(name) for name in NAMES[1:])
-        await everybody_is_bound(cluster, plugin)
+        await every_pod_is_bound(cluster, plugin)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -83,39 +83,39 @@ async def test_at_each_point(point):
 @pytest.mark.parametrize(
     "point", ["preEnqueue", "filter", "reserve", "unreserve", "permit", "preBind", "bind", "postBind"]
 )
-async def test_whatever_it_raises(point, way):
+async def test_any_exception_in_a_filter(point, way):
     await run(point, WAYS[way])
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("point", ["sign", "preFilter", "postFilter", "score", "normalize", "hint"])
-async def test_whatever_it_raises_elsewhere(point, way):
+async def test_any_exception_at_another_point(point, way):
     await run(point, WAYS[way])
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("point", ["filter", "score"])
-async def test_plugins_that_see_all_nodes_at_once(point, way):
+async def test_column_level_plugins(point, way):
     plugin = type("Hanging", (hanging.Columns,), {"point": point, "way": staticmethod(WAYS[way]), "left": [1]})
     async with live(*nodes(), config=hanging.configuration(plugin), plugins=[plugin]) as cluster:
         await cluster.create(a_pod("odd").labels(hangs="yes").obj(), *(a_pod(name).obj() for name in NAMES[1:]))
-        await everybody_is_bound(cluster, plugin)
+        await every_pod_is_bound(cluster, plugin)
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_who_orders_the_queue(way):
+async def test_queue_sort_plugins(way):
     plugin = type("Hanging", (hanging.Sorting,), {"point": "queueSort", "way": staticmethod(WAYS[way]), "left": [1]})
     async with live(*nodes(), config=hanging.configuration(plugin), plugins=[plugin]) as cluster:
         cluster.server.create_all([a_pod(name).labels(hangs="yes").obj() for name in NAMES])
         await cluster.settle()
-        await everybody_is_bound(cluster, plugin)
+        await every_pod_is_bound(cluster, plugin)
 
 
 @pytest.mark.parametrize(
     "nonsense", [1, "yes", object(), (), Status], ids=["number", "text", "object", "tuple", "class"]
 )
 @pytest.mark.parametrize("point", ["preFilter", "filter", "reserve", "permit", "preBind", "bind", "score"])
-async def test_what_it_answers_is_nonsense(point, nonsense):
+async def test_invalid_return_values(point, nonsense):
     left = [1]
 
     def answering(name):
@@ -146,4 +146,4 @@ async def test_what_it_answers_is_nonsense(point, nonsense):
     plugin = type("Hanging", (hanging.Everywhere,), {name: make(name), "left": left})
     async with live(*nodes(), config=hanging.configuration(plugin), plugins=[plugin]) as cluster:
         await cluster.create(a_pod("odd").labels(hangs="yes").obj(), *(a_pod(one).obj() for one in NAMES[1:]))
-        await everybody_is_bound(cluster, plugin)
+        await every_pod_is_bound(cluster, plugin)

@@ -1,6 +1,6 @@
-"""The wall clock of the program is set while it works: it goes on leading, and nothing that it counts runs backwards.
+"""The process' wall clock is set while it is working: it keeps the lease, and no counter or duration goes backwards.
 
-libfaketime stands for whoever sets the clock: a real change moves the wall clock and leaves the monotonic one alone.
+libfaketime sets the clock: like a real change, it moves the wall clock and not the monotonic one.
 """
 
 import os
@@ -20,9 +20,9 @@ SHORT_LEASE = (
     "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=1s",
 )
-#: What the clock is off by, one after another: forwards, back past the start, and to where it was.
+#: Clock offsets, one after another: forwards, back to before the start, and to the original time.
 OFFSETS = ("+3600", "-3600", "+0")
-#: Pods that come in between two jumps; the Lease is renewed meanwhile.
+#: Pods created between two jumps; the Lease is renewed meanwhile.
 PODS = 5
 GROWING = re.compile(r"_(total|bucket|count|sum)(\{|$)")
 
@@ -77,7 +77,7 @@ def test_the_clock_is_set_while_pods_come(tmp_path):
             names = [f"p{number}-{i}" for i in range(PODS)]
             witness.create_pods(*names)
             witness.until_bound(*names)
-            # Twice: the first may have been under way when the clock was set.
+            # Twice: the first renewal may have been in progress when the clock was set.
             witness.until(lambda renewed=renewed: len(witness.records) >= renewed + 2)
             after = metrics(scheduler)
             assert not went_backwards(before, after)
@@ -85,7 +85,7 @@ def test_the_clock_is_set_while_pods_come(tmp_path):
             assert after['leader_election_master_status{name="kube-scheduler"}'] == 1
             before = after
         hours = {renewed[:13] for _, renewed, _ in witness.records if renewed}
-        assert len(hours) >= len(OFFSETS), "the program has seen the clock jump"
+        assert len(hours) >= len(OFFSETS), "the process has seen the clock jump"
         assert len({holder for holder, _, _ in witness.records if holder}) == 1
         witness.check_all_bound_except()
         assert not scheduler.said("Traceback")

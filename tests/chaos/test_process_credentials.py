@@ -1,4 +1,4 @@
-"""Credentials end and are replaced while pods arrive: the leader stays the leader, and no pod is lost."""
+"""Credentials expire and are replaced while pods arrive: the leader keeps the lease, and no pod is lost."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ class TokenFile:
         change_user(line, {"tokenFile": str(self._path)})
 
     def rotate(self, line, cluster):
-        """As a kubelet does it: there is a new one before the old one ends."""
+        """Like a kubelet: the new token is written before the old one expires."""
         self._path.write_text("second")
         self._tokens.add("second")
         self._tokens.discard("first")
@@ -49,7 +49,7 @@ class TokenFile:
 
 class LateTokenFile(TokenFile):
     def rotate(self, line, cluster):
-        """The old one ends, and the new one comes when somebody was refused."""
+        """The old token expires, and the new one is written after a request was refused."""
         self._tokens.clear()
         refused = line.refused
         cluster.until(lambda: line.refused > refused)
@@ -100,7 +100,7 @@ class ClientCertificate:
     def rotate(self, line, cluster):
         self._write("second")
         self._admitted.discard("first")
-        # A server that does not know the old one any more has no use for connections that were made with it.
+        # A server that no longer trusts the old certificate closes connections that were made with it.
         line.drop()
 
     def _write(self, user):
@@ -123,7 +123,7 @@ class ServingCertificate:
 
 
 class Authority:
-    """Both are trusted for a while, then the new one alone."""
+    """Both are trusted for a while, then only the new one."""
 
     def __init__(self, folder):
         self._file = folder / "ca.crt"
@@ -164,16 +164,16 @@ RARELY = [pytest.param(kind, marks=LONG) for kind in (TokenFile, ServingCertific
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *RARELY])
-def test_they_are_replaced(replicas, tmp_path, kind):
+def test_credentials_are_replaced(replicas, tmp_path, kind):
     credentials = kind(tmp_path)
-    # To run a plugin takes its time where others are at work.
+    # Running a plugin is slow on a busy machine.
     times = ["--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s"]
     process = replicas.start("a", *times, clients=getattr(kind, "clients", None), kubeconfig=credentials.prepare)
     line = replicas.line_of["a"]
     with pods_arriving(replicas.cluster) as made:
         replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds())
         credentials.rotate(line, replicas.cluster)
-        # Watches of before may go on; new ones have to work as well.
+        # Existing watches may continue; new ones have to work as well.
         line.drop()
         before = len(replicas.lines.binds())
         replicas.cluster.until(lambda: len(replicas.lines.binds()) > before + 20)

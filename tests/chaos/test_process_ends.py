@@ -1,6 +1,6 @@
-"""The process is asked to end, or ends without being asked, amid binds; whatever the API does, it takes not long.
+"""The process is terminated, or crashes, while binding; whatever the API does, it exits soon.
 
-A pod stop gives a process thirty seconds. How long it took is printed.
+A pod's termination gives a process thirty seconds. The time taken is printed.
 """
 
 import signal
@@ -66,7 +66,7 @@ def test_binds_behind_a_rate_limit(replicas):
     bound = {name for name, node in replicas.cluster.nodes_of_pods().items() if node}
     assert bound == {sent.binds.split("/")[1] for sent in replicas.lines.binds()}
     assert 0 < len(bound) < NUMBER
-    # What was done has been told, what was not has not.
+    # Completed bindings have events, others do not.
     assert {event["regarding"]["name"] for event in events_of(replicas, "Scheduled")} == bound
     assert events_of(replicas, "FailedScheduling") == []
     assert holder(replicas) == ""
@@ -74,7 +74,7 @@ def test_binds_behind_a_rate_limit(replicas):
 
 
 @pytest.mark.parametrize("fault", [pytest.param("cut", marks=LONG), "go_silent"])
-def test_the_api_is_away(replicas, fault):
+def test_without_an_api_it_exits_in_time(replicas, fault):
     process = replicas.start("a")
     with pods_arriving(replicas.cluster) as made:
         replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds("a"))
@@ -84,14 +84,14 @@ def test_the_api_is_away(replicas, fault):
     a_successor_binds_the_rest(replicas)
 
 
-def test_a_second_signal_ends_it_at_once(replicas):
+def test_a_second_signal_exits_at_once(replicas):
     process = replicas.start("a", "--leader-elect=false")
     with pods_arriving(replicas.cluster) as made:
         replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds("a"))
         replicas.line_of["a"].go_silent()
         replicas.cluster.until(lambda: len(made) > len(replicas.cluster.bound) + 5)
     process.process.send_signal(signal.SIGTERM)
-    # /readyz fails from the first signal on, while binds that get no answer are still waited for.
+    # /readyz fails from the first signal on, while binds without a response are still awaited.
     replicas.cluster.until(lambda: process.ask("/readyz")[0] == 500)
     assert process.process.poll() is None
     assert ended(process, "the second time") == 1
@@ -102,8 +102,8 @@ def test_a_second_signal_ends_it_at_once(replicas):
 
 
 @pytest.mark.parametrize("lost", ["answers", pytest.param("requests", marks=LONG)])
-def test_killed_amid_binds_and_started_again(replicas, lost):
-    """Of some binds it never heard what became of them."""
+def test_killed_while_binding_and_restarted(replicas, lost):
+    """For some binds it never received a response."""
     process = replicas.start("a")
     line = replicas.line_of["a"]
     if lost == "answers":

@@ -1,7 +1,7 @@
-"""kube-scheduler as a process that may not have more memory than it has: what comes and goes must leave no more behind.
+"""kube-scheduler as a process with a memory limit: pods that come and go must leave nothing behind.
 
-What it remembers on purpose of pods that are gone has small limits here, or several thousand pods would only fill it;
-and pods differ in as many ways as fill the caches while it warms up. Each has a name and labels of its own.
+Limits of what it remembers about deleted pods are small here, as several thousand pods would only fill them; pods
+differ in all ways that fill caches during the warm-up. Each has its own name and labels.
 """
 
 import re
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="li
 
 WARM, CHURN, ROUND, KINDS = 600, 2400 * SCALE, 100, 300
 KB = 1024
-#: What it may have more than it has when it is warm, and what each pod of the leaky one keeps.
+#: Memory allowed beyond that of the warm process, and the leak per pod of the leaky variant.
 SLACK, LEAKED = 24 * KB * KB, 20 * KB
 QUICK = ("--kube-api-qps=100000", "--kube-api-burst=100000")
 PROGRAM = """
@@ -47,7 +47,7 @@ Stories.decided = leaks
 
 
 def different_pod(n):
-    """Whether it fits, and a pod like no other."""
+    """(whether it fits, a unique pod)."""
     name = f"p{n}"
     kind = n % KINDS
     amounts = {"cpu": f"{1 + n % 97}m", "memory": str(1000 + kind)}
@@ -87,7 +87,7 @@ class Churn:
         return int(re.search(rf"{what}:\s+(\d+)", status)[1]) * KB
 
     def go_on(self, pods):
-        """Until so many came and went, or the program died."""
+        """Until this many pods came and went, or the process died."""
         for _ in range(pods // ROUND):
             made = [different_pod(n) for n in range(self._next, self._next + ROUND)]
             self._next += ROUND
@@ -102,7 +102,7 @@ class Churn:
             try:
                 self.scheduler.ask("/healthz")
             except OSError:
-                # It is about to die; one that lives on and does not answer is an error.
+                # The process is about to die; if it lives on without answering, that is an error.
                 self.scheduler.process.wait(10)
                 return
 
@@ -114,7 +114,7 @@ class Churn:
         resource.prlimit(self.scheduler.process.pid, resource.RLIMIT_DATA, (size, size))
 
 
-def test_it_lives_within_what_it_has(tmp_path):
+def test_it_stays_within_the_memory_limit(tmp_path):
     with ExitStack() as stack:
         churn = Churn(tmp_path, stack, "")
         churn.go_on(WARM)
@@ -127,7 +127,7 @@ def test_it_lives_within_what_it_has(tmp_path):
         assert not churn.scheduler.said("MemoryError")
 
 
-def test_one_that_leaks_a_little_for_each_pod_does_not(tmp_path):
+def test_a_small_leak_per_pod_exceeds_the_limit(tmp_path):
     with ExitStack() as stack:
         churn = Churn(tmp_path, stack, LEAK)
         churn.go_on(WARM)

@@ -1,7 +1,7 @@
-"""Pods come and go by the thousand, each with a name, a reason and a node of its own: nothing grows for ever.
+"""Thousands of different pods come and go: nothing grows without bound.
 
-What a scheduler keeps of pods that are gone is counted, object by object, after a first round and after many more; and
-connections that broke off in every way there is are counted, too.
+What a scheduler keeps about deleted pods is counted, object by object, after a first round and after many more;
+connections that broke in every possible way are counted, too.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata
 
 
 async def come_and_go(cluster, number):
-    """A round of pods that are all different: bound, refused, gated, preempting, evicted; and a node that leaves."""
+    """A round of different pods: bound, refused, gated, preempting, evicted; and a node that is deleted."""
     names = [f"r{number}-{i}" for i in range(ROUND)]
     cluster.server.create_all([a_node(f"extra-{number}").labels(who=f"{number}").allocatable(cpu="4", pods="50").obj()])
     cluster.server.create_all([_pod(name, number, i) for i, name in enumerate(names)])
@@ -40,7 +40,7 @@ async def come_and_go(cluster, number):
             delete(cluster, name)
     delete(cluster, f"extra-{number}", "nodes", "")
     await cluster.settle()
-    # Long enough for what is remembered of events to end.
+    # Long enough for remembered events to expire.
     await cluster.advance(800.0)
     for stored in tuple(cluster.server.store.list("events", "")):
         delete(cluster, stored.name, "events", stored.namespace)
@@ -74,12 +74,12 @@ def census():
     )
 
 
-#: Kept for so many different ones by caches of functions; the embedded API's memory of its last changes.
+#: Bounded caches of functions; the embedded API's history of changes.
 BOUNDED = {"Selector", "Requirement", "RequiredNodeAffinity", "Stored", "Event"}
 
 
-async def test_nothing_stays_of_pods_that_are_gone(monkeypatch):
-    # Some are kept for a while, in case that there will be more like them; here for a shorter one.
+async def test_deleted_pods_leave_nothing_behind(monkeypatch):
+    # Some are kept for a while, in case similar pods follow; here for a shorter time.
     monkeypatch.setattr(state, "_IDLE_SHAPES", 20)
     monkeypatch.setattr(algorithm, "_MAX_EVALUATIONS", 64)
     async with live(HIGH, *(a_node(f"n{i}").allocatable(cpu="8", pods="40").obj() for i in range(4))) as cluster:
@@ -97,7 +97,7 @@ async def test_nothing_stays_of_pods_that_are_gone(monkeypatch):
 
 
 def series_of(scheduler):
-    """How many time series each metric has."""
+    """The number of time series of each metric."""
     return {family.name: len(list(family.series())) for family in scheduler.metrics._registry.families()}
 
 
@@ -114,7 +114,7 @@ FINE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\
 
 
 class Flaky:
-    """A server with TLS, and a way to it that breaks within handshakes, requests and answers."""
+    """A TLS server, and a proxy that breaks connections within handshakes, requests and responses."""
 
     def __init__(self, chance, folder):
         self._chance = chance
@@ -220,7 +220,7 @@ async def _breaks_off(folder, seed):
             if number % 10 == 9:
                 tls.renew()
         assert failed > 50
-        # What was aborted is closed in the next rounds of the event loop.
+        # Aborted connections are closed in the next rounds of the event loop.
         for _ in range(50):
             if pool._all == set(pool._idle):
                 break
@@ -235,7 +235,7 @@ async def _breaks_off(folder, seed):
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_nothing_stays_of_connections_that_broke_off(tmp_path, loop):
+def test_broken_connections_leave_nothing_behind(tmp_path, loop):
     factory = pytest.importorskip(loop).new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(_breaks_off(tmp_path, 1))
@@ -244,8 +244,8 @@ def test_nothing_stays_of_connections_that_broke_off(tmp_path, loop):
 # -- arrays -----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_worked_out_of_nodes_does_not_outlive_their_change():
-    """Each is an array with an entry a node: at 15,000 nodes a thousand of them are a hundred megabytes."""
+async def test_cached_arrays_of_nodes_are_dropped_when_nodes_change():
+    """Each is an array with an entry per node: with 15,000 nodes, a thousand of them take a hundred megabytes."""
     async with live(*(a_node(f"n{i}").allocatable(cpu="8").obj() for i in range(3))) as cluster:
         table = cluster.scheduler.state.table
         for i in range(20):

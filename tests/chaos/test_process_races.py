@@ -1,4 +1,5 @@
-"""Something vanishes under a pod at each moment of its way to its node; then the scheduler knows what the API knows."""
+"""An object changes or disappears at each moment of a pod's way to its node; afterwards the scheduler's state matches
+the API."""
 
 import asyncio
 from contextlib import suppress
@@ -20,7 +21,7 @@ POD, SMALL, LARGE = "pod", "small", "large"
 
 
 class Held:
-    """An API whose binds stop where a test says: before they are carried out, or before their answer is given."""
+    """An API whose binds stop where a test says: before they are carried out, or before the response."""
 
     def __init__(self, api):
         self._api = api
@@ -74,7 +75,7 @@ class World:
         options = DeleteOptions(grace_period_seconds=0)
         self.cluster.server.registry.delete(resource, namespace, name, options=options)
 
-    async def _nobody_waits(self):
+    async def _nothing_is_waiting(self):
         for waiting in tuple(self.cluster.scheduler.waiting_pods):
             waiting.allow("Delaying")
         await self.turns(40)
@@ -83,7 +84,7 @@ class World:
         self.held.go_on.set()
         time = self.cluster.time
         await time.advance(31.0, settle=partial(self.turns, 40))
-        await time.advance(60.0, settle=self._nobody_waits)
+        await time.advance(60.0, settle=self._nothing_is_waiting)
         await self.turns()
         scheduler = self.cluster.scheduler
         assert len({uid for uid, _ in self.nodes}) == len(self.nodes), "a pod was bound twice"
@@ -104,7 +105,7 @@ async def the_node_is_deleted(world):
     world.delete("nodes", LARGE)
 
 
-async def the_node_is_deleted_and_made_anew(world):
+async def the_node_is_recreated(world):
     world.delete("nodes", LARGE)
     await world.turns()
     world.cluster.server.create_all([a_node(LARGE).allocatable(cpu="8").obj()])
@@ -125,31 +126,31 @@ async def the_pod_is_replaced(world):
     world.cluster.server.create_all([annotated(POD)])
 
 
-async def the_pod_is_told_to_go(world):
+async def the_pod_is_terminating(world):
     pods = world.cluster.server.catalogue.of_storage("pods")
     options = DeleteOptions(grace_period_seconds=30)
     world.cluster.server.registry.delete(pods, "default", POD, options=options)
 
 
-async def somebody_else_binds_it(world):
+async def another_client_binds_it(world):
     with suppress(Conflict):
         world.cluster.server.registry.bind("default", POD, {"metadata": {"name": POD}, "target": {"name": SMALL}})
 
 
 EVENTS = [
     the_node_is_deleted,
-    the_node_is_deleted_and_made_anew,
+    the_node_is_recreated,
     the_node_shrinks,
     the_pod_is_deleted,
     the_pod_is_replaced,
-    the_pod_is_told_to_go,
-    somebody_else_binds_it,
+    the_pod_is_terminating,
+    another_client_binds_it,
 ]
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
 @pytest.mark.parametrize("moment", WAYS)
-async def test_something_happens_while_it(moment, event):
+async def test_a_change_while_the_pod_is(moment, event):
     made = []
 
     def wrap(api):
@@ -157,7 +158,7 @@ async def test_something_happens_while_it(moment, event):
         return made[0]
 
     nodes = [a_node(LARGE).allocatable(cpu="8").obj(), a_node(SMALL).allocatable(cpu="1").obj()]
-    # As late as it is needed: the plugin sleeps by the cluster's time.
+    # Created late: the plugin sleeps by the cluster's time.
     late = []
     sleeping = delaying_plugin(lambda seconds: late[0].time.sleep(seconds))
     async with live(*nodes, config=CONFIG, plugins=[sleeping], wrap=wrap) as cluster:
@@ -176,8 +177,8 @@ async def test_something_happens_while_it(moment, event):
         await world.checked()
 
 
-async def test_a_scheduler_that_dies_amid_binds_leaves_a_cluster_that_the_next_one_finishes():
-    """At each number of binds that got through, some of them unanswered."""
+async def test_after_a_crash_while_binding_the_next_scheduler_binds_the_rest():
+    """For each number of completed binds, some of them without a response."""
     for answered in range(0, 12, 3):
         await _dies_after(answered)
 
@@ -219,7 +220,7 @@ async def _dies_after(answered):
 
 
 class Dying:
-    """An API that answers so many binds; then it carries out every other one, and says nothing more to anybody."""
+    """An API that answers this many binds; then it carries out every other one, and responds to nothing."""
 
     def __init__(self, api, answered):
         self.api = api

@@ -15,7 +15,7 @@ def run():
 
 @pytest.fixture
 def files(tmp_path):
-    """Write objects to a file and get its path."""
+    """Write objects to a file and return its path."""
 
     def write(*objects, name="cluster.json"):
         path = tmp_path / name

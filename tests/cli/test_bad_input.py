@@ -1,4 +1,4 @@
-"""Whatever is wrong with the input: a message that names the place, exit code 2, no traceback (see conftest.py)."""
+"""Any invalid input gives a message with the location, exit code 2, and no traceback (see conftest.py)."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_bad_objects(run, text, message):
     assert ran.err.startswith(f"error: {message}")
 
 
-def test_an_object_given_twice_is_told_of(run):
+def test_a_duplicate_object_is_noted(run):
     nodes = [a_node("a").obj(), a_node("a").allocatable(cpu="8").obj()]
     ran = run("explain", "-f", "-", stdin="\n".join(map(json.dumps, nodes)).encode())
     assert ran.code == 0
@@ -48,7 +48,7 @@ def test_an_object_given_twice_is_told_of(run):
     )
 
 
-def test_all_problems_are_told_at_once(run, tmp_path):
+def test_all_problems_are_reported_at_once(run, tmp_path):
     (tmp_path / "one.yaml").write_text("kind: [")
     (tmp_path / "two.yaml").write_text("kind: Pod")
     ran = run("explain", "-f", str(tmp_path))
@@ -75,7 +75,7 @@ def test_a_workload_without_a_template_is_left_out_with_a_note(run):
     assert ran.err.splitlines()[-1] == "note: Deployment default/web has no template of pods, and is left out"
 
 
-def test_a_list_in_a_list_is_read(run):
+def test_a_nested_list_is_read(run):
     inner = {"apiVersion": "v1", "kind": "List", "items": [NODE, POD]}
     ran = run("explain", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [inner]})
     assert (ran.code, ran.err) == (0, "")
@@ -107,7 +107,7 @@ def test_places_without_objects(run, tmp_path, make, message):
         ),
     ],
 )
-def test_configuration_errors_read_as_the_references(run, files, tmp_path, config, message):
+def test_configuration_errors_match_the_reference(run, files, tmp_path, config, message):
     file = tmp_path / "config.yaml"
     file.write_text(config)
     ran = run("explain", "-f", files(NODE), "--config", str(file))
@@ -115,7 +115,7 @@ def test_configuration_errors_read_as_the_references(run, files, tmp_path, confi
     assert ran.err.splitlines()[0] == f"error: {file}: {message}"
 
 
-def test_a_configuration_that_is_not_there(run, files):
+def test_a_missing_configuration(run, files):
     ran = run("explain", "-f", files(NODE), "--config", "/does/not/exist.yaml")
     assert (ran.code, ran.err) == (2, "error: open /does/not/exist.yaml: no such file or directory\n")
 
@@ -149,7 +149,7 @@ def test_no_pods_at_all(run, files):
         ("json:dumps", 'error: plugin "json:dumps": '),
     ],
 )
-def test_plugins_that_cannot_be_had(run, files, plugin, message):
+def test_plugins_that_cannot_be_loaded(run, files, plugin, message):
     ran = run("explain", "-f", files(NODE), "--plugin", plugin)
     assert ran.code == 2
     assert ran.err.startswith(message)

@@ -1,4 +1,4 @@
-"""The command itself: help, version, endings, the demo."""
+"""The command itself: help, version, exit, interruption, the demo."""
 
 import os
 import pathlib
@@ -22,13 +22,13 @@ def test_version(run):
 
 
 @pytest.mark.parametrize("args", [("--help",), ("-h",), ("explain", "--help"), ("demo", "--help"), ("up", "--help")])
-def test_help_teaches_with_examples(run, args):
+def test_help_has_examples(run, args):
     ran = run(*args)
     assert ran.code == 0
     assert "  stowplan " in ran.out or "| stowplan " in ran.out
 
 
-def test_a_bug_is_not_a_traceback(run, monkeypatch):
+def test_an_internal_error_is_not_a_traceback(run, monkeypatch):
     def fail(*args, **kwargs):
         raise ZeroDivisionError("division by zero")
 
@@ -58,7 +58,7 @@ def test_interrupted_while_reading(tmp_path):
         text=True,
         env={**os.environ, "PYTHONPATH": str(SRC)},
     )
-    # Opening waits for the command to have opened its end.
+    # Opening the pipe waits for the command to have opened its end.
     with pipe.open("w"):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
@@ -66,7 +66,7 @@ def test_interrupted_while_reading(tmp_path):
 
 
 class Interrupting:
-    """A finder of modules: somebody sends a signal while the command is imported."""
+    """A module finder that sends a signal while the command is imported."""
 
     def __init__(self, number):
         self.number = number
@@ -77,8 +77,8 @@ class Interrupting:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_while_it_starts(monkeypatch, capsys, number, code):
-    """Not by an exception: Python 3.11 makes another one of it where a class is being made."""
+def test_interrupted_during_startup(monkeypatch, capsys, number, code):
+    """Not by an exception: Python 3.11 converts exceptions raised while a class is being created."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     monkeypatch.delitem(sys.modules, "stowplan.cli.main")
     monkeypatch.delattr("stowplan.cli.main")
@@ -94,7 +94,7 @@ def test_interrupted_while_it_starts(monkeypatch, capsys, number, code):
     assert capsys.readouterr().err == ""
 
 
-def test_signals_are_as_before_once_it_has_started(monkeypatch):
+def test_signal_handlers_are_restored_after_startup(monkeypatch):
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     found = []
     monkeypatch.setattr(
@@ -113,6 +113,6 @@ def test_only_the_command_that_is_run_is_imported():
     assert (told.returncode, told.stdout, told.stderr) == (0, "\n", "")
 
 
-def test_commands_are_called_as_they_are_listed():
+def test_commands_have_the_names_in_the_list():
     context = click.Context(cli)
     assert [cli.get_command(context, name).name for name in cli.list_commands(context)] == cli.list_commands(context)

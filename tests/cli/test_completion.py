@@ -1,4 +1,4 @@
-"""What shells offer: by the words before the cursor, as click's scripts ask, and through bash itself."""
+"""Completion: by the words before the cursor, as click's scripts request it, and in a real bash."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def cluster(tmp_path):
 
 
 def offered(*words):
-    """What is offered for the last word."""
+    """The completions of the last word."""
     completion = ShellComplete(cli, {}, "stowplan", "_STOWPLAN_COMPLETE")
     return [(item.type, item.value) for item in completion.get_completions(list(words[:-1]), words[-1])]
 
@@ -85,7 +85,7 @@ def test_contexts(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_had_is_not_offered(tmp_path, monkeypatch, capsys):
+def test_unavailable_values_are_not_offered(tmp_path, monkeypatch, capsys):
     path = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
     assert names("drain", "--kubeconfig", str(path), "") == []
     assert names("drain", "--kubeconfig", "/does/not/exist", "") == []

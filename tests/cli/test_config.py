@@ -1,4 +1,4 @@
-"""`stowplan config`: what is shown, what is written, exit codes; the reference's rows through a process."""
+"""`stowplan config`: output, converted files, exit codes; the reference's rows in a separate process."""
 
 import json
 import os
@@ -17,7 +17,7 @@ V1 = "kubescheduler.config.k8s.io/v1"
 
 @pytest.fixture
 def write(tmp_path):
-    """Write documents to files, and get their paths."""
+    """Write documents to files, and return their paths."""
 
     def write(*documents):
         paths = []
@@ -34,12 +34,12 @@ def v1(**profile):
     return config("v1", profiles=[profile])
 
 
-# --- the reference's rows
+# -- the reference's rows
 
 
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory):
-    """Command -> its answers about all rows, each asked in one process."""
+    """Command -> its results for all rows, each command run in one process."""
     folder = tmp_path_factory.mktemp("golden")
     rows = compare.rows("config")
     for n, row in enumerate(rows):
@@ -83,7 +83,7 @@ def validate_and_view_equal_the_reference(row, validated, viewed):
 
 
 def as_the_reference(points):
-    """The reference lists neither the points of pod groups nor where plugins come from."""
+    """The reference has neither the points of pod groups nor the origins of plugins."""
     return {
         point: [{key: value for key, value in plugin.items() if key in ("name", "weight")} for plugin in plugins]
         for point, plugins in points.items()
@@ -116,7 +116,7 @@ def test_view(run, write):
     assert lines[-1][-1] == "MostAllocated"
 
 
-def test_view_says_what_became_of_a_policy(run, write):
+def test_view_explains_the_conversion_of_a_policy(run, write):
     ran = run(
         "config",
         "view",
@@ -127,7 +127,7 @@ def test_view_says_what_became_of_a_policy(run, write):
     assert "priority MostRequestedPriority; instead of NodeResourcesMostAllocated" in ran.out
 
 
-def test_a_bad_file_does_not_keep_others_from_being_shown(run, write):
+def test_a_bad_file_does_not_prevent_showing_others(run, write):
     ran = run("config", "view", *write(v1(schedulerName=""), v1(schedulerName="good")))
     assert ran.code == 2
     assert ran.err.endswith("profiles[0].schedulerName: Required value\n")
@@ -159,13 +159,13 @@ def test_validate_reads_stdin(run):
     assert run("config", "validate", "-", stdin=b"\xff").err == "error: read stdin: not UTF-8 text\n"
 
 
-def test_validate_warns_of_what_does_nothing(run, write):
+def test_validate_warns_about_settings_without_effect(run, write):
     ran = run("config", "validate", *write(v1(plugins={"score": {"disabled": named("NodeAffinitty")}})))
     assert ran.code == 0
     assert "did you mean NodeAffinity?" in ran.err
 
 
-def test_validate_knows_plugins_of_others(run, write, tmp_path, monkeypatch):
+def test_validate_knows_out_of_tree_plugins(run, write, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "from stowplan.plugins import FilterPlugin\n"
         "class Mine(FilterPlugin):\n    name = 'Mine'\n    def filter(self, state, pod, nodes):\n        return None\n"
@@ -237,7 +237,7 @@ def test_feature_gates(run, write):
             "initializing profiles: creating profile for scheduler name default-scheduler: "
             'ScorePlugin "LoadAwareScheduling" does not exist',
             "LoadAwareScheduling is a plugin of Koordinator",
-            id="a plugin of others",
+            id="an out-of-tree plugin",
         ),
         pytest.param(
             v1(plugins={"score": {"enabled": named("Qwxyz")}}),
@@ -280,7 +280,7 @@ def test_feature_gates(run, write):
         ),
     ],
 )
-def test_hints_come_after_the_references_words(run, write, document, error, hint):
+def test_hints_follow_the_references_message(run, write, document, error, hint):
     (path,) = write(document)
     ran = run("config", "validate", path)
     assert ran.code == 2
@@ -308,7 +308,7 @@ def test_convert(run, write):
     assert run("config", "convert", new).out == ran.out
 
 
-def test_convert_refuses_what_cannot_be_said(run, write):
+def test_convert_refuses_what_v1_cannot_express(run, write):
     ran = run(
         "config",
         "convert",

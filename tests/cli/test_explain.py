@@ -1,4 +1,4 @@
-"""`stowplan explain`: which pods, which form, what is filled in."""
+"""`stowplan explain`: selection of pods, output formats, and defaults."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def priority_class(name, value, **fields):
     }
 
 
-# -- which pods
+# -- selection
 
 
 def test_one_pod(run, files):
@@ -58,7 +58,7 @@ def test_a_bare_name_is_in_the_default_namespace(run, files):
 
 
 @pytest.mark.parametrize("args", [(), ("--pending",)])
-def test_pending_pods_are_what_is_explained_without_a_name(run, files, args):
+def test_without_a_name_pending_pods_are_explained(run, files, args):
     ran = run("explain", "-f", files(NODE, HUGE, WEB, a_pod("on").on("a").obj()), *args)
     assert ran.code == 0
     assert "shop/huge is pending" in ran.out
@@ -66,7 +66,7 @@ def test_pending_pods_are_what_is_explained_without_a_name(run, files, args):
     assert "default/on" not in ran.out
 
 
-def test_nobody_waits(run, files):
+def test_no_pending_pods(run, files):
     assert run("explain", "-f", files(NODE)).out == "No pod is pending.\n"
 
 
@@ -77,7 +77,7 @@ def test_equal_pods_are_explained_once(run, files):
     assert out.count("What would help") == 1
 
 
-def test_finished_pods_are_not_waiting(run, files):
+def test_finished_pods_are_not_pending(run, files):
     path = files(NODE, a_pod("job").phase("Succeeded").obj())
     assert run("explain", "-f", path).out == "No pod is pending.\n"
     assert "has finished (Succeeded)" in run("explain", "-f", path, "--pod", "job").err
@@ -96,12 +96,12 @@ def test_pods_of_other_schedulers_are_skipped_with_a_note(run, files):
     assert 'no profile schedules it: its schedulerName is "volcano"' in asked.out
 
 
-def test_that_pods_of_others_wait_is_not_denied(run, files):
+def test_pending_pods_of_other_schedulers_are_mentioned(run, files):
     path = files(NODE, a_pod("theirs").scheduler("volcano").obj())
     assert run("explain", "-f", path).out == "No pod is pending for the schedulers of this configuration.\n"
 
 
-# -- forms
+# -- formats
 
 
 def test_json_of_one_pod_and_of_many(run, files):
@@ -112,7 +112,7 @@ def test_json_of_one_pod_and_of_many(run, files):
     assert one["obstacles"] == ["too large for every node: asks for 100 cpu, the largest node (a) offers 4"]
     assert one["rejected"]["a"]["detail"] == "lacks 96 cpu (0 of 4 in use)"
     many = json.loads(run("explain", "-f", path, "-o", "json").out)
-    # One of many does not tell of each node.
+    # The list form does not have every node.
     assert one.pop("rejected").keys() == {name for group in one["refusals"] for name in group["names"]}
     version = one.pop("schemaVersion")
     assert (many["schemaVersion"], many["kind"], many["verdicts"]) == (version, "ExplainList", [one])
@@ -127,7 +127,7 @@ def test_json_is_stable(run, files):
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def test_yaml_says_the_same(run, files):
+def test_yaml_equals_json(run, files):
     path = files(NODE, HUGE)
     assert yaml.safe_load(run("explain", "-f", path, "-o", "yaml").out) == json.loads(
         run("explain", "-f", path, "-o", "json").out
@@ -140,7 +140,7 @@ def test_wide(run, files):
     assert "lacks 96 cpu (0 of 4 in use)" in out
 
 
-# -- what the API server would fill in
+# -- defaults of the API server
 
 
 def test_priority_comes_from_its_class(run, files):
@@ -151,7 +151,7 @@ def test_priority_comes_from_its_class(run, files):
     assert "would evict 1 pod from a" in out
 
 
-def test_the_class_may_forbid_preemption_and_be_the_default(run, files):
+def test_a_default_priority_class_with_preemption_policy_never(run, files):
     low = a_pod("low").requests(cpu="4").priority(-1).on("a").obj()
     default = priority_class("normal", 5, globalDefault=True, preemptionPolicy="Never")
     out = run("explain", "-f", files(NODE, low, a_pod("x").requests(cpu="4").obj(), default), "--pod", "x").out
@@ -159,7 +159,7 @@ def test_the_class_may_forbid_preemption_and_be_the_default(run, files):
     assert "not eligible due to preemptionPolicy=Never" in out
 
 
-def test_classes_of_every_cluster_are_known(run, files):
+def test_built_in_priority_classes_are_known(run, files):
     path = files(NODE, a_pod("x").spec(priorityClassName="system-node-critical").obj())
     assert "(priority 2,000,001,000)" in run("explain", "-f", path).out
 
@@ -172,7 +172,7 @@ def test_an_unknown_class_is_noted(run, files):
     assert ran.err == note
 
 
-def test_limits_stand_for_requests(run, files):
+def test_limits_default_requests(run, files):
     out = run("explain", "-f", files(NODE, a_pod("x").limits(cpu="5").obj())).out
     assert "Insufficient cpu" in out
 
@@ -206,7 +206,7 @@ def test_files_directories_and_stdin_together(run, files, tmp_path):
     assert "shop/web goes to a" in ran.out
 
 
-def test_configuration_and_plugins_of_ones_own(run, files, tmp_path, monkeypatch):
+def test_custom_configuration_and_plugins(run, files, tmp_path, monkeypatch):
     (tmp_path / "my_demo_plugin.py").write_text(MY_PLUGIN)
     (tmp_path / "config.yaml").write_text(WITH_MY_PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -227,11 +227,11 @@ def command(*args, **options):
 
 
 @pytest.mark.slow
-def test_plain_when_piped_even_with_a_colourful_terminal(files):
+def test_output_is_plain_when_piped(files):
     ran = command("explain", "-f", files(NODE, TAINTED, HUGE))
     assert ran.returncode == 0
     assert "\x1b" not in ran.stdout
-    # The reference's message is one line, however narrow the terminal behind it is.
+    # The reference's message is one line, however narrow the terminal.
     assert any("0/2 nodes are available" in line and line.endswith("scheduling.") for line in ran.stdout.splitlines())
 
 
@@ -250,7 +250,7 @@ def test_rich_is_not_loaded_for_plain_text(files):
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_early_is_no_error(files):
+def test_a_reader_that_closes_the_pipe_is_no_error(files):
     pods = [a_pod(f"p-{i}").requests(cpu=str(10 + i)).obj() for i in range(300)]
     path = files(NODE, *pods)
     ran = subprocess.run(
@@ -264,7 +264,7 @@ def test_a_reader_that_leaves_early_is_no_error(files):
     assert ran.stdout == "300 pods: 300 fit nowhere\n"
 
 
-# -- files without what pods hang on
+# -- files without the objects that pods reference
 
 CLAIM = {
     "apiVersion": "v1",
@@ -293,7 +293,7 @@ DEFAULT_CLASS = {
     ],
 )
 @pytest.mark.parametrize("running", [False, True], ids=["pending", "running"])
-def test_what_the_files_lack_is_not_said_to_be_missing(run, files, objects, pod, lacking, running):
+def test_objects_absent_from_the_files_are_not_reported_as_missing(run, files, objects, pod, lacking, running):
     made = pod.obj()
     if running:
         made["spec"]["nodeName"] = "a"
@@ -304,12 +304,12 @@ def test_what_the_files_lack_is_not_said_to_be_missing(run, files, objects, pod,
     assert "not found" not in ran.out
     told = json.loads(run("explain", "-f", given, "-o", "json", "pod", "shop/db").out)
     assert told["error"].startswith(f"cannot judge: no {lacking} in the files; add what this says: kubectl get pvc,pv")
-    assert run("explain", "-f", given, "pod", "shop/web").out.startswith("shop/web goes to a"), "others are judged"
+    assert run("explain", "-f", given, "pod", "shop/web").out.startswith("shop/web goes to a"), "others are evaluated"
 
 
 @pytest.mark.parametrize(("node", "lacking"), [("", "storageclasses"), ("a", "persistentvolumeclaims")])
-def test_what_an_ephemeral_volume_lacks(run, files, node, lacking):
-    """The claim of a pending pod is made; whether it gets a class, the files do not say."""
+def test_the_claim_of_an_ephemeral_volume(run, files, node, lacking):
+    """The claim of a pending pod is created; the files do not show whether it gets a class."""
     pod = SCRATCH.obj()
     pod["spec"]["nodeName"] = node
     ran = run("explain", "-f", files(NODE, pod), "pod", "shop/db")
@@ -317,7 +317,7 @@ def test_what_an_ephemeral_volume_lacks(run, files, node, lacking):
     assert f"cannot judge: no {lacking} in the files" in ran.out
 
 
-def test_a_claim_that_is_missing_beside_one_that_was_made(run, files):
+def test_a_missing_claim_beside_a_generated_one(run, files):
     ran = run(
         "explain", "-f", files(NODE, SCRATCH.obj(), a_pod("web", "shop").claims_volume("c").obj()), "pod", "shop/web"
     )
@@ -329,20 +329,20 @@ def test_an_ephemeral_volume_gets_the_default_class(run, files):
     assert ran.out.startswith("shop/db goes to a")
 
 
-def test_a_node_page_says_so_of_its_pods(run, files):
+def test_a_node_page_mentions_absent_objects_of_its_pods(run, files):
     ran = run("explain", "-f", files(NODE, WEB, CLAIMING.obj()), "node", "a", "-o", "wide")
     assert "cannot judge: no persistentvolumeclaims in the files" in ran.out
     assert "not found" not in ran.out
 
 
-def test_a_claim_that_the_files_lack_beside_others_is_missing(run, files):
+def test_a_claim_absent_beside_others_is_missing(run, files):
     others = [{**CLAIM, "metadata": {"name": "other", "namespace": "shop"}}]
     ran = run("explain", "-f", files(NODE, CLAIMING.obj(), *others), "pod", "shop/db")
     assert 'persistentvolumeclaim "c" not found' in ran.out
     assert "cannot judge" not in ran.out
 
 
-def test_the_recipe_for_a_dump_names_what_volumes_need(run):
+def test_the_dump_recipe_includes_volume_objects(run):
     told = run("explain", "--help").out
     for kind in ("pvc", "pv", "sc", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"):
         assert f"{kind}" in told
@@ -350,7 +350,7 @@ def test_the_recipe_for_a_dump_names_what_volumes_need(run):
     assert "pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments" in readme
 
 
-def test_an_extender_that_is_down_is_told_with_what_to_do(run, files, tmp_path):
+def test_an_unreachable_extender_gets_a_hint(run, files, tmp_path):
     (tmp_path / "config.json").write_text(
         json.dumps(
             {

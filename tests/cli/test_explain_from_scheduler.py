@@ -1,4 +1,4 @@
-"""`stowplan explain --from-scheduler`, asked of a secure port of its own: answers, refusals, and who is trusted."""
+"""`stowplan explain --from-scheduler` with a secure port: answers, refusals, and trust."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ async def _serve(folder, access, extra, started, stop):
 
 @contextmanager
 def scheduler(folder, *, access=None, **extra):
-    """A scheduler that answers, in a thread of its own; its URL."""
+    """A scheduler that answers, in a separate thread; yields its URL."""
     found, ready, stop = [], threading.Event(), asyncio.Event()
 
     def started(*what):
@@ -99,15 +99,15 @@ def test_the_page_of_a_pod_group(tmp_path, token, ca):
     with scheduler(tmp_path) as url:
         result = run("--from-scheduler", url, *access, "podgroup/default/train")
         unknown = run("--from-scheduler", url, *access, "podgroup/default/other")
-    told = "pod group default/train: 0 pods with a node, 0 in the queue, a gang of at least 3\n"
-    assert result.output.startswith(told)
+    expected = "pod group default/train: 0 pods with a node, 0 in the queue, a gang of at least 3\n"
+    assert result.output.startswith(expected)
     assert "  no pod names this group\n" in result.output
     assert unknown.exit_code == 2
     assert 'pod group "default/other" not found' in unknown.output
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_as_data(tmp_path, token, ca, output):
+def test_json_output(tmp_path, token, ca, output):
     with scheduler(tmp_path) as url:
         result = run(
             "--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "-o", output, "pod", "placed"
@@ -117,7 +117,7 @@ def test_as_data(tmp_path, token, ca, output):
     assert found["scheduler"]["story"]["steps"][-1]["what"] == "bound"
 
 
-def test_without_a_question_it_is_what_waits_and_what_was_decided(tmp_path, token, ca):
+def test_without_a_name_pending_pods_and_decisions_are_shown(tmp_path, token, ca):
     with scheduler(tmp_path) as url:
         result = run("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca)
         wide = run(
@@ -128,7 +128,7 @@ def test_without_a_question_it_is_what_waits_and_what_was_decided(tmp_path, toke
     assert [one["pod"] for one in json.loads(wide.output)["decisions"]] == ["default/big", "default/placed"]
 
 
-def test_the_page_and_the_data_of_a_node(tmp_path, token, ca):
+def test_text_and_json_of_a_node(tmp_path, token, ca):
     with scheduler(tmp_path) as url:
         common = ("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "node", "n1")
         page, data = run(*common), run(*common, "-o", "json")
@@ -150,7 +150,7 @@ def refused(result):
     return result.output
 
 
-def test_a_certificate_that_nobody_vouches_for(tmp_path, token):
+def test_an_untrusted_certificate(tmp_path, token):
     with scheduler(tmp_path) as url:
         said = refused(run("--from-scheduler", url, "--token-file", token, "pod", "big"))
         assert "not trusted" in said
@@ -160,7 +160,7 @@ def test_a_certificate_that_nobody_vouches_for(tmp_path, token):
         assert f"warning: nothing proves that {url} is your scheduler" in result.output
 
 
-def test_who_may_not(tmp_path, token, ca):
+def test_a_forbidden_user(tmp_path, token, ca):
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong")
     with scheduler(tmp_path, access=FakeAccess(forbidden=("/stowplan/explain/default/big",))) as url:
@@ -170,7 +170,7 @@ def test_who_may_not(tmp_path, token, ca):
         assert "needs the right to get the nonResourceURL /stowplan/explain/default/*" in refused(result)
 
 
-def told(fields):
+def answer_with(fields):
     return json.dumps({"schemaVersion": SCHEMA_VERSION, "pod": "default/big"} | fields).encode()
 
 
@@ -182,19 +182,27 @@ def told(fields):
         (b"{}", "application/json", "compatible Stowplan scheduler: its documents have no schemaVersion"),
         (b'{"schemaVersion": 9}', "application/json", "their schemaVersion is 9, and this command reads 2"),
         (b'{"schemaVersion": 2, "pod": 7}', "application/json", "`$.pod`"),
-        (told({"page": [{"type": "line", "text": 7}]}), "application/json", "not a compatible Stowplan scheduler"),
-        (told({"page": [{"type": "grid", "rows": [["a"], []]}]}), "application/json", "rows of different lengths"),
+        (
+            answer_with({"page": [{"type": "line", "text": 7}]}),
+            "application/json",
+            "not a compatible Stowplan scheduler",
+        ),
+        (
+            answer_with({"page": [{"type": "grid", "rows": [["a"], []]}]}),
+            "application/json",
+            "rows of different lengths",
+        ),
     ],
 )
-def test_somebody_else_answers(tmp_path, token, ca, body, content_type, words):
+def test_another_kind_of_server_answers(tmp_path, token, ca, body, content_type, words):
     pages = {"/stowplan/explain/": lambda request: Response(body, content_type=content_type)}
     with scheduler(tmp_path, **pages) as url:
         common = ("--from-scheduler", url, "--certificate-authority", ca, "--token-file", token)
         assert words in refused(run(*common, "pod", "big"))
 
 
-def test_what_would_steer_a_terminal_is_taken_out(tmp_path, token, ca):
-    body = told({"page": [{"type": "line", "text": [["\u001b]0;evil\u0007", "new style"]]}]})
+def test_terminal_control_characters_are_removed(tmp_path, token, ca):
+    body = answer_with({"page": [{"type": "line", "text": [["\u001b]0;evil\u0007", "new style"]]}]})
     with scheduler(tmp_path, **{"/stowplan/explain/": lambda request: Response(body)}) as url:
         result = run("--from-scheduler", url, "--certificate-authority", ca, "--token-file", token, "pod", "big")
     assert result.output == " ]0;evil\n"
@@ -235,5 +243,5 @@ def test_what_would_steer_a_terminal_is_taken_out(tmp_path, token, ca):
         (["--insecure-skip-tls-verify", "-f", "x"], "--insecure-skip-tls-verify: for --from-scheduler only"),
     ],
 )
-def test_what_makes_no_sense(token, args, words):
+def test_invalid_usage(token, args, words):
     assert words in refused(run(*(str(token) if arg == "TOKEN" else arg for arg in args)))

@@ -32,7 +32,7 @@ def test_a_group(run, gang, question):
     assert "add 1 node like a: places 3 pods" in out
 
 
-def test_as_data(run, gang):
+def test_json_output(run, gang):
     found = json.loads(run("explain", "-f", gang, "podgroup/lab/train", "-o", "json").out)
     assert (found["kind"], found["podGroup"]) == ("ExplainGroup", "lab/train")
     assert found["relief"][0]["text"] == "add 1 node like a"
@@ -50,7 +50,7 @@ def test_exit_code(run, gang):
     assert run("explain", "-f", gang, "podgroup/lab/train", "--exit-code").code == 3
 
 
-def test_a_group_that_is_not_there(run, gang):
+def test_an_unknown_group(run, gang):
     result = run("explain", "-f", gang, "podgroup/lab/trains")
     assert result.code == 2
     assert 'pod group "lab/trains" not found; did you mean lab/train?' in result.err
@@ -62,7 +62,7 @@ def test_options_that_are_about_pods(run, gang):
     assert "a group is asked about" in result.err
 
 
-def test_what_if_places_gangs_whole(run, gang):
+def test_what_if_places_whole_gangs(run, gang):
     out = run("what-if", "-f", gang, "--add-nodes", "1", "--like", "a", "-o", "json").out
     assert json.loads(out)["placed"].keys() == {f"lab/train-{i}" for i in range(3)}
 
@@ -70,7 +70,7 @@ def test_what_if_places_gangs_whole(run, gang):
 def test_fit(run, gang):
     result = run("fit", "-f", gang, "podgroup/lab/train", "--replicas", "1")
     out = result.out
-    # What is only tried is no error.
+    # Trying is no error.
     assert "Error scheduling pod" not in result.err
     assert out.startswith("like pod group lab/train: 0 of 1 more groups fit whole with 3 pods each")
     assert "Nodes that would make all of them fit" in out

@@ -1,4 +1,4 @@
-"""`stowplan explain` against a live cluster: what it reads, what it says, and how it fails."""
+"""`stowplan explain` with a live cluster: its requests, its output, and its errors."""
 
 import asyncio
 import json
@@ -108,7 +108,7 @@ def ask(run, server):
 # -- pods
 
 
-def test_a_pending_pod_beside_what_the_scheduler_said(ask):
+def test_a_pending_pod_with_the_schedulers_message(ask):
     ran = ask("pod", "shop/huge")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
@@ -125,19 +125,19 @@ def test_a_pending_pod_beside_what_the_scheduler_said(ask):
     assert "another pod" not in ran.out
 
 
-def test_the_same_as_data(ask):
+def test_the_same_as_json(ask):
     said = json.loads(ask("pod", "shop/huge", "-o", "json").out)["scheduler"]
     assert said["condition"] == {"status": "False", "reason": "Unschedulable", "message": MESSAGE, "since": SINCE}
     assert [(event["note"], event["count"]) for event in said["events"]] == [("last words", 3), ("first words", 1)]
 
 
-def test_what_the_scheduler_said_may_be_out_of_date(ask):
+def test_an_outdated_scheduler_message_is_marked(ask):
     out = ask("pod", "shop/api").out
     assert out.startswith("shop/api goes to b: 1 of 2 nodes would take it\n")
     assert f"since {SINCE}: 0/1 nodes are available; as things are now, b would take it" in out
 
 
-def test_a_placed_pod_is_judged_as_things_are_now(ask):
+def test_a_placed_pod_is_evaluated_in_the_current_state(ask):
     out = ask("pod", "shop/web-0").out
     assert out.startswith("shop/web-0 runs on a")
     assert "what the scheduler saw when it chose the node cannot be seen from outside" in out
@@ -173,12 +173,12 @@ def test_pending_pods(ask, args):
         ),
     ],
 )
-def test_pods_that_there_is_nothing_to_say_of(ask, name, message):
+def test_pods_that_need_no_explanation(ask, name, message):
     ran = ask("pod", name)
     assert (ran.code, ran.out, ran.err) == (2, "", message)
 
 
-def test_a_pod_that_nobody_here_schedules(ask):
+def test_a_pod_of_an_unknown_scheduler(ask):
     ran = ask("pod", "shop/theirs", "--exit-code")
     assert ran.code == 3
     assert ran.out.startswith(
@@ -195,8 +195,8 @@ def test_a_bare_name_is_in_the_namespace_of_the_context(run, server, tmp_path):
     assert ran.out.startswith("shop/huge is pending")
 
 
-def test_events_of_all_pods_that_wait(ask):
-    """The newest one of each: a page about many pods stays short."""
+def test_events_of_all_pending_pods(ask):
+    """The newest one of each pod: a page about many pods stays short."""
     out = ask("pending").out
     assert "  2026-01-02T12:08:00.000000Z FailedScheduling ×3: last words\n" in out
     assert "first words" not in out
@@ -245,7 +245,7 @@ def test_an_unknown_node(ask):
     assert (ran.code, ran.err) == (2, 'error: node "c" not found in the cluster; nodes there: a, b\n')
 
 
-# -- what is asked of the server
+# -- requests
 
 
 def a_list(kind="List", *items):
@@ -275,7 +275,7 @@ def against(run, tmp_path):
     return asked
 
 
-async def test_only_reading_and_only_what_a_scheduler_reads(against):
+async def test_only_read_requests_for_kinds_that_a_scheduler_reads(against):
     async with a_server() as server:
         ran = await against(server)
     assert ran.out.startswith("default/web goes to a")
@@ -296,7 +296,7 @@ async def test_kinds_that_are_not_served_are_one_note(against):
     assert "resourceclaims.resource.k8s.io" in note
 
 
-async def test_a_missing_permission_is_named_and_gone_without(against):
+async def test_a_missing_permission_is_reported_and_the_kind_left_out(against):
     forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot list resource "poddisruptionbudgets"'))
     async with a_server().at("/apis/policy/v1/poddisruptionbudgets", forbidden) as server:
         ran = await against(server)
@@ -308,7 +308,7 @@ async def test_a_missing_permission_is_named_and_gone_without(against):
 
 
 @pytest.mark.parametrize("path", ["nodes", "pods"])
-async def test_without_nodes_or_pods_there_is_nothing_to_say(against, path):
+async def test_nodes_and_pods_are_required(against, path):
     forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot do that'))
     server = Misbehaving(*[NOT_SERVED] * 40).at(f"/api/v1/{path}", forbidden)
     async with server.at("/api/v1/nodes", a_list()).at("/api/v1/pods", a_list()):
@@ -317,7 +317,7 @@ async def test_without_nodes_or_pods_there_is_nothing_to_say(against, path):
     assert (ran.code, ran.out, ran.err) == (2, "", message)
 
 
-async def test_what_cannot_be_read_of_a_list_is_left_out_and_named(against):
+async def test_undecodable_objects_are_left_out_and_reported(against):
     bad = [{"metadata": {"name": f"bad-{i}", "namespace": "x"}, "spec": {"priority": "high"}} for i in range(5)]
     server = Misbehaving(*[NOT_SERVED] * 40).at("/api/v1/nodes", a_list("NodeList", a_node("a").obj()))
     async with server.at("/api/v1/pods", a_list("PodList", *bad, a_pod("web").obj())):
@@ -327,7 +327,7 @@ async def test_what_cannot_be_read_of_a_list_is_left_out_and_named(against):
     assert "note: pods: 2 more are left out likewise\n" in ran.err
 
 
-async def test_long_lists_come_in_pages_and_are_read_again_whole_when_they_expire(against):
+async def test_long_lists_are_paged_and_read_again_in_full_when_they_expire(against):
     first = {"kind": "PodList", "metadata": {"resourceVersion": "1", "continue": "next"}, "items": [a_pod("one").obj()]}
     expired = answers(410, status(410, "Expired", "too old"))
     whole = a_list("PodList", a_pod("one").obj(), a_pod("two").obj())
@@ -346,7 +346,7 @@ async def test_long_lists_come_in_pages_and_are_read_again_whole_when_they_expir
 # -- no cluster
 
 
-async def test_a_server_that_does_not_know_us(against):
+async def test_an_unauthorized_request(against):
     unauthorized = answers(401, status(401, "Unauthorized", "Unauthorized"))
     async with Misbehaving(unauthorized, unauthorized, unauthorized) as server:
         ran = await against(server)
@@ -362,7 +362,7 @@ async def test_a_server_that_hangs_up(against):
     assert ran.err.count("\n") == 1
 
 
-async def test_nobody_listens(against):
+async def test_connection_refused(against):
     async with Misbehaving() as server:
         pass
     ran = await against(server)
@@ -370,7 +370,7 @@ async def test_nobody_listens(against):
     assert ran.err == f"error: cannot reach the cluster: {server.url}: connection refused\n"
 
 
-def test_a_kubeconfig_that_is_none(run, tmp_path):
+def test_an_invalid_kubeconfig(run, tmp_path):
     path = tmp_path / "config"
     path.write_text("clusters: 3\n")
     ran = run("explain", "--kubeconfig", str(path), "pending")
@@ -386,7 +386,7 @@ def test_an_unknown_context(run, tmp_path):
     assert "nowhere" in ran.err
 
 
-def test_without_files_a_cluster_is_looked_for_as_kubectl_does(run, monkeypatch, tmp_path):
+def test_without_files_the_cluster_is_found_as_by_kubectl(run, monkeypatch, tmp_path):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     ran = run("explain")
@@ -419,9 +419,9 @@ class TestFromPython:
         assert cluster.explain("shop/api").node_name == "b"
         assert cluster.notes == ()
 
-    async def test_also_where_a_loop_is_turning(self, server):
+    async def test_within_a_running_event_loop(self, server):
         assert stowplan.Cluster.from_kubeconfig(server.kubeconfig).pending()
 
-    def test_nobody_there(self, tmp_path):
+    def test_from_python_without_a_server(self, tmp_path):
         with pytest.raises(LiveClusterError, match="no-such-file"):
             stowplan.Cluster.from_kubeconfig(tmp_path / "no-such-file")

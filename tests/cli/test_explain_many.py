@@ -1,4 +1,4 @@
-"""Questions about many pods: which ones, a summary first, exit codes, workloads in files."""
+"""Questions about many pods: selection, the summary, exit codes, workloads in files."""
 
 import json
 
@@ -38,7 +38,7 @@ def shops(files):
 
 
 def explained(run, *args):
-    """The pods that JSON speaks of."""
+    """The pods in the JSON output."""
     told = json.loads(run("explain", *args, "-o", "json").out)
     verdicts = told.get("verdicts", [told])
     return sorted(key for one in verdicts for key in (one["pod"], *one.get("alike", ())))
@@ -56,7 +56,8 @@ def test_a_summary_comes_first(run, shops):
 
 @pytest.mark.parametrize("alike", [True, False])
 def test_json_of_300_pods_on_2000_nodes_is_small(run, files, alike):
-    """Single nodes of each pod would be some 100 MB. Of unlike pods, a tenth has to make less than a tenth."""
+    """With every node of each pod it would be some 100 MB. For a tenth of the pods, all different, it must be below a
+    tenth."""
     number = 300 if alike else 30
     tainted = (a_node(f"node-{i}").allocatable(cpu="4", pods="110").tainted("team", f"t{i % 7}") for i in range(2000))
     nodes = [node.obj() for node in tainted]
@@ -75,7 +76,7 @@ def test_one_group_needs_no_summary(run, files):
 
 
 @pytest.mark.parametrize(("replicas", "together"), [(9, 4), (4, 4)])
-def test_what_fits_alone_and_not_together(run, files, replicas, together):
+def test_pods_that_fit_alone_and_not_together(run, files, replicas, together):
     path = files(NODE, deployment(replicas=replicas))
     ran, told = run("explain", "-f", path, "--exit-code"), json.loads(run("explain", "-f", path, "-o", "json").out)
     crowded = together < replicas
@@ -85,13 +86,13 @@ def test_what_fits_alone_and_not_together(run, files, replicas, together):
     assert (told["summary"]["placeable"], told["summary"]["together"]) == (replicas, together)
 
 
-def test_running_pods_have_their_room(run, files):
+def test_running_pods_keep_their_room(run, files):
     running = [a_pod(name).requests(cpu="2").on("a").obj() for name in ("x", "y")]
     told = json.loads(run("explain", "-f", files(NODE, *running), "pod", "x", "y", "-o", "json").out)["summary"]
     assert (told["placeable"], told["together"]) == (2, 2)
 
 
-def test_the_summary_as_data(run, shops):
+def test_the_summary_as_json(run, shops):
     told = json.loads(run("explain", "-f", shops, "-o", "json").out)["summary"]
     counts = {name: told[name] for name in ("pods", "placeable", "refused", "gated", "unjudged")}
     assert counts == {"pods": 5, "placeable": 1, "refused": 3, "gated": 1, "unjudged": 0}
@@ -102,7 +103,7 @@ def test_the_summary_as_data(run, shops):
         "pods": 3,
         "namespaces": {"shop": 3},
     }
-    # One node has room for a single pod of 4 cpu.
+    # One node has room for a single pod with 4 CPUs.
     assert told["relief"][0]["pods"] == 1
 
 
@@ -119,11 +120,11 @@ def test_the_summary_as_data(run, shops):
         (("pods", "shop/web-1", "shop/web-1"), ["shop/web-1"]),
     ],
 )
-def test_which_pods(run, shops, args, pods):
+def test_selection_of_pods(run, shops, args, pods):
     assert explained(run, "-f", shops, *args) == pods
 
 
-def test_nobody_is_left(run, shops):
+def test_no_pod_matches(run, shops):
     none = "None of the selected pods is pending"
     assert run("explain", "-f", shops, "-n", "none").out == (
         f'{none}; there are no pods in namespace "none", but in batch, shop.\n'
@@ -147,7 +148,7 @@ def test_nobody_is_left(run, shops):
         (("--watch",), "--watch is for a live cluster"),
     ],
 )
-def test_questions_that_make_no_sense(run, shops, args, message):
+def test_invalid_questions(run, shops, args, message):
     ran = run("explain", "-f", shops, *args)
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
@@ -203,12 +204,12 @@ def test_files_without_nodes(run, files):
 
 class TestWorkloadsInFiles:
     @pytest.mark.parametrize("asked", ["deployment/web", "deployment/shop/wbe"])
-    def test_the_one_that_was_meant_is_named(self, run, files, asked):
+    def test_similar_names_are_suggested(self, run, files, asked):
         ran = run("explain", "-f", files(NODE, deployment()), asked)
         assert ran.code == 2
         assert ran.err.endswith(" in these files; did you mean deployment/shop/web?\n")
 
-    def test_a_deployment_stands_for_the_pods_that_it_asks_for(self, run, files):
+    def test_a_deployment_stands_for_its_replicas(self, run, files):
         ran = run("explain", "-f", files(NODE, deployment()))
         assert ran.err == ("note: Deployment shop/web has no pods yet; using its template: 3 pods (shop/web-0…)\n")
         assert ran.out.startswith("shop/web-0 and 2 more like it (shop/web-1, shop/web-2) would each go to a")
@@ -228,10 +229,10 @@ class TestWorkloadsInFiles:
             ),
         ],
     )
-    def test_no_pods_are_made(self, run, files, other):
+    def test_other_workloads_create_no_pods(self, run, files, other):
         assert run("explain", "-f", files(NODE, other)).out == "No pod is pending.\n"
 
-    def test_nor_of_one_that_has_pods(self, run, files):
+    def test_no_pods_for_a_workload_that_has_some(self, run, files):
         pod = a_pod("web-x", namespace="shop").owner("ReplicaSet", "web-7d").requests(cpu="1").obj()
         assert explained(run, "-f", files(NODE, deployment(), pod)) == ["shop/web-x"]
 
@@ -252,7 +253,7 @@ class TestWorkloadsInFiles:
         made["spec"]["template"]["spec"]["restartPolicy"] = "Never"
         assert explained(run, "-f", files(NODE, made)) == ["shop/train-0", "shop/train-1"]
 
-    def test_a_template_that_is_wrong(self, run, files):
+    def test_an_invalid_template(self, run, files):
         made = deployment()
         made["spec"]["template"]["spec"]["containers"] = "none"
         ran = run("explain", "-f", files(NODE, made))

@@ -1,4 +1,4 @@
-"""`explain --watch`: the page again whenever it changes."""
+"""`explain --watch`: the page is shown again whenever it changes."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from stowplan.command_line.errors import InputError
 from stowplan.explain.text.tables import Line
 
 
-def test_only_what_is_new_is_shown(capsys):
+def test_only_changed_pages_are_shown(capsys):
     said, slept = iter(["one", "one", "two"]), []
 
     def sleep(seconds):

@@ -1,4 +1,4 @@
-"""`kube-scheduler`: what is printed where, which exit code, and what comes of flags, files and signals."""
+"""`kube-scheduler`: output streams, exit codes, and the effect of flags, files and signals."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def signalled(number=signal.SIGTERM):
 
 @pytest.fixture
 def command(capsys):
-    """Run it until it ends: exit code, stdout, stderr, and what it was going to do."""
+    """Runs it until it exits; returns exit code, stdout, stderr, and the job."""
 
     def run(*arguments, scheduler=None):
         opener = FakeOpener(scheduler or signalled())
@@ -44,15 +44,15 @@ def command(capsys):
 
 
 def messages(err):
-    """Log lines without their headers, and without what tells of this machine."""
+    """Log lines without their headers and without details of this machine."""
     lines = [re.sub(r"^[IWE]\d{4} \S+ +\d+ \w+\.py:\d+\] ", "", line) for line in err.splitlines()]
     return [line for line in lines if not line.startswith('"Python settings" ')]
 
 
-# --- before there is a log
+# -- before logging is set up
 
 
-def test_help_wins_over_arguments_and_asks_nothing(command):
+def test_help_takes_precedence_over_other_arguments(command):
     code, out, err, opener = command("word", "--help")
     assert (code, err, opener.jobs) == (0, "", [])
     assert "\nUsage:\n  kube-scheduler [flags]\n\nMisc flags:\n\n" in out
@@ -83,7 +83,7 @@ def test_early_errors_are_plain_and_without_usage(command, arguments, err):
     assert command(*arguments)[:3] == (1, "", err)
 
 
-def test_empty_arguments_are_no_arguments(command, kubeconfig):
+def test_empty_arguments_are_ignored(command, kubeconfig):
     assert command("", f"--kubeconfig={kubeconfig}", "")[0] == 0
 
 
@@ -103,7 +103,7 @@ def test_gates_are_checked_before_the_version_and_the_log_after_it(command):
     assert command("--version", "--logging-format=xml")[0] == 0
 
 
-# --- errors that are log lines
+# -- errors in the log
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_later_errors_are_log_lines(command, arguments, error):
     assert messages(err)[0].startswith(f'"command failed" err="{error}')
 
 
-def test_a_config_file_that_is_wrong_in_two_places(command, tmp_path):
+def test_a_config_file_with_two_errors(command, tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -148,7 +148,7 @@ def test_a_config_file_that_is_wrong_in_two_places(command, tmp_path):
     ]
 
 
-def test_no_cluster_is_told_as_the_reference_tells_it(command, monkeypatch):
+def test_a_missing_cluster_is_reported_as_by_the_reference(command, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     code, _, err, _ = command()
     assert code == 1
@@ -177,13 +177,13 @@ def test_a_plugin_that_does_not_start_is_one_line(command, kubeconfig):
     assert messages(err) == [r'"command failed" err="initializing plugin \"X\": no"']
 
 
-def test_a_bug_is_told_with_the_way_to_it(command, kubeconfig):
+def test_an_internal_error_is_reported_with_its_traceback(command, kubeconfig):
     code, _, err, _ = command(f"--kubeconfig={kubeconfig}", scheduler=failing(RuntimeError("broken")))
     assert code == 1
     assert '"command failed" err="broken" stacktrace=<\n\tTraceback' in err
 
 
-# --- a scheduler at work
+# -- running
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
@@ -199,24 +199,24 @@ def test_it_starts_and_stops_on_request(command, kubeconfig, monkeypatch, loop):
     assert opener.schedulers[0].stopped
 
 
-def test_ctrl_c_is_a_request_too(command, kubeconfig):
+def test_sigint_stops_it_too(command, kubeconfig):
     assert command(f"--kubeconfig={kubeconfig}", scheduler=signalled(signal.SIGINT))[0] == 0
 
 
-def test_without_leader_election_nobody_asks_it_to_end(command, kubeconfig):
+def test_without_leader_election_it_runs_until_a_signal(command, kubeconfig):
     code, _, err, _ = command(f"--kubeconfig={kubeconfig}", "--leader-elect=false")
     assert code == 1
     assert messages(err)[-1] == '"command failed" err="finished without leader elect"'
     assert not [line for line in messages(err) if "no effect" in line]
 
 
-def test_signals_are_as_before_when_it_has_ended(command, kubeconfig):
+def test_signal_handlers_are_restored_at_exit(command, kubeconfig):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     command(f"--kubeconfig={kubeconfig}")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_signal_while_the_scheduler_is_made_counts(command, kubeconfig):
+def test_a_signal_during_startup_is_honoured(command, kubeconfig):
     def make():
         os.kill(os.getpid(), signal.SIGTERM)
         return FakeScheduler()
@@ -246,7 +246,7 @@ def test_a_scheduler_that_fails_ends_the_command(command, kubeconfig):
     assert '"command failed" err="broken" stacktrace=<' in err
 
 
-def test_the_manifest_of_kubeadm_starts(command, kubeconfig):
+def test_kubeadms_command_line_starts(command, kubeconfig):
     code, _, err, opener = command(
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
@@ -259,14 +259,14 @@ def test_the_manifest_of_kubeadm_starts(command, kubeconfig):
     assert opener.jobs[0].connection.server == "http://127.0.0.1:1"
 
 
-def test_defaults_that_are_given_are_silent(command, kubeconfig):
+def test_explicit_default_values_cause_no_warning(command, kubeconfig):
     _, _, err, _ = command(
         f"--kubeconfig={kubeconfig}", "--secure-port=10259", "--leader-elect-lease-duration=15s", "--profiling"
     )
     assert not [line for line in messages(err) if "no effect" in line]
 
 
-def test_what_the_job_is(command, kubeconfig):
+def test_the_resulting_job(command, kubeconfig):
     job = command(
         f"--kubeconfig={kubeconfig}",
         "--master=http://127.0.0.2:2",
@@ -282,7 +282,7 @@ def test_what_the_job_is(command, kubeconfig):
     assert job.command == "kube-scheduler"
 
 
-def test_a_file_wins_over_deprecated_flags(command, kubeconfig, tmp_path):
+def test_a_file_takes_precedence_over_deprecated_flags(command, kubeconfig, tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -292,7 +292,7 @@ def test_a_file_wins_over_deprecated_flags(command, kubeconfig, tmp_path):
     assert job.config.client_connection.qps == 11
 
 
-def test_gates_that_will_go_are_told(command, kubeconfig):
+def test_gates_that_will_be_removed_are_reported(command, kubeconfig):
     err = command(f"--kubeconfig={kubeconfig}", "--feature-gates=SidecarContainers=true,KMSv1=false")[2]
     assert messages(err)[:2] == [
         '"Warning: setting GA feature gate. It will be removed in a future release." '
@@ -302,12 +302,12 @@ def test_gates_that_will_go_are_told(command, kubeconfig):
     ]
 
 
-def test_a_version_to_report(command, kubeconfig):
+def test_a_reported_version(command, kubeconfig):
     err = command(f"--kubeconfig={kubeconfig}", "--version=v1.36.2-mine")[2]
     assert messages(err)[0] == '"Starting Kubernetes Scheduler" version="v1.36.2-mine"'
 
 
-def test_a_plugin_of_ones_own_joins(command, kubeconfig, tmp_path, monkeypatch):
+def test_an_out_of_tree_plugin_is_loaded(command, kubeconfig, tmp_path, monkeypatch):
     (tmp_path / "mine_for_kube_scheduler.py").write_text(
         "from stowplan.plugins import PreEnqueuePlugin\n"
         "class Mine(PreEnqueuePlugin):\n    name = 'Mine'\n    def pre_enqueue(self, pod):\n        return None\n"
@@ -324,7 +324,7 @@ def test_a_plugin_of_ones_own_joins(command, kubeconfig, tmp_path, monkeypatch):
     assert "Mine" in {ref.name for ref in job.config.profiles[0].points["preEnqueue"]}
 
 
-# --- more in the log
+# -- more log lines
 
 
 def test_flags_and_configuration_are_shown_when_asked(command, kubeconfig):
@@ -344,14 +344,14 @@ def test_flags_and_configuration_are_shown_when_asked(command, kubeconfig):
     assert '"Handlers synced"' in lines
 
 
-def test_a_password_in_a_url_is_shown_to_nobody(command):
+def test_a_password_in_a_url_is_not_logged(command):
     code, _, err, _ = command("--master=https://user:PASSWORD@127.0.0.1:1", "-v=10")
     assert code == 1
     assert 'FLAG: --master="https://user:xxxxx@127.0.0.1:1"' in messages(err)
     assert "PASSWORD" not in err
 
 
-def test_patterns_of_files(command, kubeconfig):
+def test_vmodule_patterns(command, kubeconfig):
     err = command(f"--kubeconfig={kubeconfig}", "--vmodule=assem*=3")[2]
     assert '"Handlers synced"' in messages(err)
 
@@ -387,10 +387,10 @@ def test_split_streams_with_a_buffer(command, kubeconfig):
     ]
 
 
-# --- --write-config-to
+# -- --write-config-to
 
 
-def test_the_configuration_is_written_and_nothing_runs(command, kubeconfig, tmp_path):
+def test_the_configuration_is_written_and_nothing_is_started(command, kubeconfig, tmp_path):
     path = tmp_path / "out.yaml"
     code, _, err, opener = command(f"--kubeconfig={kubeconfig}", f"--write-config-to={path}")
     assert code == 0
@@ -405,7 +405,7 @@ def test_the_configuration_is_written_and_nothing_runs(command, kubeconfig, tmp_
     assert written["profiles"][0]["plugins"]["bind"] == {}
 
 
-def test_what_was_written_is_a_configuration(command, kubeconfig, tmp_path):
+def test_the_written_file_is_a_valid_configuration(command, kubeconfig, tmp_path):
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     command(f"--kubeconfig={kubeconfig}", f"--write-config-to={first}")
     assert command(f"--config={first}", f"--write-config-to={second}")[0] == 0
@@ -418,7 +418,7 @@ def test_a_file_that_cannot_be_written(command, kubeconfig, tmp_path):
     assert messages(err) == [f'"command failed" err="open {tmp_path / "no" / "out.yaml"}: no such file or directory"']
 
 
-# --- the port
+# -- the secure port
 
 
 @pytest.fixture
@@ -450,7 +450,7 @@ def test_the_port_is_served_until_the_end(serving, port):
     ]
 
 
-def test_a_port_that_is_taken(serving, port):
+def test_a_port_in_use(serving, port):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
@@ -486,14 +486,14 @@ def test_a_port_that_is_taken(serving, port):
         (["--tls-cipher-suites=FOO,BAR"], "Cipher suite FOO not supported or doesn't exist"),
     ],
 )
-def test_what_can_be_wrong_with_it_is_one_line(serving, arguments, error):
+def test_errors_of_the_port_are_one_line(serving, arguments, error):
     code, said = serving(*arguments)
     assert code == 1
     assert said[-1] == f'"command failed" err="{error}"'
     assert len([line for line in said if "command failed" in line]) == 1
 
 
-def test_a_certificate_that_has_expired_is_served_and_told_of(serving, tmp_path):
+def test_an_expired_certificate_is_served_with_a_warning(serving, tmp_path):
     certificate = self_signed(["localhost"], wall_clock=1_000_000_000.0)
     files = tmp_path / "tls.crt", tmp_path / "tls.key"
     files[0].write_bytes(certificate.certificate)

@@ -1,4 +1,4 @@
-"""What `up -f` refuses, `explain -f` refuses too, where it would mislead."""
+"""`explain -f` refuses what `up -f` refuses if it would be misleading otherwise."""
 
 import json
 
@@ -33,26 +33,26 @@ def pod(**spec):
     ],
 )
 @pytest.mark.parametrize("command", [("explain",), ("what-if", "--remove", "a"), ("fit", "pod/p")])
-def test_what_misleads_is_refused_with_its_place(run, files, spec, problem, command):
+def test_misleading_errors_are_refused_with_their_location(run, files, spec, problem, command):
     ran = run(*command, "-f", files(NODE, pod(**spec)))
     assert (ran.code, ran.out) == (2, "")
     assert "cluster.json: document 1, item 2: " in ran.err
     assert problem in ran.err
 
 
-def test_what_is_missing_is_worth_a_note(run, files):
+def test_missing_fields_are_noted(run, files):
     ran = run("explain", "-f", files(NODE, pod(containers=[{"name": "c"}])))
     assert (ran.code, ran.out[:9]) == (0, "default/p")
     assert "spec.containers[0].image: Required value; an API server would refuse it\n" in ran.err
 
 
-def test_what_a_cluster_has_stored_is_not_checked(run, files):
+def test_objects_from_a_cluster_are_not_validated(run, files):
     stored = pod(contaners=[])
     stored["metadata"]["uid"] = "4711"
     assert run("explain", "-f", files(NODE, stored)).err == ""
 
 
-def test_templates_are_checked_as_their_pods(run, files):
+def test_templates_are_validated_like_pods(run, files):
     template = {"metadata": {"labels": {"app": "w"}}, "spec": pod(contaners=[])["spec"]}
     spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
     made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": spec}
@@ -60,7 +60,7 @@ def test_templates_are_checked_as_their_pods(run, files):
 
 
 def test_a_job_needs_no_selector(run, files):
-    """The server makes one; one that somebody wrote is held to it."""
+    """The server generates one; an explicit one is validated."""
     spec = {"template": {"spec": pod()["spec"] | {"restartPolicy": "Never"}}}
     made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
     ran = run("explain", "-f", files(NODE, made))
@@ -70,14 +70,14 @@ def test_a_job_needs_no_selector(run, files):
     assert "Job j: spec.selector: Invalid value: " in run("explain", "-f", files(NODE, made)).err
 
 
-def test_many_notes_are_counted(run, files):
+def test_many_notes_are_summarized(run, files):
     pods = [json.loads(json.dumps(pod(containers=[{"name": "c"}])).replace('"p"', f'"p{i}"')) for i in range(9)]
     lines = run("explain", "-f", files(NODE, *pods)).err.splitlines()
     assert len(lines) == 6
     assert lines[-1] == "note: 4 more problems for which an API server would refuse objects"
 
 
-def test_what_the_scheduler_does_not_read_cannot_mislead(run, files):
+def test_fields_that_the_scheduler_ignores_are_not_validated(run, files):
     made = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"}, "spec": {}}
     ran = run("explain", "-f", files(NODE, pod(), made))
     assert ran.code == 0

@@ -1,4 +1,4 @@
-"""The commands about recordings, as their user calls them: what they say, and how they end."""
+"""The commands about recordings: output and exit codes."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def data(*arguments):
     return json.loads(output)
 
 
-def test_what_is_in_it(file):
+def test_the_contents_are_summarized(file):
     code, output = run("replay", file)
     assert code == 0
     assert "a recording of our scheduler, with its decisions" in output
@@ -73,7 +73,7 @@ def test_a_moment_as_objects_for_other_commands(file, tmp_path):
     assert "Insufficient cpu" in output
 
 
-def test_explain_as_it_was_then(file):
+def test_explain_at_a_past_moment(file):
     code, output = run("explain", "--recording", file, "pod", "huge")
     assert code == 0
     assert "Insufficient cpu" in output
@@ -86,7 +86,7 @@ def test_explain_as_it_was_then(file):
     assert (code, "large" in output) == (0, True)
 
 
-def test_a_moment_after_the_end_is_told(file):
+def test_a_moment_after_the_end_is_an_error(file):
     known = data("replay", file)
     later = known["to"].replace("2027", "2028")
     for command in (("replay", file, "--at", later), ("explain", "--recording", file, "--at", later, "pod", "huge")):
@@ -97,7 +97,7 @@ def test_a_moment_after_the_end_is_told(file):
     assert "the recording ends" not in run("explain", "--recording", file, "--at", known["to"], "pod", "huge")[1]
 
 
-def test_decided_anew(file, tmp_path):
+def test_decisions_are_made_again(file, tmp_path):
     assert "every pod is on the same node" in run("replay", file, "--rerun")[1]
     config = tmp_path / "packing.yaml"
     config.write_text(PACKING)
@@ -138,7 +138,7 @@ def test_all_files_of_a_rotated_recording_are_read(rotated, tmp_path):
     assert json.loads(run("compare", "recorded", "recorded", "--recording", rotated, "--jobs", 1, "-o", "json")[1])
 
 
-def test_a_rotated_recording_whose_beginning_is_gone(rotated, tmp_path):
+def test_a_rotated_recording_without_its_first_file(rotated, tmp_path):
     alone = tmp_path / "alone"
     alone.write_bytes(rotated.read_bytes())
     assert "in 2 files" not in run("replay", alone)[1]
@@ -152,7 +152,7 @@ def test_a_rotated_recording_whose_beginning_is_gone(rotated, tmp_path):
     assert json.loads(output)["pods"] == 3
 
 
-def test_what_differs_is_told_with_its_file(rotated, tmp_path):
+def test_differences_are_reported_with_their_file(rotated, tmp_path):
     (tmp_path / "r.1").write_bytes(rotated.with_name(f"{rotated.name}.1").read_bytes())
     (tmp_path / "r").write_bytes(rotated.read_bytes())
     number = next(number for number in range(1, 100) if _bind_in(tmp_path / "r", number))
@@ -162,7 +162,7 @@ def test_what_differs_is_told_with_its_file(rotated, tmp_path):
     assert f"{tmp_path / 'r'}, line {number + 1}" in output
 
 
-def test_what_is_not_known_of_the_other_scheduler_is_said(file, tmp_path):
+def test_unknown_details_of_the_other_scheduler_are_mentioned(file, tmp_path):
     sampling = tmp_path / "sampling.yaml"
     sampling.write_text(ABOUT + "percentageOfNodesToScore: 50\n")
     assert any("percentageOfNodesToScore" in note for note in data("shadow", "--recording", file)["notes"])
@@ -199,7 +199,7 @@ def test_the_role_that_it_needs(command):
         (["shadow", "--metrics-file", "/nope/x", "--recording", "{file}"], "--metrics-file /nope/x: No such file"),
     ],
 )
-def test_nonsense(file, arguments, said):
+def test_invalid_usage(file, arguments, said):
     code, output = run(*(one.replace("{file}", str(file)) for one in arguments))
     assert code == 2
     assert said in output

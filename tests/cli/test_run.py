@@ -1,4 +1,4 @@
-"""`stowplan run`: what it says, what it refuses, and what it makes of its options."""
+"""`stowplan run`: output, refusals, and the effect of options."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def kubeconfig(tmp_path):
     return write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
 
 
-# --- options
+# -- options
 
 
 def test_help(run):
@@ -45,7 +45,7 @@ def test_help(run):
 
 @pytest.fixture
 def job_of(run, monkeypatch, kubeconfig):
-    """The job that comes of a command line."""
+    """The job for a command line."""
     jobs = []
     monkeypatch.setattr(command, "work", lambda job, **more: jobs.append((job, more)))
 
@@ -58,7 +58,7 @@ def job_of(run, monkeypatch, kubeconfig):
     return options
 
 
-def test_by_default_nothing_holds_it_back(job_of):
+def test_by_default_requests_are_not_limited(job_of):
     job = job_of()
     assert job.config.client_connection.qps < 0
     assert not job.config.leader_election.leader_elect
@@ -121,7 +121,7 @@ def test_refusals(run, kubeconfig, arguments, message):
     assert message in ran.err
 
 
-def test_a_configuration_that_is_wrong_is_named(run, kubeconfig, tmp_path):
+def test_an_invalid_configuration_is_reported(run, kubeconfig, tmp_path):
     path = config_file(tmp_path, "parallelism: 0.5")
     ran = run("run", "--kubeconfig", str(kubeconfig), "--config", path)
     assert ran.code == 2
@@ -135,7 +135,7 @@ def test_a_name_for_several_profiles(run, kubeconfig, tmp_path):
     assert ran.err == "error: --scheduler-name mine: the configuration names its schedulers itself: a and b\n"
 
 
-# --- at work
+# -- running
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def schedule(job, scheduler=None, api=None, *, force=False):
     return opener
 
 
-def test_it_says_where_it_schedules_and_what_it_leaves(job, capsys):
+def test_it_prints_its_cluster_and_the_remaining_pods(job, capsys):
     pods = ["a/b", "a/c", "a/d"]
     opener = schedule(job, interrupted(nodes=1200, pending=pods, places={"active": 0, "unschedulable": 2, "gated": 1}))
     assert capsys.readouterr().out == (
@@ -171,13 +171,13 @@ def test_it_says_where_it_schedules_and_what_it_leaves(job, capsys):
     assert opener.schedulers[0].stopped
 
 
-def test_signals_are_as_before_when_it_has_ended(job):
+def test_signal_handlers_are_restored_at_exit(job):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     schedule(job)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-# --- another scheduler
+# -- another scheduler
 
 
 def lease(holder="other_1", renewed="2027-01-15T07:59:50.000000Z", duration=15):
@@ -189,7 +189,7 @@ def lease(holder="other_1", renewed="2027-01-15T07:59:50.000000Z", duration=15):
     ("lease", "held"),
     [
         pytest.param(lease(), True, id="renewed just now"),
-        pytest.param(lease(renewed="2027-01-15T07:59:44.999999Z"), False, id="not renewed in time"),
+        pytest.param(lease(renewed="2027-01-15T07:59:44.999999Z"), False, id="expired"),
         pytest.param(lease(renewed="2027-01-15T08:00:30.000000Z"), True, id="clocks differ"),
         pytest.param(lease(holder=""), False, id="released"),
         pytest.param(lease(holder=None), False, id="never held"),
@@ -202,7 +202,7 @@ def test_whether_a_lease_is_held(lease, held):
     assert is_held(lease, NOW) == held
 
 
-def test_where_another_scheduler_is_at_work_it_does_not_start(job):
+def test_it_does_not_start_beside_another_scheduler(job):
     with pytest.raises(InputError) as caught:
         schedule(job, api=FakeApi(lease()))
     assert caught.value.problems == (
@@ -211,7 +211,7 @@ def test_where_another_scheduler_is_at_work_it_does_not_start(job):
     )
 
 
-def test_unless_it_is_told_to(job, capsys):
+def test_force_starts_it_beside_another_scheduler(job, capsys):
     schedule(job, api=FakeApi(lease()), force=True)
     captured = capsys.readouterr()
     assert captured.out.startswith("scheduling for")
@@ -221,17 +221,15 @@ def test_unless_it_is_told_to(job, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    "found", [lease(holder=""), Forbidden("no"), None], ids=["released", "must not be read", "not there"]
-)
-def test_it_starts_where_nothing_is_known_against_it(job, found, capsys):
+@pytest.mark.parametrize("found", [lease(holder=""), Forbidden("no"), None], ids=["released", "forbidden", "missing"])
+def test_it_starts_if_no_other_scheduler_is_known(job, found, capsys):
     schedule(job, api=FakeApi(found))
     captured = capsys.readouterr()
     assert captured.out.startswith("scheduling for")
     assert not captured.err
 
 
-def test_another_name_works_beside_it(kubeconfig, job, capsys):
+def test_it_starts_beside_a_scheduler_of_another_name(kubeconfig, job, capsys):
     from msgspec.structs import replace
 
     (profile,) = job.config.profiles
@@ -261,13 +259,13 @@ def test_another_name_works_beside_it(kubeconfig, job, capsys):
         ),
     ],
 )
-def test_a_server_that_does_not_answer_or_know_us_is_told_at_once(job, error, told):
+def test_an_unreachable_or_unauthorized_server_is_reported_at_once(job, error, told):
     with pytest.raises(InputError) as caught:
         schedule(job, api=FakeApi(error))
     assert caught.value.problems == (told,)
 
 
-def test_it_can_be_stopped_while_it_looks(job):
+def test_it_can_be_stopped_while_checking_for_others(job):
     class Slow(FakeApi):
         async def get(self, kind, name, *, namespace=""):
             import asyncio
@@ -278,7 +276,7 @@ def test_it_can_be_stopped_while_it_looks(job):
     assert not schedule(job, api=Slow()).schedulers
 
 
-# --- another one that holds no lease
+# -- another scheduler without a lease
 
 
 def event(instance="default-scheduler-elsewhere", time="2027-01-15T07:59:48.000000Z", series=None):
@@ -292,7 +290,7 @@ def event(instance="default-scheduler-elsewhere", time="2027-01-15T07:59:48.0000
     )
 
 
-def test_who_told_of_pods_a_moment_ago_is_named(job, capsys):
+def test_a_scheduler_with_recent_events_is_named(job, capsys):
     api = FakeApi(events=[event(time="2027-01-15T07:58:00.000000Z"), event()])
     schedule(job, api=api)
     captured = capsys.readouterr()
@@ -310,22 +308,22 @@ def test_who_told_of_pods_a_moment_ago_is_named(job, capsys):
         pytest.param([event(f"default-scheduler-{socket.gethostname()}")], id="our own"),
         pytest.param([event(time="2027-01-15T07:50:00.000000Z")], id="long ago"),
         pytest.param([event(time=None)], id="no time"),
-        pytest.param([event(time="soon")], id="a time that is none"),
+        pytest.param([event(time="soon")], id="an invalid time"),
         pytest.param(Forbidden("no"), id="must not be read"),
     ],
 )
-def test_nobody_is_suspected_without_a_reason(job, events, capsys):
+def test_no_warning_without_recent_events(job, events, capsys):
     schedule(job, api=FakeApi(events=events))
     assert not capsys.readouterr().err
 
 
-def test_an_event_that_goes_on_counts_from_its_last_time(job, capsys):
+def test_a_series_counts_from_its_last_event(job, capsys):
     series = EventSeries(count=9, last_observed_time="2027-01-15T07:59:59.000000Z")
     schedule(job, api=FakeApi(events=[event(time="2027-01-15T01:00:00.000000Z", series=series)]))
     assert "shop/web-0 1 s ago" in capsys.readouterr().err
 
 
-def test_a_pod_that_somebody_else_binds_is_told_once(job, capsys):
+def test_a_pod_bound_by_another_scheduler_is_reported_once(job, capsys):
     def found():
         scheduler = interrupted()()
         scheduler.bound_by_others = ("shop/web-0", "n1")
@@ -359,7 +357,7 @@ def test_as_a_process(tmp_path):
     assert (started.returncode, err) == (0, "")
 
 
-# --- its port
+# -- the port
 
 
 def test_a_port_of_its_own_answers_questions(tmp_path):

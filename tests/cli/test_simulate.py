@@ -1,4 +1,4 @@
-"""`stowplan simulate`, as people run it."""
+"""`stowplan simulate`, as users run it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stowplan(*arguments):
     return CliRunner().invoke(cli, ["simulate", *map(str, arguments)], catch_exceptions=False)
 
 
-def test_it_says_what_became_of_the_pods_and_where_the_rest_is(file, tmp_path):
+def test_the_summary_has_the_pods_and_the_output_folder(file, tmp_path):
     result = stowplan(file, "--out", tmp_path / "out")
     assert result.exit_code == 0
     assert "small: 60 s simulated, seed 1" in result.stdout
@@ -52,7 +52,7 @@ def test_it_says_what_became_of_the_pods_and_where_the_rest_is(file, tmp_path):
     }
 
 
-def test_the_summary_as_data_and_another_seed(file, tmp_path):
+def test_the_summary_as_json_with_another_seed(file, tmp_path):
     result = stowplan(file, "--out", tmp_path / "out", "--seed", 5, "-o", "json", "--no-decisions")
     assert json.loads(result.stdout)["seed"] == 5
     assert not (tmp_path / "out" / "decisions.jsonl").read_bytes()
@@ -67,7 +67,7 @@ def test_another_configuration(file, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_wrong_scenarios_are_told_of_with_their_lines(tmp_path):
+def test_invalid_scenarios_are_reported_with_their_lines(tmp_path):
     path = tmp_path / "wrong.yaml"
     path.write_text(SCENARIO.replace("each: 2", "eech: 2"))
     result = stowplan(path)
@@ -86,13 +86,13 @@ def test_without_a_scenario():
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_done(tmp_path):
+def test_ctrl_c_keeps_finished_rows(tmp_path):
     path = tmp_path / "long.yaml"
     path.write_text(SCENARIO.replace("duration: 60", "duration: 100d").replace("each: 2", "rate: 1/m\n  lifetime: 5"))
     out = tmp_path / "out"
     command = [sys.executable, "-m", "stowplan", "simulate", str(path), "--out", str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
-        # The first block of rows is in the file: it is at work.
+        # The first block of rows is in the file, so the simulation is running.
         while not (out / "decisions.jsonl").exists() or not (out / "decisions.jsonl").stat().st_size:
             assert process.poll() is None, process.stderr.read()
         process.send_signal(signal.SIGINT)

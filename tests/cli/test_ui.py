@@ -1,4 +1,4 @@
-"""`stowplan ui`: the page of a cluster, served or saved; what it is asked and what it refuses."""
+"""`stowplan ui`: the page of a cluster, served or saved; its options and errors."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def test_a_saved_copy(run, files, tmp_path):
     assert data["pending"]["pods"][0]["rejectedBy"] == ["NodeResourcesFit"]
 
 
-def test_the_configuration_that_is_shown_is_the_one_that_was_given(run, files, tmp_path):
+def test_the_given_configuration_is_shown(run, files, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(
         """
@@ -56,7 +56,7 @@ def test_the_configuration_that_is_shown_is_the_one_that_was_given(run, files, t
 
 
 @pytest.mark.slow
-def test_it_serves_until_it_is_told_to_stop(files):
+def test_it_serves_until_it_is_stopped(files):
     command = [sys.executable, "-m", "stowplan", "ui", "-f", files(*CLUSTER)]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
@@ -75,7 +75,7 @@ def test_it_serves_until_it_is_told_to_stop(files):
                 assert stream.readline() == b"id: 1\n"
                 assert stream.readline() == b"event: snapshot\n"
                 server.send_signal(signal.SIGTERM)
-                # A stream that is open does not hold it up.
+                # An open stream does not delay the exit.
                 stream.read()
             assert server.wait(10) == 0
         finally:
@@ -102,7 +102,7 @@ def test_it_serves_until_it_is_told_to_stop(files):
         (("--from-scheduler", "http://127.0.0.1:1", "--token-file", "/dev/null"), "a scheduler's port is HTTPS"),
     ],
 )
-def test_what_makes_no_sense(run, options, said):
+def test_invalid_usage(run, options, said):
     ran = run("ui", *options)
     assert ran.code == 2
     assert said in ran.err

@@ -1,4 +1,4 @@
-"""`stowplan fit`, `drain`, `survive` and `what-if`: what is asked, what is shown, what is refused."""
+"""`stowplan fit`, `drain`, `survive` and `what-if`: options, output and errors."""
 
 import json
 
@@ -59,7 +59,7 @@ class TestFit:
 
     @pytest.mark.parametrize("name", ["deployment/shop/api", "deploy/shop/api"])
     def test_a_deployment_of_the_files(self, run, files, name):
-        # What it is limited to it requests, as an API server sees to.
+        # Limits default requests, as on an API server.
         assert read(run("fit", "-f", files(*CLUSTER, DEPLOYMENT), name, "-o", "json"))["perNode"] == {"a": 1, "b": 1}
 
     def test_a_deployment_that_has_pods(self, run, files):
@@ -87,7 +87,7 @@ class TestFit:
         cluster = files(with_gpus, gpus, *([] if beside == "the pod" else [template]))
         assert read(run("fit", "-f", cluster, str(path), "-o", "json"))["fits"] == 3
 
-    def test_kind_name_and_namespace_as_kubectl_takes_them(self, run, files):
+    def test_kind_name_and_namespace_as_in_kubectl(self, run, files):
         asked = ("fit", "-f", files(*CLUSTER), "-o", "json")
         found = [read(run(*asked, *words)) for words in (("pod/web-0",), ("pod", "web-0"), ("web-0", "-n", "default"))]
         assert found[0] == found[1] == found[2]
@@ -120,7 +120,7 @@ class TestFit:
         assert ran.code == 2
         assert says in ran.err
 
-    def test_a_manifest_that_makes_no_pods(self, run, files, tmp_path):
+    def test_a_manifest_without_pods(self, run, files, tmp_path):
         path = tmp_path / "x.yaml"
         path.write_text(yaml.safe_dump(DEPLOYMENT | {"spec": {}}))
         ran = run("fit", "-f", files(*CLUSTER), str(path))
@@ -166,7 +166,7 @@ class TestDrain:
 
 
 class TestUnplaced:
-    """Files of manifests have pods that are on no node yet: nothing of them is at stake."""
+    """Manifests have pods that are not on a node yet: counterfactuals do not affect them."""
 
     WAITING = (node("a", zone="x"), node("b", zone="y"), pod("w-0"), pod("w-1"))
 
@@ -177,7 +177,7 @@ class TestUnplaced:
             (["survive"], "loss of each topology.kubernetes.io/zone: no pod is on these nodes that would have to go"),
         ],
     )
-    def test_are_told_of(self, run, files, asked, says):
+    def test_are_reported(self, run, files, asked, says):
         ran = run(*asked, "-f", files(*self.WAITING))
         assert ran.out.startswith(says)
         assert "2 pods (default/w-0, …) have no node in these files: only pods on nodes are judged" in ran.err

@@ -1,4 +1,4 @@
-"""What the log says of requests that wait, and of certificates that change."""
+"""Log lines about waiting requests and changing certificates."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ from support.http.kubeconfigs import Clock
 from support.http.misbehaving_server import Misbehaving, answers
 from support.observing.log_lines import logged
 
-# --- requests that wait
+# -- waiting requests
 
 
 def waited(seconds, level):
@@ -31,7 +31,7 @@ def waited(seconds, level):
         pytest.param(3, [3, 3, 2, 3, 3, 2, 3, 2], id="v3: all of them too"),
     ],
 )
-def test_waits_are_told_of_as_often_as_is_wanted(verbosity, levels):
+def test_waits_are_logged_by_verbosity(verbosity, levels):
     clock = Clock()
     throttling = Throttling(clock)
     with logged(verbosity) as found:
@@ -44,7 +44,7 @@ def test_waits_are_told_of_as_often_as_is_wanted(verbosity, levels):
     assert all(line == waited(line[2]["delay"].total_seconds(), line[0]) for line in lines)
 
 
-async def test_a_server_that_says_when_to_come_back():
+async def test_retry_after_is_logged():
     time = VirtualTime()
     refusal = answers(429, headers={"Retry-After": "2"})
     with logged() as found:

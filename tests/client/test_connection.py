@@ -1,4 +1,4 @@
-"""From flags to a connection: both orders of looking, service accounts, and everything that can be wrong."""
+"""From flags to a connection: precedence of both programs, service accounts, and every possible error."""
 
 import base64
 import copy
@@ -89,10 +89,10 @@ def at(server):
     return a_kubeconfig(cluster={"server": server})
 
 
-# --- which configuration
+# -- choosing the configuration
 
 
-def test_kubectl_looks_at_the_flag_first(world):
+def test_kubectls_flag_takes_precedence(world):
     world.a_pod()
     world.file("home/.kube/config", at("https://home"))
     world.environ["KUBECONFIG"] = world.file("env", at("https://env"))
@@ -111,7 +111,7 @@ def test_kubectl_merges_several_files(world):
     assert world.kubectl().server == "https://two"
 
 
-def test_kube_scheduler_never_looks_at_home(world):
+def test_kube_scheduler_ignores_the_home_folder(world):
     world.environ["KUBECONFIG"] = world.file("home/.kube/config", at("https://home"))
     with pytest.raises(ClientConfigError) as caught:
         world.scheduler()
@@ -121,7 +121,7 @@ def test_kube_scheduler_never_looks_at_home(world):
     assert world.scheduler(world.file("flag", at("https://flag"))).server == "https://flag"
 
 
-def test_kube_scheduler_says_what_it_tries(world, caplog):
+def test_kube_scheduler_logs_what_it_tries(world, caplog):
     with caplog.at_level(logging.WARNING), pytest.raises(ClientConfigError):
         world.scheduler()
     assert [record.getMessage() for record in caplog.records] == [
@@ -131,20 +131,20 @@ def test_kube_scheduler_says_what_it_tries(world, caplog):
     ]
 
 
-def test_kube_scheduler_asks_for_uncompressed_answers(world):
+def test_kube_scheduler_disables_compression(world):
     path = world.file("config", at("https://a"))
     assert (world.scheduler(path).disable_compression, world.kubectl(path).disable_compression) == (True, False)
     assert world.connect(cluster={"server": "https://a", "disable-compression": True}).disable_compression
 
 
 @pytest.mark.parametrize("order", ["kubectl", "scheduler"])
-def test_a_file_that_was_named_has_to_be_there(world, order):
+def test_an_explicit_file_must_exist(world, order):
     world.a_pod()
     with pytest.raises(ClientConfigError, match=r"^stat /nope: no such file or directory$"):
         getattr(world, order)("/nope")
 
 
-def test_nothing_anywhere(world):
+def test_without_any_configuration(world):
     with pytest.raises(ClientConfigError) as caught:
         world.kubectl()
     assert str(caught.value) == (
@@ -167,7 +167,7 @@ def test_no_current_context(world, order):
 
 
 @pytest.mark.parametrize("order", ["kubectl", "scheduler"])
-def test_master_replaces_the_server_and_the_name_it_was_to_have(world, order):
+def test_master_replaces_the_server_and_tls_server_name(world, order):
     cluster = {"server": "https://a", "tls-server-name": "a", "certificate-authority-data": b64(CA.certificate)}
     path = world.file("config", a_kubeconfig(cluster=cluster, user={"token": SECRET}))
     connection = getattr(world, order)(path, master="https://b:6443/")
@@ -226,7 +226,7 @@ def test_servers(world, given, server):
         (f"https://me:{SECRET}@a", "a server cannot hold a user name or password"),
     ],
 )
-def test_servers_that_are_none(world, given, problem):
+def test_invalid_servers(world, given, problem):
     text = world.refusal(cluster={"server": given})
     assert text.startswith('invalid configuration: /config: cluster "c": server: ')
     assert problem in text
@@ -282,7 +282,7 @@ async def test_headers(world, user, headers):
     assert sorted((await connection.credentials.headers()).items()) == sorted(headers)
 
 
-async def test_nothing_secret_goes_over_plain_http(world):
+async def test_credentials_are_not_sent_over_plain_http(world):
     user = {"token": SECRET, "as": "jane", "client-certificate": "/nope", "client-key": "/nope"}
     connection = world.connect(cluster={"server": "http://a"}, user={**user, "client-key": "/nope"})
     assert dict(await connection.credentials.headers()) == {"Impersonate-User": "jane"}
@@ -391,7 +391,7 @@ EXEC = {"command": "c", "apiVersion": "client.authentication.k8s.io/v1", "intera
             "client-certificate-data and client-key-data: the client key does not belong to the client certificate",
             id="another's key",
         ),
-        pytest.param({"as-groups": ["a"]}, "without impersonating a user; set as, too", id="groups of nobody"),
+        pytest.param({"as-groups": ["a"]}, "without impersonating a user; set as, too", id="groups without a user"),
         pytest.param({"as": "a\r\nX: y"}, "control characters in what Impersonate-User would say", id="injection"),
         pytest.param({"auth-provider": {"name": "gcp"}}, "use the exec plugin gke-gcloud-auth-plugin", id="gcp"),
         pytest.param({"auth-provider": {"name": "azure"}}, "use the exec plugin kubelogin (kubelogin convert", id="az"),
@@ -417,13 +417,13 @@ EXEC = {"command": "c", "apiVersion": "client.authentication.k8s.io/v1", "intera
         pytest.param({"tokenFile": "a\0"}, "a file's name cannot hold a NUL character", id="NUL in a path"),
     ],
 )
-def test_users_that_cannot_be_used(world, user, problem):
+def test_invalid_users(world, user, problem):
     text = world.refusal(user=user)
     assert '/config: user "u": ' in text
     assert problem in text
 
 
-def test_all_problems_are_told_at_once(world):
+def test_all_problems_are_reported_at_once(world):
     text = world.refusal(
         cluster={
             "server": "https://a",
@@ -443,7 +443,7 @@ def test_all_problems_are_told_at_once(world):
     )
 
 
-def test_other_entries_may_be_broken(world):
+def test_unused_entries_may_be_invalid(world):
     document = a_kubeconfig()
     document["clusters"].append({"name": "d", "cluster": {}})
     document["users"].append({"name": "v", "user": {"auth-provider": {"name": "gcp"}}})
@@ -499,7 +499,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(list(places_in(EVERYTHING))), JSON)
-def test_whatever_stands_anywhere_connects_or_is_explained(place, value):
+def test_any_value_anywhere_connects_or_gives_an_error(place, value):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "token").write_text(SECRET)
         world = World(Path(folder))
@@ -534,7 +534,7 @@ def test_tls_settings(world):
         ({"proxy-url": f"ftp://me:{SECRET}@p"}, "proxy-url: unsupported scheme 'ftp', must be http or https"),
     ],
 )
-def test_clusters_that_cannot_be_used(world, fields, problem):
+def test_invalid_clusters(world, fields, problem):
     text = world.refusal(cluster={"server": "https://a", **fields})
     assert '/config: cluster "c": ' in text
     assert problem in text
@@ -590,7 +590,7 @@ def test_a_pods_namespace(world, namespace, environ, expected):
 
 
 @pytest.mark.parametrize("ca", [None, b"garbage"])
-def test_a_pod_without_a_usable_ca_trusts_what_the_system_trusts(world, caplog, ca):
+def test_a_pod_without_a_usable_ca_uses_system_certificates(world, caplog, ca):
     world.a_pod(ca=ca)
     assert world.scheduler().tls.ca is None
     assert f"Expected to load root CA config from {world.folder}/account/ca.crt, but got err: " in caplog.text
@@ -603,7 +603,7 @@ def test_a_pod_without_a_usable_ca_trusts_what_the_system_trusts(world, caplog, 
         (None, IN_CLUSTER, "/account/token: no such file or directory"),
     ],
 )
-def test_half_a_pod(world, caplog, token, environ, reason):
+def test_an_incomplete_service_account(world, caplog, token, environ, reason):
     world.a_pod(token=token, environ=environ)
     with pytest.raises(ClientConfigError, match="this is no pod") as caught:
         world.kubectl()

@@ -1,4 +1,4 @@
-"""Events on their way to the API, against a script of answers; time is moved by hand."""
+"""Sending events to the API, with scripted responses in virtual time."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ class Setup:
 
     @property
     def calls(self):
-        """What was sent, in short: POST with the count of its series, PATCH with the count."""
+        """The requests in short: POST with the count of its series, PATCH with the count."""
         return [(call[0].split()[0], (call[3].get("series") or {}).get("count")) for call in self.api.calls]
 
 
@@ -58,7 +58,7 @@ async def broadcasting(*, api=None, chance=0.5):
         await asyncio.gather(running, return_exceptions=True)
 
 
-# -- what it looks like ------------------------------------------------------------------------------------------------
+# -- format ------------------------------------------------------------------------------------------------------------
 
 
 async def test_an_event_is_created_as_the_reference_writes_it():
@@ -107,7 +107,7 @@ async def test_an_object_whose_name_is_too_long_for_an_event_name_gets_a_uuid():
     async with broadcasting() as setup:
         await setup.fail(a_pod("p" * 250))
         name = setup.api.bodies[0]["metadata"]["name"]
-        # It keeps that name when it is created again.
+        # The name is kept when it is created again.
         setup.time.chance = 0.1
         setup.api.answers.append(GONE)
         await setup.fail(a_pod("p" * 250))
@@ -115,7 +115,7 @@ async def test_an_object_whose_name_is_too_long_for_an_event_name_gets_a_uuid():
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", name)
 
 
-async def test_two_events_of_one_moment_have_different_names():
+async def test_two_events_at_the_same_time_have_different_names():
     async with broadcasting() as setup:
         setup.fails(reason="One")
         setup.fails(reason="Two")
@@ -136,7 +136,7 @@ async def test_two_events_of_one_moment_have_different_names():
         pytest.param("100% of \ud800", "100% of ?", id="no half of a character"),
     ],
 )
-async def test_notes_are_cut_to_what_the_api_takes(note, sent):
+async def test_notes_are_truncated_to_the_apis_limit(note, sent):
     async with broadcasting() as setup:
         await setup.fail(note=note)
         assert setup.api.bodies[0]["note"] == sent
@@ -150,7 +150,7 @@ async def test_an_unknown_type_is_reported_and_not_sent():
         assert "'Bad'" in setup.said[0]
 
 
-async def test_where_there_is_only_the_older_form_that_is_written():
+async def test_core_v1_events_are_written_without_events_k8s_io():
     async with broadcasting(api=WritingApi(serves=False)) as setup:
         await setup.fail(note="no")
         await setup.time.advance(5.0)
@@ -184,7 +184,7 @@ async def test_where_there_is_only_the_older_form_that_is_written():
 
 
 @pytest.mark.parametrize("served", [AWAY, ServiceUnavailable("starting")])
-async def test_while_nobody_knows_what_is_served_events_wait(served):
+async def test_events_wait_until_discovery_has_succeeded(served):
     api = WritingApi(serves=served)
     async with broadcasting(api=api) as setup:
         await setup.fail()
@@ -195,7 +195,7 @@ async def test_while_nobody_knows_what_is_served_events_wait(served):
         assert setup.calls == [("create", None)]
 
 
-async def test_who_may_not_ask_what_is_served_writes_the_older_form():
+async def test_without_the_right_to_discover_core_v1_events_are_written():
     async with broadcasting(api=WritingApi(serves=Forbidden("no"))) as setup:
         await setup.fail()
         assert setup.api.calls[0][1] is CoreEvent
@@ -204,7 +204,7 @@ async def test_who_may_not_ask_what_is_served_writes_the_older_form():
 # -- series ------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_second_makes_a_series_and_the_rest_is_counted():
+async def test_the_second_event_starts_a_series_and_later_ones_are_counted():
     async with broadcasting() as setup:
         await setup.fail(note="first")
         await setup.time.advance(1.5)
@@ -229,7 +229,7 @@ async def test_the_second_makes_a_series_and_the_rest_is_counted():
         pytest.param({"related": a_pod("x")}, id="another related object"),
     ],
 )
-async def test_what_differs_in_more_than_its_note_is_another_event(other):
+async def test_events_that_differ_in_more_than_the_note_are_distinct(other):
     async with broadcasting() as setup:
         await setup.fail()
         await setup.fail(**other)
@@ -256,7 +256,7 @@ async def test_a_series_is_never_sent_before_its_first_event():
         assert setup.api.most_in_flight == 1
 
 
-async def test_two_that_wait_together_are_two_requests_as_well():
+async def test_two_pending_equal_events_are_two_requests():
     async with broadcasting() as setup:
         setup.fails()
         setup.fails()
@@ -264,7 +264,7 @@ async def test_two_that_wait_together_are_two_requests_as_well():
         assert setup.calls == [("create", None), ("patch", 2)]
 
 
-async def test_a_series_whose_event_is_gone_is_created_again():
+async def test_a_series_whose_event_was_deleted_is_created_again():
     async with broadcasting() as setup:
         await setup.fail()
         setup.api.answers.append(GONE)
@@ -278,7 +278,7 @@ async def test_a_series_whose_event_is_gone_is_created_again():
     }
 
 
-async def test_series_that_go_on_are_sent_every_half_hour():
+async def test_ongoing_series_are_sent_every_half_hour():
     async with broadcasting() as setup:
         await setup.fail()
         for _ in range(8):
@@ -287,7 +287,7 @@ async def test_series_that_go_on_are_sent_every_half_hour():
         assert setup.calls == [("create", None), ("patch", 2), ("patch", 6)]
 
 
-async def test_a_series_that_ended_is_sent_once_more_and_forgotten():
+async def test_a_finished_series_is_sent_once_more_and_forgotten():
     async with broadcasting() as setup:
         await setup.time.advance(100.0)
         for _ in range(4):
@@ -322,7 +322,7 @@ async def test_a_final_count_that_could_not_be_sent_is_sent_later():
         assert len(setup.calls) == 15
 
 
-async def test_a_series_that_goes_on_after_all_is_not_finished():
+async def test_a_series_that_continues_is_not_finished():
     async with broadcasting() as setup:
         await setup.fail()
         await setup.fail()
@@ -332,11 +332,11 @@ async def test_a_series_that_goes_on_after_all_is_not_finished():
         for _ in range(3):
             await setup.fail()
             await setup.time.advance(300.0)
-        # Half an hour after the beginning.
+        # Half an hour after the start.
         assert setup.calls[14:] == [("patch", 5)]
 
 
-async def test_a_series_that_ended_when_all_are_sent_is_sent_once():
+async def test_a_series_that_ends_at_the_periodic_send_is_sent_once():
     async with broadcasting() as setup:
         await setup.time.advance(1300.0)
         await setup.fail()
@@ -345,7 +345,7 @@ async def test_a_series_that_ended_when_all_are_sent_is_sent_once():
         assert setup.calls == [("create", None), ("patch", 2), ("patch", 2)]
 
 
-def test_forgetting_an_old_event_spares_the_new_one_like_it():
+def test_forgetting_an_old_event_keeps_a_new_equal_one():
     series = event_series.EventSeries()
     key = event_series.EventKey("Normal", "A", "R", "c", "i", ObjectReference(name="p"), None)
     old = series.observe(key, "n", time=0.0, nanoseconds=1)
@@ -355,21 +355,21 @@ def test_forgetting_an_old_event_spares_the_new_one_like_it():
     assert series.observe(key, "n", time=0.0, nanoseconds=3) is new
 
 
-async def test_only_so_many_are_remembered(monkeypatch):
+async def test_the_number_of_remembered_events_is_limited(monkeypatch):
     monkeypatch.setattr(event_series, "MAX_REMEMBERED", 2)
     async with broadcasting() as setup:
         for _ in range(3):
             await setup.fail(a_pod("a"))
         await setup.fail(a_pod("b"))
         await setup.fail(a_pod("c"))
-        # The series of a is told to the end, b and c are still known.
+        # The series of a has been finished, b and c are still known.
         assert setup.calls == [("create", None), ("patch", 2), ("create", None), ("create", None), ("patch", 3)]
         await setup.fail(a_pod("c"))
         await setup.fail(a_pod("a"))
         assert setup.calls[5:] == [("patch", 2), ("create", None)]
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("problem", [AWAY, RequestDropped("lane full")], ids=["unreachable", "lane full"])
@@ -396,7 +396,7 @@ async def test_an_event_is_given_up_after_twelve_tries():
 
 
 @pytest.mark.parametrize("answer", [Forbidden("no"), DecodeError(field="note", message="odd")])
-async def test_what_the_server_refuses_is_not_sent_again(answer):
+async def test_refused_events_are_not_sent_again(answer):
     async with broadcasting() as setup:
         setup.api.answers.append(answer)
         await setup.fail()
@@ -405,7 +405,7 @@ async def test_what_the_server_refuses_is_not_sent_again(answer):
         assert str(answer) in setup.said[0]
 
 
-async def test_an_event_that_exists_already_got_through():
+async def test_an_event_that_already_exists_counts_as_sent():
     async with broadcasting() as setup:
         setup.api.answers.extend([AWAY, AlreadyExists("it does")])
         await setup.fail()
@@ -423,7 +423,7 @@ async def test_a_series_created_twice_at_once_is_patched_then():
         assert setup.calls == [("create", None), ("patch", 2), ("create", 2), ("patch", 2)]
 
 
-async def test_a_dead_server_does_not_fill_the_log():
+async def test_an_unavailable_server_does_not_fill_the_log():
     async with broadcasting() as setup:
         setup.api.answers.extend([AWAY] * 100_000)
         for number in range(500):
@@ -432,7 +432,7 @@ async def test_a_dead_server_does_not_fill_the_log():
         assert len(setup.said) < 10
 
 
-async def test_what_finds_the_queue_full_is_dropped_and_counted(monkeypatch):
+async def test_events_beyond_the_queue_are_dropped_and_counted(monkeypatch):
     monkeypatch.setattr(event_recorder, "MAX_QUEUED", 5)
     async with broadcasting() as setup:
         for number in range(8):
@@ -441,12 +441,12 @@ async def test_what_finds_the_queue_full_is_dropped_and_counted(monkeypatch):
         assert "dropped: FailedScheduling of Pod default/p5" in setup.said[0]
         await settle(50)
         assert len(setup.calls) == 5
-        # What was dropped is not remembered as sent.
+        # Dropped events are not remembered as sent.
         await setup.fail(a_pod("p7"))
         assert setup.calls[5:] == [("create", None)]
 
 
-async def test_only_some_are_sent_at_once():
+async def test_concurrent_requests_are_limited():
     async with broadcasting() as setup:
         setup.api.open.clear()
         for number in range(100):
@@ -460,7 +460,7 @@ async def test_only_some_are_sent_at_once():
         assert setup.broadcaster.idle
 
 
-# -- the end -----------------------------------------------------------------------------------------------------------
+# -- shutdown ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_flush_sends_what_a_stopped_broadcaster_left():
@@ -477,7 +477,7 @@ async def test_a_flush_sends_what_a_stopped_broadcaster_left():
     assert setup.said == []
 
 
-async def test_a_flush_does_not_wait_for_a_server_that_is_away():
+async def test_a_flush_does_not_wait_for_an_unavailable_server():
     async with broadcasting() as setup:
         setup.api.answers.extend([AWAY] * 1000)
         for number in range(30):
@@ -488,7 +488,7 @@ async def test_a_flush_does_not_wait_for_a_server_that_is_away():
         assert any("more since" in text for text in setup.said)
 
 
-async def test_a_flush_takes_no_longer_than_it_may():
+async def test_a_flush_is_limited_in_time():
     async with broadcasting() as setup:
         setup.api.open.clear()
         await setup.fail()
@@ -500,7 +500,7 @@ async def test_a_flush_takes_no_longer_than_it_may():
         assert setup.said == ["Events are lost at the end: 1"]
 
 
-async def test_a_bug_costs_one_event_and_is_told():
+async def test_an_internal_error_affects_one_event_and_is_reported():
     async with broadcasting() as setup:
         setup.api.answers.append(TypeError("bug"))
         setup.fails(a_pod("odd"))

@@ -1,4 +1,4 @@
-"""Each call of the port as an HTTP request, and its answer as a struct."""
+"""Each call of the port as an HTTP request, and its response as a struct."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ from stowplan.config import ClientConnection
 from support.api.clients import SHORT, VirtualTime, a_pod, a_pod_list, an_api
 from support.http.misbehaving_server import Misbehaving, answers, closes, does, hangs, resets, status, streams
 
-# --- where kinds live
+# -- paths of kinds
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_every_version_that_is_asked_for_can_be_read(struct):
     assert {struct_for(resource.api_version(version), resource.kind) for version in resource.versions} == {struct}
 
 
-def test_names_cannot_leave_their_path():
+def test_names_cannot_escape_their_path():
     path = resource_of(Pod).item("v1", "../../nodes?x#y", namespace="a/b")
     assert path == "/api/v1/namespaces/a%2Fb/pods/..%2F..%2Fnodes%3Fx%23y"
 
@@ -159,7 +159,7 @@ async def test_watch_asks_for_what_is_selected():
     }
 
 
-async def test_watches_take_no_turn():
+async def test_watches_use_no_tokens():
     settings = ClientConnection(qps=0.001, burst=1)
     time = VirtualTime()
     async with Misbehaving(*[streams()] * 5) as server, an_api(server, settings=settings, time=time) as api:
@@ -169,7 +169,7 @@ async def test_watches_take_no_turn():
 
 
 @pytest.mark.slow
-async def test_watches_do_not_use_up_the_connections():
+async def test_watches_do_not_count_against_the_connection_limit():
     arrived = asyncio.Semaphore(0)
     opens = does(lambda seen: arrived.release(), streams(then="silence"))
     async with Misbehaving(*[opens] * 120, answers(200, a_pod())) as server, an_api(server, watch_silence=60.0) as api:
@@ -226,7 +226,7 @@ async def test_create():
         pytest.param(Lease(kind="Other"), id="another kind"),
     ],
 )
-def test_objects_are_written_as_they_are_in_the_version_asked_for(obj):
+def test_objects_are_written_in_the_requested_version(obj):
     written = _encoded(obj, resource_of(type(obj)), "v7")
     fields = [name for name, _ in json.loads(written, object_pairs_hook=list)]
     assert len(fields) == len(set(fields))
@@ -279,7 +279,7 @@ async def test_delete(options, body):
     assert server.seen[0].json() == {"apiVersion": "v1", "kind": "DeleteOptions", **body}
 
 
-async def test_events_are_dropped_when_too_many_wait():
+async def test_events_beyond_the_queue_are_dropped():
     event = Event(metadata=ObjectMeta(name="e", namespace="default"))
     async with Misbehaving() as server, an_api(server) as api:
         api.lanes._event_queue = 0
@@ -350,7 +350,7 @@ async def test_a_lost_bind_that_took_effect_is_success(lost):
     assert server.requests() == [BINDING, READING]
 
 
-async def test_finding_out_about_a_bind_is_as_urgent_as_the_bind(monkeypatch):
+async def test_reading_back_a_bind_uses_the_binds_lane(monkeypatch):
     async with Misbehaving(resets, answers(200, a_pod(node="n1"))) as server, an_api(server) as api:
         entered, enter = [], api.lanes.enter
         monkeypatch.setattr(api.lanes, "enter", lambda lane: entered.append(lane) or enter(lane))
@@ -382,14 +382,14 @@ async def test_a_lost_bind_that_took_no_effect_says_so(lost):
         ),
     ],
 )
-async def test_a_lost_bind_says_what_became_of_the_pod(lost, reading, error, message):
+async def test_a_lost_binds_error_has_the_pods_state(lost, reading, error, message):
     async with Misbehaving(lost, reading) as server, an_api(server, limits=SHORT) as api:
         with pytest.raises(error, match=message):
             await bind(api)
     assert server.requests() == [BINDING, READING]
 
 
-async def test_a_lost_bind_with_a_server_that_is_gone():
+async def test_a_lost_bind_with_an_unavailable_server():
     async with Misbehaving() as server:
         server.actions.extend([does(lambda seen: server._server.close(), resets), *[resets] * 9])
         async with an_api(server) as api:
@@ -399,19 +399,19 @@ async def test_a_lost_bind_with_a_server_that_is_gone():
 
 
 @pytest.mark.parametrize("refusal", [answers(429), answers(503, headers={"Retry-After": "1"})], ids=["429", "503"])
-async def test_a_bind_that_was_not_looked_at_is_sent_again(refusal):
+async def test_a_bind_that_was_not_processed_is_retried(refusal):
     async with Misbehaving(refusal, refusal, CREATED) as server, an_api(server) as api:
         await bind(api)
     assert server.requests() == [BINDING] * 3
 
 
-async def test_a_conflict_with_an_own_earlier_try_is_success():
+async def test_a_conflict_with_our_own_earlier_try_is_success():
     async with Misbehaving(answers(429), TAKEN, answers(200, a_pod(node="n1"))) as server, an_api(server) as api:
         await bind(api)
     assert server.requests() == [BINDING, BINDING, READING]
 
 
-async def test_a_conflict_with_somebody_else_after_a_try_is_not():
+async def test_a_conflict_with_another_client_after_a_try_is_an_error():
     async with Misbehaving(answers(429), TAKEN, answers(200, a_pod(node="n7"))) as server, an_api(server) as api:
         with pytest.raises(Conflict, match="n7"):
             await bind(api)
@@ -442,7 +442,7 @@ def claim_list():
         pytest.param(answers(403, {}), None, V1, id="no right to know"),
     ],
 )
-async def test_the_version_that_the_cluster_serves_is_asked(v1, v1beta2, asked):
+async def test_the_served_version_is_requested(v1, v1beta2, asked):
     async with Misbehaving().at(V1, v1).at(V1BETA2, *filter(None, [v1beta2])) as server, an_api(server) as api:
         server.at(f"{asked}/resourceclaims", claim_list(), claim_list())
         await api.list(ResourceClaim)
@@ -481,7 +481,7 @@ async def test_serves():
     assert server.requests() == ["GET /api/v1", "GET /apis/policy/v1", f"GET {V1}", f"GET {V1BETA2}"]
 
 
-async def test_what_is_served_is_remembered_and_what_is_not_for_a_while():
+async def test_discovery_is_cached_and_absence_only_for_a_while():
     time = VirtualTime()
     async with Misbehaving(ABSENT, ABSENT) as server, an_api(server, time=time) as api:
         assert not await api.serves(ResourceSlice)
@@ -502,20 +502,20 @@ async def test_what_is_served_is_remembered_and_what_is_not_for_a_while():
         pytest.param(answers(410, b""), ApiError, id="any other refusal"),
     ],
 )
-async def test_not_knowing_is_not_taken_for_absence(answer, error):
+async def test_failed_discovery_is_not_taken_for_absence(answer, error):
     async with Misbehaving(answer, ABSENT, ABSENT) as server, an_api(server) as api:
         with pytest.raises(error):
             await api.serves(ResourceSlice)
         assert not await api.serves(ResourceSlice)
 
 
-async def test_who_may_not_ask_what_there_is_takes_it_to_be_there():
-    """The right to read a kind does not come with that one."""
+async def test_without_the_right_to_discover_kinds_are_assumed_served():
+    """The right to read a kind does not include the right to discover it."""
     async with Misbehaving(answers(403, status(403, "Forbidden"))) as server, an_api(server) as api:
         assert await api.serves(ResourceSlice)
 
 
-# --- for the leader alone
+# -- leaders only
 
 
 @pytest.mark.parametrize(
@@ -526,7 +526,7 @@ async def test_who_may_not_ask_what_there_is_takes_it_to_be_there():
         pytest.param(
             lambda api: api.patch(Pod, "web-0", {}, type_="merge", namespace="default", subresource="status"),
             False,
-            id="patch that somebody awaits",
+            id="awaited patch",
         ),
         pytest.param(
             lambda api: api.patch(
@@ -538,7 +538,7 @@ async def test_who_may_not_ask_what_there_is_takes_it_to_be_there():
         pytest.param(lambda api: api.get(Pod, "web-0", namespace="default"), True, id="read"),
     ],
 )
-async def test_who_does_not_lead_changes_nothing(call, is_sent):
+async def test_a_standby_writes_nothing(call, is_sent):
     async with Misbehaving(answers(200, a_pod())) as server, an_api(server) as api:
         api._transport.may_change = lambda: False
         if is_sent:
@@ -549,7 +549,7 @@ async def test_who_does_not_lead_changes_nothing(call, is_sent):
         assert bool(server.seen) is is_sent
 
 
-async def test_who_leads_is_asked_at_the_moment_of_sending():
+async def test_leadership_is_checked_when_sending():
     leads = [True, False]
     async with Misbehaving(CREATED) as server, an_api(server) as api:
         api._transport.may_change = lambda: leads.pop(0)
@@ -559,7 +559,7 @@ async def test_who_leads_is_asked_at_the_moment_of_sending():
         assert len(server.seen) == 1
 
 
-async def test_who_stops_to_lead_while_a_connection_is_made_sends_nothing_on_it(monkeypatch):
+async def test_leadership_lost_while_dialing_sends_nothing(monkeypatch):
     leads = [True]
     dial = connection_pool.dial
 

@@ -1,4 +1,4 @@
-"""What requests are told of: each try, the whole of it, its turn and its sizes; of watches that they began."""
+"""Metrics of requests: each try, total duration, waiting time and sizes; watches count when they start."""
 
 import json
 from contextlib import asynccontextmanager, suppress
@@ -51,14 +51,14 @@ async def patch(api):
         pytest.param(patch, [resets], {("<error>", "PATCH"): 1}, {}, id="no answer"),
     ],
 )
-async def test_tries(call, fates, codes, again):
+async def test_tries_are_counted(call, fates, codes, again):
     async with Misbehaving(*fates) as server, counted(server) as (api, metrics, host):
         with suppress(ApiError, Unreachable):
             await call(api)
         method = next(iter(codes))[1]
         assert numbers(metrics.rest_client_requests_total) == {(*key, host): n for key, n in codes.items()}
         assert numbers(metrics.rest_client_request_retries_total) == {(*key, host): n for key, n in again.items()}
-        # However often it was tried, it was one request.
+        # One request, whatever the number of tries.
         assert numbers(metrics.rest_client_request_duration_seconds) == {(method, host): 1}
         tries = sum(codes.values())
         assert numbers(metrics.rest_client_rate_limiter_duration_seconds) == {(method, host): tries}
@@ -72,7 +72,7 @@ async def test_sizes_and_times():
         sent = metrics.rest_client_request_size_bytes.with_label_values("GET", host)
         took = metrics.rest_client_request_duration_seconds.with_label_values("GET", host)
         assert (received.count, received.sum, sent.sum) == (1, len(json.dumps(a_pod())), 0)
-        # The wait between the tries is a part of it.
+        # Includes the delay between the tries.
         assert took.sum == pytest.approx(0.1)
     async with Misbehaving(answers(200, b"{}")) as server, counted(server) as (api, metrics, host):
         await patch(api)
@@ -97,7 +97,7 @@ async def test_waiting_for_a_turn():
         pytest.param(resets, "<error>", id="is not answered"),
     ],
 )
-async def test_watches_are_only_counted(fate, code):
+async def test_watches_have_no_duration(fate, code):
     async with Misbehaving(fate) as server, counted(server) as (api, metrics, host):
         with suppress(ApiError, Unreachable):
             async for _ in api.watch(Pod, resource_version="1"):
@@ -122,7 +122,7 @@ def test_the_name_of_the_server(server, host):
     assert numbers(metrics.rest_client_requests_total) == {("200", "GET", host): 1}
 
 
-async def test_without_metrics_nothing_is_missing():
+async def test_requests_work_without_metrics():
     async with Misbehaving(answers(200, a_pod_list())) as server:
         options = {"client_settings": UNLIMITED, "agent": AGENT, "limits": SHORT}
         async with HttpApi.open(a_connection(server.url), **options) as api:

@@ -1,4 +1,4 @@
-"""Who sends what waits: as many as it takes, one thing after the other, and never in anybody's way."""
+"""Workers that process a queue: as many as needed up to a limit, in order, without blocking others."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from stowplan.timing.manual_time import ManualTime, settle
 
 
 class Work:
-    """Things that are done when the test says so; `now` for those that take no time, `bad` for those that raise."""
+    """Work items that finish when the test says so; `now` finish at once, `bad` raise."""
 
     def __init__(self, *, limit=3, now=False, bad=()):
         self.bad = bad
@@ -30,7 +30,7 @@ class Work:
         self.failed.append((thing, str(error)))
 
 
-async def test_things_wait_until_the_workers_start():
+async def test_items_wait_until_the_workers_start():
     work = Work(now=True)
     work.workers.put("a")
     await settle()
@@ -42,7 +42,7 @@ async def test_things_wait_until_the_workers_start():
     assert work.workers.idle
 
 
-async def test_as_many_work_as_there_are_things_up_to_the_limit():
+async def test_there_are_as_many_workers_as_items_up_to_the_limit():
     work = Work(limit=3)
     work.workers.start()
     for thing in "abcde":
@@ -57,7 +57,7 @@ async def test_as_many_work_as_there_are_things_up_to_the_limit():
     assert work.done[-1] == "f"
 
 
-async def test_one_worker_is_enough_when_nothing_takes_time():
+async def test_one_worker_suffices_when_items_finish_at_once():
     work = Work(limit=16, now=True)
     work.workers.start()
     for thing in range(10):
@@ -66,12 +66,12 @@ async def test_one_worker_is_enough_when_nothing_takes_time():
     for _ in range(5):
         await asyncio.sleep(0)
         done.append(len(work.done))
-    # Everybody else gets a turn after each thing.
+    # All other tasks get a turn after each item.
     assert done == [1, 2, 3, 4, 5]
     await work.workers.halt()
 
 
-async def test_a_worker_joins_while_the_others_wait():
+async def test_a_worker_is_added_while_the_others_wait():
     work = Work(limit=3)
     work.workers.start()
     for thing in "ab":
@@ -81,7 +81,7 @@ async def test_a_worker_joins_while_the_others_wait():
     await work.workers.halt()
 
 
-async def test_what_is_not_done_waits_again_after_a_halt():
+async def test_unfinished_items_are_queued_again_after_a_halt():
     work = Work(limit=2)
     work.workers.start()
     for thing in "abc":
@@ -111,7 +111,7 @@ async def test_finishing_takes_no_longer_than_allowed(in_time, left):
     assert "late" not in work.begun
 
 
-async def test_who_rests_is_not_busy():
+async def test_resting_workers_do_not_count_as_busy():
     time = ManualTime()
     workers = Workers(lambda _: workers.rest(time.sleep(1.0)), limit=2, failed=pytest.fail)
     workers.start()
@@ -130,7 +130,7 @@ async def test_who_rests_is_not_busy():
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-async def test_who_raises_is_told_of_and_holds_up_nobody(limit):
+async def test_an_item_that_raises_is_reported_and_blocks_no_other(limit):
     work = Work(limit=limit, bad="ace")
     work.workers.start()
     for thing in "abcdef":

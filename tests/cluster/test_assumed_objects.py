@@ -1,4 +1,4 @@
-"""Assumed objects: who sees them, when they go, and what transactions, dumps and watches make of them."""
+"""Assumed objects: who sees them, when they end, and how transactions, dumps and watches treat them."""
 
 import pytest
 from hypothesis import given
@@ -26,21 +26,21 @@ def assumed(state, name):
     return state.assumed.get(t.PersistentVolume, name)
 
 
-def test_a_copy_is_seen_by_those_who_ask_for_it():
+def test_an_assumed_copy_is_returned_to_readers():
     state, copy = ClusterState(), volume("a", phase="Bound")
     state.put_object(volume("a"))
     state.assumed.assume(copy)
     assert assumed(state, "a") is copy
     assert state.objects.get(t.PersistentVolume, "a").status.phase == "Available"
     state.assumed.forget(volume("a", version=2))
-    assert assumed(state, "a") is copy, "that is another version"
+    assert assumed(state, "a") is copy, "another version"
     state.assumed.forget(copy)
     state.assumed.forget(copy)
     assert assumed(state, "a") is state.objects.get(t.PersistentVolume, "a")
 
 
 @pytest.mark.parametrize("new", [volume("a", version=2), None, volume("a", version="")])
-def test_what_the_watch_tells_ends_it(new):
+def test_a_newer_version_from_the_watch_ends_it(new):
     state = ClusterState()
     state.put_object(volume("a"))
     state.assumed.assume(volume("a", phase="Bound"))
@@ -52,7 +52,7 @@ def test_what_the_watch_tells_ends_it(new):
     assert len(state.assumed) == 0
 
 
-def test_the_same_version_told_again_changes_nothing():
+def test_the_same_version_from_the_watch_changes_nothing():
     state, copy = ClusterState(), volume("a", phase="Bound")
     state.put_object(volume("a"))
     state.assumed.assume(copy)
@@ -60,7 +60,7 @@ def test_the_same_version_told_again_changes_nothing():
     assert assumed(state, "a") is copy
 
 
-def test_what_cannot_be_assumed():
+def test_objects_that_cannot_be_assumed():
     state = ClusterState()
     with pytest.raises(AssumeError, match='could not find object "a"'):
         state.assumed.assume(volume("a"))
@@ -69,7 +69,7 @@ def test_what_cannot_be_assumed():
         state.assumed.assume(volume("a"))
 
 
-def test_readers_of_the_store_notice():
+def test_watches_notice_an_assumed_object():
     state = ClusterState()
     state.put_object(volume("a"))
     state.put_object(volume("b"))
@@ -83,7 +83,7 @@ def test_readers_of_the_store_notice():
     assert state.stand != stand
 
 
-def test_a_dump_has_them():
+def test_a_dump_contains_them():
     state, other, copy = ClusterState(), ClusterState(), volume("a", phase="Bound")
     state.put_object(volume("a"))
     state.assumed.assume(copy)
@@ -107,7 +107,7 @@ steps = st.lists(
 @given(steps)
 @examples(200)
 def test_transactions_restore_them(steps):
-    """Against the plain rule: dictionaries that are copied when a transaction begins."""
+    """Compared with a plain rule: dictionaries that are copied when a transaction begins."""
     state, watched, copies, open_ = ClusterState(), {}, {}, []
     for version, (what, name) in enumerate(steps, 1):
         if what == "put":

@@ -1,4 +1,5 @@
-"""The log of rows whose pods changed: readers learn of everything that came after them, or that it is too much."""
+"""The log of rows whose pods changed: readers get all changes since their position, or learn that there are too
+many."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from stowplan.cluster.changes import ChangeLog
 MANY = 10_000
 
 
-def test_a_reader_that_knows_everything_learns_nothing():
+def test_an_up_to_date_reader_gets_no_rows():
     log = ChangeLog()
     assert log.since(log.position) == []
     log.append(3)
@@ -27,7 +28,7 @@ def test_distinct_rows_in_ascending_order(rows, known):
         assert log.since(position) == sorted(set(rows[known:]))
 
 
-def test_old_entries_are_dropped_and_their_readers_are_told():
+def test_readers_of_dropped_entries_get_unknown():
     log = ChangeLog()
     start = log.position
     for row in range(MANY):
@@ -40,7 +41,7 @@ def test_old_entries_are_dropped_and_their_readers_are_told():
 
 
 @given(st.lists(st.integers(0, 9), max_size=10), st.lists(st.integers(0, 9), max_size=10), st.integers(0, 9))
-def test_rewinding_forgets_what_came_after(kept, undone, later):
+def test_rewinding_drops_later_entries(kept, undone, later):
     log = ChangeLog()
     start = log.position
     for row in kept:
@@ -59,12 +60,12 @@ def test_rewinding_forgets_what_came_after(kept, undone, later):
     limit=st.integers(1, 6),
     steps=st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["begin", "undo", "keep"])), max_size=60),
 )
-def test_what_readers_are_told_is_exact_or_that_there_is_no_telling(limit, steps):
-    """Readers stand at every position that ever was; the log forgets, in transactions within transactions."""
+def test_readers_get_the_exact_changes_or_unknown(limit, steps):
+    """Readers at every position; the log drops old entries, and transactions are nested."""
     log = ChangeLog(limit)
-    #: The changes that count, and the open transactions' beginnings in them.
+    #: The effective changes, and the start of each open transaction in them.
     rows, open_ = [], []
-    #: Position -> the changes that counted then.
+    #: Position -> the effective changes at that time.
     readers = {log.position: []}
     for step in steps:
         if step == "begin":
@@ -80,17 +81,17 @@ def test_what_readers_are_told_is_exact_or_that_there_is_no_telling(limit, steps
         else:
             rows.append(step)
             log.append(step)
-            assert log.position not in readers, "no position is given twice"
+            assert log.position not in readers, "positions are never reused"
             readers[log.position] = list(rows)
         for position, known in readers.items():
             told = log.since(position)
             if known == rows[: len(known)]:
                 assert told in (sorted(set(rows[len(known) :])), None)
             else:
-                assert told is None, "what the reader knows was undone"
+                assert told is None, "the reader's position was undone"
 
 
-def test_rewinding_beyond_what_is_kept_is_exact():
+def test_rewinding_beyond_the_kept_entries_is_exact():
     log = ChangeLog()
     start = log.position
     log.append(1)
@@ -107,8 +108,8 @@ def test_rewinding_beyond_what_is_kept_is_exact():
 
 
 @given(st.integers(1, 5), st.integers(0, 5), st.integers(1, 5))
-def test_a_reader_that_stood_in_what_was_undone_is_told(undone, inside, later):
-    """Positions in there are not those of other changes later on."""
+def test_a_reader_at_an_undone_position_gets_unknown(undone, inside, later):
+    """Undone positions are not reused for later changes."""
     log = ChangeLog()
     log.append(0)
     before = log.position
@@ -124,13 +125,13 @@ def test_a_reader_that_stood_in_what_was_undone_is_told(undone, inside, later):
         assert log.since(stood) is None
 
 
-#: A row that changed, the position to go back to (the oldest is 0), or a question of every reader.
+#: A row that changed, a position to rewind to (the oldest is 0), or a query by every reader.
 STEPS = st.lists(st.one_of(st.integers(0, 3), st.tuples(st.integers(0, 5)), st.none()), max_size=20)
 
 
 @given(STEPS)
-def test_readers_that_ask_in_turn_do_not_mix_their_answers_up(steps):
-    """Several readers at one place share an answer, which neither later changes nor undone ones may spoil."""
+def test_alternating_readers_get_their_own_answers(steps):
+    """Readers at the same position share an answer, which neither later nor undone changes may corrupt."""
     log, told, seen = ChangeLog(), [], [0]
     for step in steps:
         if isinstance(step, int):

@@ -1,4 +1,4 @@
-"""Kubelets report that they live every few seconds: nothing is worked out anew for it, and nobody is woken."""
+"""Kubelets report their status every few seconds: that causes no recomputation and wakes no pod."""
 
 import copy
 
@@ -26,7 +26,7 @@ def node(**condition):
         pytest.param({"status": "False"}, True, id="not ready"),
     ],
 )
-def test_a_report_that_says_nothing_new_changes_nothing(change, matters):
+def test_a_heartbeat_without_news_changes_nothing(change, matters):
     before, after = node(), node(**change)
     after["metadata"] = copy.deepcopy(after["metadata"]) | {"resourceVersion": "7", "managedFields": [{"manager": "k"}]}
     old, new = convert(before, Node), convert(after, Node)

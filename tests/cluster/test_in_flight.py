@@ -1,4 +1,4 @@
-"""Objects in flight: what a decision makes of an object holds until the watch has told of it."""
+"""Objects in flight: a decision's version of an object is used until the watch has caught up."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def newest(state):
     return state.in_flight.newest(ResourceClaim, KEY)
 
 
-def test_a_decision_holds_whatever_the_watch_tells(state):
+def test_a_decisions_version_is_kept_despite_watch_events(state):
     state.in_flight.hold(KEY, DECIDED, "p")
     state.put_object(claim("2", labels={"a": "b"}))
     assert newest(state) is DECIDED
@@ -37,7 +37,7 @@ def test_a_decision_holds_whatever_the_watch_tells(state):
     assert newest(state).metadata.resource_version == "2"
 
 
-def test_what_is_written_holds_until_the_watch_comes_up_to_it(state):
+def test_a_written_version_is_kept_until_the_watch_has_caught_up(state):
     written = claim("5", status=allocation("g0"))
     state.in_flight.hold(KEY, DECIDED, "p")
     state.in_flight.wrote(written)
@@ -48,13 +48,13 @@ def test_what_is_written_holds_until_the_watch_comes_up_to_it(state):
     assert len(state.in_flight) == 0
 
 
-def test_the_end_of_an_object_is_the_end_of_what_was_written(state):
+def test_a_deleted_object_drops_the_written_version(state):
     state.in_flight.wrote(claim("5"))
     state.remove_object(claim())
     assert newest(state) is None
 
 
-def test_a_transaction_takes_it_back(state):
+def test_a_transaction_undoes_it(state):
     version = state.objects.version(ResourceClaim)
     with state.transaction():
         state.in_flight.hold(KEY, DECIDED, "p")
@@ -63,7 +63,7 @@ def test_a_transaction_takes_it_back(state):
     assert state.objects.version(ResourceClaim) == version
 
 
-def test_who_shares_a_copy_keeps_it_when_the_other_gives_it_up(state):
+def test_a_shared_copy_is_kept_until_both_release_it(state):
     state.in_flight.hold(KEY, DECIDED, "p")
     state.in_flight.share(ResourceClaim, KEY, "q")
     state.in_flight.release(ResourceClaim, KEY, "r")
@@ -74,7 +74,7 @@ def test_who_shares_a_copy_keeps_it_when_the_other_gives_it_up(state):
     assert not state.in_flight.is_held(ResourceClaim, KEY)
 
 
-def test_what_is_written_is_so_for_all_who_share_it(state):
+def test_a_write_is_seen_by_all_who_share_the_copy(state):
     state.in_flight.hold(KEY, DECIDED, "p")
     state.in_flight.share(ResourceClaim, KEY, "q")
     state.in_flight.wrote(claim("5", status=allocation("g0")))

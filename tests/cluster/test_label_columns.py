@@ -1,4 +1,4 @@
-"""A label as a column of small integers: codes are found, shared and used again."""
+"""A label as a column of small integers: codes are looked up, shared and reused."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ changes = st.lists(st.tuples(st.integers(0, ROWS - 1), st.sampled_from((None, ""
 
 
 @given(changes)
-def test_codes_tell_values_apart(changes):
+def test_codes_distinguish_values(changes):
     column, plain = LabelColumn("k", ROWS), [None] * ROWS
     for row, value in changes:
         column.set(row, value)
@@ -25,17 +25,17 @@ def test_codes_tell_values_apart(changes):
 
 
 @given(changes)
-def test_a_column_needs_no_more_codes_than_values_at_once(changes):
+def test_a_column_has_no_more_codes_than_current_values(changes):
     column, plain, most = LabelColumn("k", ROWS), [None] * ROWS, 0
     for row, value in changes:
         column.set(row, value)
         plain[row] = value
         most = max(most, len({v for v in plain if v is not None}))
-        # A row joins its new value before or after it leaves the old one.
+        # A row may add its new value before or after it drops the old one.
         assert column.size <= most + 2
 
 
-def test_the_code_of_a_value_that_is_gone_is_given_out_again():
+def test_the_code_of_a_removed_value_is_reused():
     column = LabelColumn("k", 2)
     column.set(0, "a")
     code = column.code("a")
@@ -45,7 +45,7 @@ def test_the_code_of_a_value_that_is_gone_is_given_out_again():
     assert (column.code("b"), column.size) == (code, 2)
 
 
-def test_a_column_is_made_on_first_sight_and_kept_current():
+def test_a_column_is_created_on_first_use_and_kept_up_to_date():
     columns = LabelColumns()
     column = columns.column("k", 2, [{"k": "a"}, None])
     assert columns.column("k", 2, []) is column

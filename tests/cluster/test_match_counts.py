@@ -1,4 +1,4 @@
-"""Counts per term stay exact, also when there are more terms than may be kept."""
+"""Counts per term are exact, also when there are more terms than the limit."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ steps = st.lists(
 
 
 def plain_count(state, term, row):
-    """The rule itself: pods of the row that match every clause."""
+    """The plain rule: pods of the row that match every clause."""
     found = 0
     for info in state.row_pods[row]:
         live = not (term.live_only and info.terminating)
@@ -50,7 +50,7 @@ def plain_count(state, term, row):
 
 
 @given(steps, st.integers(1, 4))
-def test_counts_are_exact_whatever_was_evicted(steps, limit):
+def test_counts_are_exact_after_terms_were_evicted(steps, limit):
     state = ClusterState()
     state.matches = MatchCounts(state.table.capacity, limit=limit)
     state.add_node(struct(a_node("n0")))
@@ -71,7 +71,7 @@ def test_counts_are_exact_whatever_was_evicted(steps, limit):
 
 
 @given(steps)
-def test_a_version_moves_with_every_count(steps):
+def test_the_version_changes_with_every_count(steps):
     state = ClusterState()
     state.add_node(struct(a_node("n0")))
     state.add_node(struct(a_node("n1")))
@@ -89,7 +89,7 @@ def test_a_version_moves_with_every_count(steps):
                 assert state.matches.versions[slot] != before[term][0]
 
 
-def test_the_term_that_was_not_asked_for_longest_makes_room():
+def test_the_least_recently_used_term_is_evicted():
     state = ClusterState()
     state.matches = MatchCounts(state.table.capacity, limit=2)
     web, db, tiered = (PodTerm(((None, selector_of((r,))),)) for r in (WEB, DB, TIERED))
@@ -111,5 +111,5 @@ def test_the_term_that_was_not_asked_for_longest_makes_room():
         pytest.param(Selector(nothing=True), None, id="nothing"),
     ],
 )
-def test_the_label_that_a_selector_is_filed_under(selector, pair):
+def test_the_index_label_of_a_selector(selector, pair):
     assert equality_of(selector) == pair

@@ -1,4 +1,4 @@
-"""The order of nodes: zone by zone in turn, as a plain model of lists has it, whatever came and went."""
+"""The order of nodes: round robin over zones, compared with a plain model of lists after any changes."""
 
 import pytest
 from hypothesis import given
@@ -59,7 +59,7 @@ changes = st.lists(
 )
 
 
-def test_it_follows_the_nodes():
+def test_the_order_agrees_with_the_model():
     @examples(150)
     @given(changes)
     def as_the_model(changes):
@@ -88,7 +88,7 @@ def test_zones_take_turns():
     assert order(state) == ["a2", "c1", "b1", "a3", "c2"]
 
 
-def test_a_node_that_changes_otherwise_keeps_its_place():
+def test_other_changes_keep_a_nodes_position():
     state = ClusterState()
     for name in ("x", "y"):
         state.add_node(node(name, {ZONE: "a"}))

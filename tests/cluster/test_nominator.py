@@ -1,4 +1,4 @@
-"""Who is nominated what, and which nodes' nominations changed since somebody looked."""
+"""Nominated pods by node, and which nodes' nominations changed since a reader's last look."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from support.scheduling.worlds import struct
 NODES = ("a", "b", "c")
 PODS = [ClusterState().pod_info(struct(a_pod(f"p{i}").uid(f"p{i}"))) for i in range(4)]
 
-#: (pod, node); no node: the nomination is taken back.
+#: (pod, node); without a node the nomination is removed.
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from((*NODES, ""))), max_size=30)
 
 
@@ -21,7 +21,7 @@ def picture(nominator):
 
 
 @given(STEPS, st.integers(0, 30))
-def test_whoever_looked_is_told_of_each_node_that_changed(steps, looked_after):
+def test_a_reader_gets_each_node_that_changed(steps, looked_after):
     nominator = Nominator()
     version, before = nominator.version, picture(nominator)
     for i, (pod, node) in enumerate(steps):
@@ -47,8 +47,8 @@ def test_a_renewed_nomination_is_a_change():
 @pytest.mark.parametrize(
     ("looked_after", "changed"),
     [
-        pytest.param(0, None, id="what is forgotten is not known"),
-        pytest.param(1, ["b", "c"], id="what is remembered is"),
+        pytest.param(0, None, id="before the kept entries"),
+        pytest.param(1, ["b", "c"], id="within the kept entries"),
     ],
 )
 def test_nodes_that_changed_long_ago_are_forgotten(looked_after, changed):

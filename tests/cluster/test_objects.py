@@ -1,8 +1,8 @@
-"""What the store finds, and what its watches tell, against the plain rule: look at everything again.
+"""Lookups in the store, and what its watches report, compared with a plain rule that scans everything.
 
-Objects come, change and go in random order, also in transactions that are undone or kept. A watch must tell of a change
-exactly when something that its dependencies name is another object than when it was last read. (Objects are replaced,
-never changed, so the plain rule compares by identity.)
+Objects are added, changed and deleted in random order, also in transactions that are undone or committed. A watch must
+report a change exactly when an object that its dependencies name is not the same as at the last read. (Objects are
+replaced, never modified, so the plain rule compares by identity.)
 """
 
 import gc
@@ -41,7 +41,7 @@ objects = st.builds(
 
 
 def named_by(store, dependency):
-    """The objects that a dependency names, found by looking at all."""
+    """The objects that a dependency names, found by scanning all."""
     kind, index, value = dependency
     everything = [obj for of_kind in KINDS for obj in store.all(of_kind)]
     of_kind = [obj for obj in everything if kind is None or type(obj) is kind]
@@ -76,7 +76,7 @@ steps = st.lists(
 )
 
 
-def test_watches_tell_of_what_changed_and_indexes_find_what_is_there():
+def test_watches_and_indexes_agree_with_a_scan():
     @examples(300)
     @given(steps)
     def holds(steps):
@@ -97,7 +97,7 @@ def test_watches_tell_of_what_changed_and_indexes_find_what_is_there():
             elif what in ("undo", "keep") and marks:
                 getattr(store, what)(marks.pop())
             for watched in watches:
-                # One that was taken back by hand, not by a transaction, may be told of, too.
+                # One that was undone by hand, not by a transaction, may be reported, too.
                 watched.check(exactly=False)
             for dependency in DEPENDENCIES:
                 if dependency.by is not None:
@@ -115,7 +115,7 @@ def named(dependency):
 
 @pytest.mark.parametrize("dependency", DEPENDENCIES, ids=named)
 @pytest.mark.parametrize("change", ["come", "change", "go"])
-def test_one_change_is_told_of_exactly_where_it_matters(dependency, change):
+def test_a_change_is_reported_exactly_where_it_matters(dependency, change):
     for kind in KINDS:
         for namespace in NAMESPACES:
             store = ObjectStore()
@@ -133,7 +133,7 @@ def test_one_change_is_told_of_exactly_where_it_matters(dependency, change):
             watched.check(exactly=True)
 
 
-def test_a_transaction_that_is_undone_leaves_watches_as_they_were():
+def test_an_undone_transaction_restores_watches():
     store = ObjectStore()
     old, new = an_object(t.Service, "a", "default", "web"), an_object(t.Service, "a", "default", "db")
     store.put(old)
@@ -163,7 +163,7 @@ def test_changes_followed_from_within_nested_transactions_are_undone_with_the_ou
     assert log.since(position) is None
 
 
-def test_what_nobody_watches_any_more_costs_nothing():
+def test_dropped_watches_cost_nothing():
     store = ObjectStore()
     watch = ObjectWatch(store, [ObjectDependency.named(t.Service, f"default/{i}") for i in range(10)])
     assert len(store._watched) == 10

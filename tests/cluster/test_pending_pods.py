@@ -1,4 +1,4 @@
-"""Which pods are pending, whatever happens to them, beside a plain rule."""
+"""Which pods are pending after any changes, compared with a plain rule."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from support.scheduling.worlds import struct
 NAMES = ("a", "b")
 UIDS = ("1", "2")
 
-#: (what happens, name, uid, version).
+#: (event, name, uid, version).
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(("pending", "assume", "forget", "bound", "gone")),
@@ -29,10 +29,10 @@ def pod(name, uid, version, **spec):
 
 @examples(200)
 @given(steps=STEPS)
-def test_a_pod_is_pending_until_it_is_bound_or_gone(steps):
+def test_a_pod_is_pending_until_it_is_bound_or_deleted(steps):
     state = ClusterState()
     state.add_node(struct(a_node("n")))
-    #: Key -> the pod as it last was without a node, in the order in which the names came; UID -> each bound pod.
+    #: Key -> the pod's last version without a node, in the order in which the names appeared; UID -> each bound pod.
     unbound, bound = {}, {}
     for what, name, uid, version in steps:
         key, uid = f"default/{name}", name + uid

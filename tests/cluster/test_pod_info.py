@@ -1,4 +1,4 @@
-"""What the scheduler reads of one pod, beside what all that look alike have in common."""
+"""What the scheduler reads of a pod, and what pods of the same shape and template share."""
 
 import pytest
 from msgspec.structs import replace
@@ -32,14 +32,14 @@ from stowplan.testing import a_pod
         pytest.param("1969-12-31T23:59:59Z", -(10**9), id="before the epoch"),
     ],
 )
-def test_when_a_pod_started(text, nanoseconds):
+def test_the_start_time_of_a_pod(text, nanoseconds):
     pod = a_pod("p").obj()
     pod["status"] = {"startTime": text}
     assert ClusterState().pod_info(convert(pod, Pod)).start_time == nanoseconds
 
 
 @pytest.mark.parametrize(("name", "responsible"), [("mine", "mine"), ("", "default-scheduler")])
-def test_who_is_to_schedule_a_pod(name, responsible):
+def test_the_scheduler_name_of_a_pod(name, responsible):
     pod = a_pod("p").obj()
     pod["spec"]["schedulerName"] = name
     assert scheduler_name_of(convert(pod, Pod)) == responsible
@@ -59,7 +59,7 @@ def with_claim(name, claim, **source):
         pytest.param({"claim": "data-0"}, {"claim": "data-0", "readOnly": True}, False, False, id="read-only"),
     ],
 )
-def test_templates_leave_the_names_of_claims_out(one, other, template, shape):
+def test_templates_ignore_the_names_of_claims(one, other, template, shape):
     state = ClusterState()
     first, second = (state.pod_info(pod) for pod in (with_claim("db-0", **one), with_claim("db-1", **other)))
     assert (first.shape.template is second.shape.template) == template
@@ -67,7 +67,7 @@ def test_templates_leave_the_names_of_claims_out(one, other, template, shape):
     assert second.shape.claim_names == (other["claim"],)
 
 
-def test_a_pod_with_a_claim_is_no_pod_without():
+def test_a_pod_with_a_claim_has_another_template_than_one_without():
     state = ClusterState()
     holder = state.pod_info(with_claim("db-0", "data-0"))
     without = state.pod_info(convert(a_pod("db-1").labels(app="db").obj(), Pod))
@@ -77,8 +77,8 @@ def test_a_pod_with_a_claim_is_no_pod_without():
 FACTS = [name for name, fact in vars(PodShape).items() if isinstance(fact, _TemplateFact)]
 
 
-def test_what_a_template_decides_is_the_same_worked_out_from_any_of_its_pods():
-    """Pods of a StatefulSet differ in labels and claims: facts of the first are given to the others."""
+def test_a_templates_facts_are_the_same_from_any_of_its_pods():
+    """Pods of a StatefulSet differ in labels and claims: facts computed for the first are shared with the others."""
 
     def replica(i):
         pod = with_claim(f"db-{i}", f"data-{i}")
@@ -115,7 +115,7 @@ def with_node(pod, **spec):
     )
 
 
-def test_a_pod_that_got_a_node_is_a_copy_of_the_same_shape():
+def test_a_bound_pod_shares_the_shape_of_the_pending_one():
     pod = made()
     assert is_copy(with_node(pod), pod)
     assert template_key(with_node(pod)) == template_key(pod)
@@ -142,14 +142,14 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("field", "name", "value"), CHANGES)
-def test_a_pod_that_asks_for_something_else_is_no_copy(field, name, value):
+def test_a_pod_with_other_requests_gets_another_shape(field, name, value):
     pod = made()
     other = with_node(pod, **{field: getattr(made(**{name: value}).spec, field)})
     assert not is_copy(other, pod)
     assert (template_key(other), shape_key(other, b"")) != (template_key(pod), shape_key(pod, b""))
 
 
-def test_labels_owners_and_a_resize_make_it_no_copy():
+def test_changed_labels_owners_or_resources_give_another_shape():
     pod = made()
     assert not is_copy(replace(pod, metadata=replace(pod.metadata, labels={"app": "web"})), pod)
     assert not is_copy(replace(pod, metadata=replace(pod.metadata, owner_references=[OwnerReference(kind="Job")])), pod)
@@ -158,7 +158,7 @@ def test_labels_owners_and_a_resize_make_it_no_copy():
     )
 
 
-def test_a_shape_that_was_forgotten_meanwhile_is_made_again():
+def test_a_dropped_shape_is_created_again():
     state, pod = ClusterState(), made()
     first = state.pod_info(pod)
     assert state.pod_info(pod).shape is first.shape

@@ -17,7 +17,7 @@ class TestChanges(Changes.TestCase):
 
 
 def test_growth_beyond_the_first_capacity():
-    """Many nodes, pods, shapes, resources and terms; then most of them leave and others take their rows."""
+    """Many nodes, pods, shapes, resources and terms; then most of them are removed and their rows reused."""
     state, fresh = ClusterState(), ClusterState()
     resources = {f"example.com/r{i}": 1 for i in range(5)}
     all_nodes = [a_node(f"n{i}").zone(f"z{i % 7}").allocatable(resources).obj() for i in range(150)]
@@ -56,7 +56,7 @@ def test_growth_beyond_the_first_capacity():
     assert dump(state, KEYS) == dump(fresh, KEYS)
 
 
-def test_an_image_keeps_its_first_size_while_anybody_has_it():
+def test_an_image_keeps_its_first_size_while_any_node_has_it():
     state = ClusterState()
     state.add_node(struct(a_node("a").image("x:1", size=10)))
     state.add_node(struct(a_node("b").image("x:1", size=99)))
@@ -69,7 +69,7 @@ def test_an_image_keeps_its_first_size_while_anybody_has_it():
     assert state.table.images.get("x:1").size == 99
 
 
-def test_only_changes_that_plugins_can_read_move_the_generation():
+def test_only_changes_that_plugins_can_read_change_the_generation():
     state = ClusterState()
     state.add_node(struct(a_node("a").zone("x")))
     before = state.table.generation
@@ -79,11 +79,11 @@ def test_only_changes_that_plugins_can_read_move_the_generation():
     assert state.table.generation > before
 
 
-def test_forgetting():
+def test_forgetting_an_assumed_pod():
     state = ClusterState()
     state.add_node(struct(a_node("a")))
     info = state.pod_info(struct(a_pod("p")))
-    state.forget(info)  # nobody's pod: no matter
+    state.forget(info)  # unknown pod: no-op
     state.add_pod(struct(a_pod("p").on("a")))
     with pytest.raises(ValueError, match="wasn't assumed so cannot be forgotten"):
         state.forget(info)
@@ -98,8 +98,9 @@ def test_assuming_a_pod_ends_its_nomination():
     assert not state.nominator
 
 
-def test_the_pod_table_knows_the_order_in_which_a_node_lists_its_pods():
-    """A hole is closed with the last pod, as in the reference; preemption tells equals apart by that order."""
+def test_the_pod_table_has_the_order_of_a_nodes_pods():
+    """A removed pod's position is filled with the last one, as in the reference; preemption breaks ties by that
+    order."""
     state = ClusterState()
     state.add_node(struct(a_node("n")))
     for name in "abcd":

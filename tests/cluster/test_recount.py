@@ -1,4 +1,5 @@
-"""The recount finds what is wrong with a ClusterState: each invariant is broken by hand once; else there is nothing."""
+"""The recount finds inconsistencies of a ClusterState: each invariant is broken by hand once; otherwise it finds
+none."""
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ WEB = TERMS[0]
 
 class Recounted(Changes):
     @invariant()
-    def nothing_is_wrong(self):
+    def no_problem_is_found(self):
         assert problems_of(self.state) == []
 
 
@@ -27,7 +28,7 @@ class TestAnyChanges(Recounted.TestCase):
 
 
 def small_cluster():
-    """Two nodes and one that is gone; pods with everything that is counted; pending, assumed and nominated ones."""
+    """Two nodes and a deleted one; pods with everything that is counted; pending, assumed and nominated pods."""
     state = ClusterState()
     state.add_node(struct(a_node("a").zone("x").allocatable(cpu="4")))
     state.add_node(struct(a_node("b").zone("y").allocatable(cpu="4")))
@@ -52,11 +53,11 @@ VOLUME = {"name": "d", "gcePersistentDisk": {"pdName": "d1"}}
 CLAIM = {"name": "c", "persistentVolumeClaim": {"claimName": "data"}}
 
 
-def test_nothing_is_wrong():
+def test_no_problem_is_found():
     assert problems_of(small_cluster()) == []
 
 
-def test_nothing_is_wrong_after_a_dump_is_loaded():
+def test_no_problem_is_found_after_loading_a_dump():
     fresh = ClusterState()
     fresh.load(small_cluster().dump())
     assert problems_of(fresh) == []
@@ -217,13 +218,13 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("breaks", "text"), BREAKS)
-def test_what_is_wrong_is_found(breaks, text):
+def test_an_inconsistency_is_found(breaks, text):
     state = small_cluster()
     breaks(state)
     assert text in problems_of(state)
 
 
-def test_terms_and_what_is_summed_up_of_them():
+def test_terms_and_their_sums():
     state = small_cluster()
     slot = state.matches.slot(WEB, state.pods)
     state.matches.counts[slot, 1] = 3
@@ -250,7 +251,7 @@ def test_disks():
     assert any(text.startswith("disks: ") for text in problems_of(state))
 
 
-def test_only_some_rows_of_a_column_are_told():
+def test_only_some_rows_of_a_column_are_reported():
     state = small_cluster()
     state.table.pod_count += np.int64(7)
     assert sum("pod_count" in text for text in problems_of(state)) == 5

@@ -1,4 +1,4 @@
-"""A transaction leaves the state exactly as it was; inside it is as if the changes were real."""
+"""A transaction restores the state exactly; inside it, changes look real."""
 
 from copy import copy
 
@@ -28,7 +28,7 @@ def term(**labels):
 
 
 class Transactions(Changes):
-    """All changes of `Changes`, and nominations and objects, in transactions within transactions."""
+    """All changes of `Changes`, plus nominations and objects, in nested transactions."""
 
     def __init__(self):
         super().__init__()
@@ -41,7 +41,7 @@ class Transactions(Changes):
         self.state.nominator.add(self.state.pod_info(struct(pod)), node)
 
     @rule(pod=pods(names=POD_NAMES))
-    def take_nomination_back(self, pod):
+    def remove_nomination(self, pod):
         self.state.nominator.delete(pod["metadata"]["uid"])
 
     @rule(pod=pods(names=POD_NAMES))
@@ -82,7 +82,9 @@ class Transactions(Changes):
         assert label_codes(state, codes) == codes
         assert_restored(state, before, terms, detached)
         assert state.version == version
-        assert all(now >= then for now, then in zip(version_numbers(state), numbers, strict=True)), "none is reused"
+        assert all(now >= then for now, then in zip(version_numbers(state), numbers, strict=True)), (
+            "versions are not reused"
+        )
 
     @precondition(lambda self: self.open)
     @rule()
@@ -93,7 +95,7 @@ class Transactions(Changes):
 
     @precondition(lambda self: self.open)
     @rule()
-    def changed_nodes_are_told(self):
+    def changed_nodes_are_reported(self):
         transaction, _, _, _, _, (before, _, _, on_nodes_before) = self.open[-1]
         changed = transaction.changed_nodes()
         if changed is None:
@@ -102,7 +104,7 @@ class Transactions(Changes):
         on_nodes_now = on_nodes(self.state)
         for name in {*nodes_before, *nodes_now}:
             then, now = nodes_before.get(name), nodes_now.get(name)
-            same = what_is_there(then) == what_is_there(now) and on_nodes_before.get(name) == on_nodes_now.get(name)
+            same = node_contents(then) == node_contents(now) and on_nodes_before.get(name) == on_nodes_now.get(name)
             assert name in changed or same
 
     def teardown(self):
@@ -115,13 +117,13 @@ class TestTransactions(Transactions.TestCase):
     settings = settings(max_examples=times(100), stateful_step_count=40)
 
 
-def what_is_there(node):
-    """A node's dump without counts of terms that nobody holds, or that nobody has asked for."""
+def node_contents(node):
+    """A node's dump without counts of terms that no pod holds or that were never queried."""
     return node and {**node, "matches": None, "held": {held: count for held, count in node["held"].items() if count}}
 
 
 def on_nodes(state):
-    """Node -> its pods in their order, as the objects that they are, and the pods that are nominated to it."""
+    """Node -> its pods in order, as identical objects, and the pods nominated to it."""
     return {
         name: (
             [(info.uid, id(info.pod), state.is_assumed(info.uid)) for info in state.row_pods[row]],
@@ -132,7 +134,7 @@ def on_nodes(state):
 
 
 def version_numbers(state):
-    """The last number that each version was given."""
+    """The last number assigned to each version."""
     return (
         state.table._clock,
         state.pods._clock,
@@ -145,9 +147,9 @@ def version_numbers(state):
 
 
 def assert_restored(state, before, terms, detached):
-    """`before`: what `exact` said; `terms`, `detached`: the terms that were counted then, and the arrays let go."""
+    """`before`: the result of `exact`; `terms`, `detached`: the terms counted then, and the detached arrays."""
     before, after = dict(before), exact(state)
-    # What was counted for the first time in there stays counted.
+    # Terms that were first counted inside stay counted.
     registered = {t: slot for t, slot in state.matches.items() if t not in terms}
     for node in after["dump"]["nodes"].values():
         node["matches"] = {t: count for t, count in node["matches"].items() if t in terms}
@@ -160,7 +162,7 @@ def assert_restored(state, before, terms, detached):
 
 
 def assert_versions_are_restored(before, after, restored):
-    """(versions, …, slots) as they were; versions may be new where readers' arrays did not see the changes undone."""
+    """(versions, …, slots) as before; versions may be new where readers' arrays did not see changes being undone."""
     assert before[-1].items() <= after[-1].items(), "every term has its slot"
     if restored:
         assert after[0][: len(before[0])] == before[0]
@@ -172,15 +174,15 @@ def assert_counts_are_right(state, terms):
     for shape in {info.shape for info in state.placed_pods()}:
         fresh.add_shape(shape)
     for t, slot in terms.items():
-        # A new slot may put another array in the place of the counts.
+        # A new slot may replace the array of counts.
         fresh_slot = fresh.slot(t, state.pods)
         counted = fresh.counts[fresh_slot]
         assert state.matches.counts[slot].tolist() == counted.tolist()
 
 
 @given(clusters(most_nodes=4, most_pods=8), st.data())
-def test_inside_it_is_as_if_it_were_real(cluster, data):
-    """In between, the state equals one in which the changes were made for good."""
+def test_inside_a_transaction_changes_are_real(cluster, data):
+    """In between, the state equals one in which the changes were made permanently."""
     state, real = state_of(*cluster), state_of(*cluster)
     placed = sorted(info.uid for info in state.placed_pods())
     gone = data.draw(st.lists(st.sampled_from(placed), unique=True)) if placed else []
@@ -191,7 +193,7 @@ def test_inside_it_is_as_if_it_were_real(cluster, data):
         assert dump(state, (ZONE,)) == dump(real, (ZONE,))
 
 
-def test_a_transaction_in_which_nothing_happened_moves_nothing():
+def test_an_empty_transaction_changes_no_version():
     state = state_of([a_node("a")], [a_pod("p").on("a")])
     before = exact(state)
     with state.transaction():
@@ -213,8 +215,8 @@ def test_an_error_passes_through():
     assert exact(state) == before
 
 
-def test_what_was_remembered_inside_is_not_taken_for_real_afterwards():
-    """A number that told "as it is in there" must not come back for another state of things."""
+def test_version_numbers_seen_inside_are_not_reused_afterwards():
+    """A version number seen inside must not come back for a different state."""
     avoider = a_pod("avoider").labels(app="x").avoids_pods(ZONE, {"matchLabels": {"app": "web"}})
     state = state_of([a_node("a").zone("z")], [])
     with state.transaction():
@@ -224,8 +226,8 @@ def test_what_was_remembered_inside_is_not_taken_for_real_afterwards():
     assert state.held.epoch != inside
 
 
-def test_an_evicted_terms_slot_is_not_taken_for_what_it_was():
-    """A slot that another term got in there has moved, though pods are as before."""
+def test_an_evicted_terms_slot_counts_as_changed():
+    """A slot that was reassigned inside counts as changed, although pods are as before."""
     state = ClusterState()
     state.matches = MatchCounts(state.table.capacity, limit=1)
     state.add_node(struct(a_node("a")))
@@ -236,7 +238,7 @@ def test_an_evicted_terms_slot_is_not_taken_for_what_it_was():
     assert state.matches.versions[slot] != before
 
 
-def test_a_reader_that_stood_inside_sees_that_everything_may_have_changed():
+def test_a_reader_with_a_position_inside_must_reread_everything():
     state = state_of([a_node("a"), a_node("b")], [a_pod("p").on("a"), a_pod("q").on("b")])
     p, q = sorted(state.placed_pods(), key=lambda info: info.uid)
     with state.transaction():
@@ -261,7 +263,7 @@ def test_a_transaction_of_more_changes_than_are_logged_is_undone_exactly():
     assert state.changes.since(position) == []
 
 
-def test_a_pod_that_moves_to_the_end_of_its_list_changes_its_node():
+def test_moving_a_pod_to_the_end_of_its_list_changes_its_node():
     pods = [a_pod(name).on("a") for name in "pq"]
     state = state_of([a_node("a"), a_node("b")], pods)
     with state.transaction() as transaction:
@@ -271,8 +273,8 @@ def test_a_pod_that_moves_to_the_end_of_its_list_changes_its_node():
 
 
 @pytest.mark.parametrize("also", ["nothing else", "many new terms"])
-def test_arrays_that_follow_the_counts_are_not_trusted_if_they_missed_the_undoing(also):
-    """The only holder of a term leaves and comes back: the sums that a reader kept are not those of the slot."""
+def test_arrays_derived_from_counts_are_dropped_if_they_missed_the_undo(also):
+    """The only pod with a term leaves and comes back: the sums that a reader kept are not those of the new slot."""
     avoider = a_pod("avoider").avoids_pods(ZONE, {"matchLabels": {"app": "web"}}).on("a")
     state = state_of([a_node("a").zone("z")], [avoider])
     column = state.table.label(ZONE)
@@ -291,7 +293,7 @@ def test_arrays_that_follow_the_counts_are_not_trusted_if_they_missed_the_undoin
 
 
 class Part(CopiedAtBeginning):
-    """A number, which can fail to be copied or restored."""
+    """A number; copying or restoring it can be made to fail."""
 
     def __init__(self, number=0):
         super().__init__(self.copied, self.restore)
@@ -309,7 +311,7 @@ class Part(CopiedAtBeginning):
 
 
 @pytest.mark.parametrize("failing", ["begin", "undo"])
-def test_a_participant_that_fails_does_not_keep_the_others_from_being_restored(failing):
+def test_a_failing_participant_does_not_prevent_restoring_the_others(failing):
     state = state_of([a_node("a")], [a_pod("p").on("a")])
     first, bad, last = Part(1), Part(), Part(3)
     for name, part in (("first", first), ("bad", bad), ("last", last)):
@@ -343,7 +345,7 @@ def test_a_participant_takes_over_the_name_of_an_earlier_one():
     assert (old.number, new.number) == (1, 0)
 
 
-def test_all_parts_are_undone_whatever_one_of_them_raises():
+def test_all_parts_are_undone_despite_an_exception_in_one():
     state = state_of([a_node("n").obj()], [a_pod("p").on("n").obj()])
 
     class Bad(CopiedAtBeginning):
@@ -358,7 +360,7 @@ def test_all_parts_are_undone_whatever_one_of_them_raises():
     assert state.transactions.depth == 0
 
 
-def test_leaving_an_outer_transaction_first_undoes_the_inner_ones_and_says_so():
+def test_leaving_an_outer_transaction_first_undoes_the_inner_ones_and_raises():
     state = state_of([a_node("n").obj()], [a_pod("p").on("n").obj()])
     before = exact(state)
     outer, inner = state.transaction(), state.transaction()

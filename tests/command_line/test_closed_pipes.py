@@ -1,4 +1,4 @@
-"""Whoever reads our output may leave: a command that serves goes on, and its end is no failure."""
+"""The reader of our output may exit: a command that serves continues, and is not considered failed."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import subprocess
 import sys
 
 
-def test_a_cluster_whose_reader_leaves_ends_as_it_is_told(tmp_path):
+def test_up_continues_after_its_reader_exits_and_stops_on_request(tmp_path):
     reading, writing = os.pipe()
     kubeconfig = tmp_path / "kubeconfig"
     command = [sys.executable, "-m", "stowplan", "up", "--nodes=1", f"--kubeconfig-out={kubeconfig}"]
     with subprocess.Popen(command, stdout=writing) as process:
         os.close(writing)
-        # It says where it serves, or dies and lets go of the pipe.
+        # It announces its address, or dies and closes the pipe.
         os.read(reading, 1)
         os.close(reading)
         process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Commands of installed packages: found by their entry points, imported when wanted, and no danger to the others."""
+"""Commands of installed packages: found by entry points, imported on demand, and isolated from each other."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ no_command = "choo"
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Put a distribution on the path: its modules by name, its commands as a name and what that stands for."""
+    """Install a distribution: its modules by name, its commands as names with entry points."""
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
     def installed(distribution, modules, **commands):
@@ -69,7 +69,7 @@ def test_a_command_of_another_package_runs(install):
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "choo\n", "")
 
 
-def test_its_module_is_imported_only_when_it_is_wanted(install):
+def test_its_module_is_imported_on_demand(install):
     install("trains", {"trains_commands": "raise AssertionError"}, trains="trains_commands:trains")
     ran = run("walk")
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "step\n", "")
@@ -97,7 +97,7 @@ def test_help_has_its_section_after_those_of_the_group(install):
         ),
     ],
 )
-def test_a_broken_command_costs_one_line_and_no_other_command(install, value, said):
+def test_a_broken_command_is_one_line_and_does_not_affect_others(install, value, said):
     modules = {"trains_commands": COMMAND, "broken_commands": "1 / 0" if value == "broken_commands:x" else ""}
     install("trains", modules, trains="trains_commands:trains", broken=value)
     listed = run("--help")
@@ -114,7 +114,7 @@ def test_a_broken_command_costs_one_line_and_no_other_command(install, value, sa
     assert ran.stderr.strip() == warning[0].replace("warning:", "error:")
 
 
-def test_a_command_whose_package_is_absent_is_not_offered_and_says_what_to_install(install):
+def test_a_command_of_a_missing_package_is_hidden_and_has_an_install_hint(install):
     install("trains", {}, trains="trains_commands:trains")
     listed = run("--help")
     assert "trains" not in listed.stdout + listed.stderr
@@ -126,7 +126,7 @@ def test_a_command_whose_package_is_absent_is_not_offered_and_says_what_to_insta
     )
 
 
-def test_the_commands_of_the_program_stay_its_own(install):
+def test_built_in_commands_cannot_be_replaced(install):
     install("trains", {"trains_commands": COMMAND}, walk="trains_commands:trains")
     assert run("walk").stdout == "step\n"
     assert run("walk").stderr == ""
@@ -137,7 +137,7 @@ def test_the_commands_of_the_program_stay_its_own(install):
     )
 
 
-def test_of_two_with_one_name_the_first_on_the_path_is_used(install):
+def test_the_first_of_two_equal_names_on_the_path_is_used(install):
     install("ships", {"ships_commands": COMMAND}, go="ships_commands:ships")
     install("trains", {"trains_commands": COMMAND}, go="trains_commands:trains")
     ran = run("go")
@@ -151,8 +151,8 @@ def test_an_unknown_command_is_an_error(install):
     assert "No such command 'fly'" in ran.stderr
 
 
-def test_the_installation_is_as_new_as_what_is_declared():
-    """An editable installation keeps the entry points that it was made with."""
+def test_the_installed_entry_points_are_up_to_date():
+    """An editable installation keeps its original entry points."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][ENTRY_POINT_GROUP]
     listed = f"sorted(point.name for point in entry_points(group={ENTRY_POINT_GROUP!r}))"
     script = f"from importlib.metadata import entry_points; print({listed})"

@@ -1,4 +1,4 @@
-"""What commands do with their event loop."""
+"""Event loops of commands."""
 
 import asyncio
 import os
@@ -10,14 +10,14 @@ from stowplan.command_line import event_loop
 from stowplan.command_line.event_loop import end_of_input, first_of, run, run_in_background, running
 
 
-def test_what_was_run_is_answered():
+def test_run_returns_the_result():
     async def main():
         return 7
 
     assert run(main()) == 7
 
 
-def test_a_task_that_does_not_end_keeps_no_command_from_ending(monkeypatch, caplog):
+def test_a_task_that_ignores_cancellation_does_not_block_the_exit(monkeypatch, caplog):
     monkeypatch.setattr(event_loop, "PATIENCE", 0.01)
     heard = []
 
@@ -39,7 +39,7 @@ def test_a_task_that_does_not_end_keeps_no_command_from_ending(monkeypatch, capl
     assert 'a cancelled task does not stop, and is abandoned task="deaf"' in caplog.text
 
 
-def test_tasks_that_are_left_are_ended_with_the_command(caplog):
+def test_remaining_tasks_are_cancelled_at_exit(caplog):
     ended = []
 
     async def other():
@@ -62,7 +62,7 @@ def test_tasks_that_are_left_are_ended_with_the_command(caplog):
 
 
 class TestBeside:
-    async def test_it_ends_with_what_it_runs_beside(self):
+    async def test_a_background_task_ends_with_its_block(self):
         ended = asyncio.Event()
 
         async def forever():
@@ -76,7 +76,7 @@ class TestBeside:
             assert not ended.is_set()
         assert ended.is_set()
 
-    async def test_a_failure_is_told_at_once_and_ends_nothing_else(self, caplog):
+    async def test_a_failure_is_reported_at_once_and_cancels_nothing(self, caplog):
         async def fails():
             raise KeyError("x")
 
@@ -88,7 +88,7 @@ class TestBeside:
         assert "fails" in told
         assert "KeyError" in told
 
-    async def test_its_end_is_no_failure(self, caplog):
+    async def test_a_regular_end_is_no_failure(self, caplog):
         async with run_in_background(asyncio.Event().wait()):
             await asyncio.sleep(0)
         async with run_in_background(asyncio.sleep(0)):
@@ -97,7 +97,7 @@ class TestBeside:
 
 
 class TestFirstOf:
-    async def test_tasks_go_on_and_coroutines_do_not(self):
+    async def test_tasks_continue_and_coroutines_are_cancelled(self):
         ended = []
 
         async def forever():
@@ -121,7 +121,7 @@ class TestFirstOf:
 
 
 class TestEndOfInput:
-    async def test_the_other_end_of_the_pipe_is_let_go_of(self, monkeypatch):
+    async def test_the_pipe_is_closed(self, monkeypatch):
         reading, writing = os.pipe()
         with os.fdopen(reading) as ours:
             monkeypatch.setattr(sys, "stdin", ours)

@@ -1,4 +1,4 @@
-"""What the commands do when standard output or error is closed, or takes nothing."""
+"""Commands with standard output or error closed or full."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 KUBE_SCHEDULER = "stowplan.cli.kube_scheduler"
 FULL = Path("/dev/full")
-#: Python's own buffers, too, hold what could not be written.
+#: Python's own buffers may also hold unwritten output.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 NO_SPACE = "standard output: No space left on device"
 
@@ -31,7 +31,7 @@ def ran(*arguments, redirected):
         (("stowplan", "explain", "--help"), f"error: {NO_SPACE}\n"),
     ],
 )
-def test_an_answer_that_has_no_room_is_a_failure_that_says_so(arguments, said):
+def test_a_full_output_is_an_error_with_a_message(arguments, said):
     done = ran(*arguments, redirected=">/dev/full")
     assert (done.returncode, done.stderr) == (1, said)
 
@@ -47,12 +47,12 @@ def test_an_answer_that_has_no_room_is_a_failure_that_says_so(arguments, said):
     ],
 )
 @pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-", ">&- 2>&-"])
-def test_a_complaint_that_nobody_hears_leaves_the_exit_code(arguments, code, redirected):
+def test_a_closed_stderr_does_not_change_the_exit_code(arguments, code, redirected):
     done = ran(*arguments, redirected=redirected)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
 @pytest.mark.parametrize("arguments", [(KUBE_SCHEDULER, "--version"), ("stowplan", "--version")])
-def test_who_closes_standard_output_wants_no_answer(arguments):
+def test_a_closed_stdout_is_no_error(arguments):
     done = ran(*arguments, redirected=">&-")
     assert (done.returncode, done.stderr) == (0, "")

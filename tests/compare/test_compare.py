@@ -1,4 +1,4 @@
-"""`stowplan compare`: seeds in pairs, intervals, and runs that fail."""
+"""`stowplan compare`: paired seeds, intervals, and failing runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def compared(scenario, *configs):
     return compare(scenario, configs, names=configs, seeds=(1, 2), workers=InProcessWorkers())
 
 
-def test_a_configuration_differs_in_nothing_from_itself(files):
+def test_a_configuration_does_not_differ_from_itself(files):
     scenario, a, _ = files
     found = compared(scenario, a, a)
     assert found.is_same
@@ -56,7 +56,7 @@ def test_a_configuration_differs_in_nothing_from_itself(files):
     assert NO_DIFFERENCE in comparison_html(found)
 
 
-def test_another_strategy_places_otherwise(files):
+def test_another_strategy_places_differently(files):
     found = compared(*files)
     assert not found.is_same
     assert found.placed_otherwise[0].mean == 0
@@ -67,7 +67,7 @@ def test_another_strategy_places_otherwise(files):
         assert measure.differences[1].mean == pytest.approx(second.mean - first.mean, abs=1e-5)
 
 
-def test_a_run_that_fails_costs_its_seed(files):
+def test_a_failing_run_drops_its_seed(files):
     scenario, a, _ = files
     found = compare(scenario, [a, "/nowhere.yaml"], names=["a", "gone"], seeds=(1,), workers=InProcessWorkers())
     assert (found.seeds, found.measures) == ((), ())
@@ -75,7 +75,7 @@ def test_a_run_that_fails_costs_its_seed(files):
     assert "nowhere" in found.failures[0].error
 
 
-def test_what_was_done_before_an_interruption_is_kept(files):
+def test_finished_runs_are_kept_after_an_interruption(files):
     done = []
 
     def interrupt():
@@ -107,7 +107,7 @@ def test_the_command(files, tmp_path, monkeypatch):
         pytest.param(["a.yaml", "gone.yaml"], "gone.yaml", id="no such configuration"),
     ],
 )
-def test_what_makes_no_sense(files, tmp_path, monkeypatch, arguments, message):
+def test_invalid_usage(files, tmp_path, monkeypatch, arguments, message):
     from stowplan.cli.main import cli
 
     monkeypatch.chdir(tmp_path)

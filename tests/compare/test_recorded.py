@@ -1,4 +1,4 @@
-"""`stowplan compare --recording`: configurations that decide one recording anew."""
+"""`stowplan compare --recording`: configurations that schedule a recording again."""
 
 import asyncio
 import json
@@ -47,14 +47,14 @@ def measure(found, name):
     return [value.mean for value in next(one for one in found.measures if one.name == name).values]
 
 
-def test_a_configuration_differs_in_nothing_from_itself(recording):
+def test_a_configuration_does_not_differ_from_itself(recording):
     found = compared(recording, None, None)
     assert found.is_same
     assert NO_DIFFERENCE in comparison_html(found)
     assert all(value.low is None for one in found.measures for value in one.values), "one run has no interval"
 
 
-def test_another_strategy_places_otherwise(recording, packing):
+def test_another_strategy_places_differently(recording, packing):
     found = compared(recording, None, packing)
     assert not found.failures
     # Of two pods one fits: on the larger node by default, on the smaller one when nodes are filled.
@@ -69,7 +69,7 @@ def test_another_strategy_places_otherwise(recording, packing):
     assert ONE_RUN in comparison_html(found)
 
 
-def test_a_recording_of_a_cluster_says_less(recording, monkeypatch):
+def test_a_recording_without_decisions_has_fewer_measures(recording, monkeypatch):
     from stowplan.compare import recorded
 
     class Header:
@@ -120,7 +120,7 @@ def test_the_command(recording, packing, tmp_path, monkeypatch):
         pytest.param(["a", "b", "--recording", "r", "--scenario", "s"], "Give one of", id="both"),
     ],
 )
-def test_what_makes_no_sense(recording, tmp_path, monkeypatch, arguments, message):
+def test_invalid_usage(recording, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(cli, ["compare", *(one.replace("RECORDING", recording) for one in arguments)])
     assert found.exit_code == 2

@@ -1,4 +1,4 @@
-"""The reference's observed answers, row by row of the specification's checklist, and the messages of validation."""
+"""The reference's observed results for each row of the specification's checklist, and validation messages."""
 
 import pytest
 
@@ -31,10 +31,10 @@ def disabled(point, *names):
     return {"plugins": {point: {"disabled": [{"name": name} for name in names]}}}
 
 
-# --- accepted
+# -- accepted
 
 
-def test_the_header_alone_means_the_defaults():
+def test_a_header_alone_gives_the_defaults():
     assert load() == load_config()
     written = load_config().to_dict()
     assert {key: value for key, value in written.items() if key != "profiles"} == {
@@ -64,7 +64,7 @@ def test_the_header_alone_means_the_defaults():
     }
 
 
-def test_what_is_written_loads_again():
+def test_an_encoded_configuration_loads_again():
     config = load_config()
     assert load_config(config.to_dict()) == config
 
@@ -112,7 +112,7 @@ def test_arguments_of_a_disabled_fit_are_never_checked():
     assert load(profiles=[profile]).profiles[0].plugin_args("NodeResourcesFit") is None
 
 
-# --- refused by validation
+# -- refused by validation
 
 FIT = (
     "initializing profiles: creating profile for scheduler name default-scheduler: initializing plugin "
@@ -240,7 +240,7 @@ REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "k
             f'extenders[0].managedResources[3].name: Invalid value: "": name part {LABEL_KEY}]',
             id="managed resources",
         ),
-        # --- refused when the scheduler is built
+        # -- refused when the scheduler is built
         pytest.param(
             args("NodeResourcesFit", scoringStrategy={}),
             f'{FIT}scoringStrategy.type: Unsupported value: "": supported values: "LeastAllocated", "MostAllocated", '
@@ -355,7 +355,7 @@ def test_gates_forbid_and_require_arguments():
     assert written["DynamicResources"]["filterTimeout"] is None
 
 
-# --- extenders
+# -- extenders
 
 
 def test_side_effects_of_extenders(caplog):

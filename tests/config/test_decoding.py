@@ -1,4 +1,4 @@
-"""Messages of strict decoding, from the reference's own output."""
+"""Messages of strict decoding, from the reference's output."""
 
 import json
 
@@ -123,7 +123,7 @@ def no_kind(kind, version):
         ),
     ],
 )
-def test_what_is_wrong_with_a_yaml_body(tmp_path, body, expected):
+def test_errors_in_a_yaml_body(tmp_path, body, expected):
     assert message_of(tmp_path, HEADER + body + "\n") == expected
 
 
@@ -195,7 +195,7 @@ def test_what_is_wrong_with_a_yaml_body(tmp_path, body, expected):
         ),
     ],
 )
-def test_what_is_wrong_with_a_file(tmp_path, text, expected):
+def test_errors_in_a_file(tmp_path, text, expected):
     assert message_of(tmp_path, text) == expected
 
 
@@ -240,7 +240,7 @@ def test_what_is_wrong_with_a_file(tmp_path, text, expected):
         ),
     ],
 )
-def test_what_is_wrong_with_arguments(tmp_path, plugin, args, expected):
+def test_errors_in_arguments(tmp_path, plugin, args, expected):
     text = HEADER + "profiles: " + json.dumps([{"pluginConfig": [{"name": plugin, "args": args}]}])
     assert message_of(tmp_path, text) == expected
 
@@ -274,7 +274,7 @@ def test_accepted_spellings(tmp_path, body, parallelism):
     assert load_config(str(file)).parallelism == parallelism
 
 
-def test_a_file_that_is_not_there():
+def test_a_missing_file():
     with pytest.raises(ConfigError, match=r"^open /nonexistent: no such file or directory$"):
         load_config("/nonexistent")
 
@@ -284,7 +284,7 @@ def test_a_mapping_that_is_not_json():
         load_config({"kind": object()})
 
 
-def test_arguments_of_unknown_plugins_stay_as_they_are():
+def test_arguments_of_unknown_plugins_are_kept():
     args = {"anything": [1, {"goes": None}]}
     profile = {
         "plugins": {"filter": {"enabled": [{"name": "Mine"}]}},

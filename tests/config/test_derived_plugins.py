@@ -1,4 +1,4 @@
-"""A user's plugin that derives from an in-tree one takes that one's arguments under its own name, by declaration."""
+"""A user's plugin derived from an in-tree one accepts that plugin's arguments under its own name, by declaration."""
 
 from dataclasses import dataclass
 
@@ -98,12 +98,12 @@ def test_the_plugin_works_with_them():
     assert [decision.node_name for decision in cluster.schedule([pod])] == ["n"]
 
 
-def test_an_args_type_of_its_own_goes_before():
+def test_its_own_args_type_takes_precedence():
     assert loaded({"percent": 7}, OwnFit)[1] == OwnArgs(7)
     assert declared_by(OwnFit).args_type is OwnArgs
 
 
-def test_kinds_of_the_in_tree_plugin_are_needed_and_read_as_well():
+def test_kinds_of_the_in_tree_plugin_are_inherited():
     class Zone(VolumeZone):
         name = "Zone"
         needs_kinds = (Service,)

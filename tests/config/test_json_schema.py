@@ -1,4 +1,4 @@
-"""The JSON schema for editors takes what the reference takes, and marks what is wrong in a single place."""
+"""The JSON schema for editors accepts what the reference accepts, and rejects local errors."""
 
 import jsonschema
 import pytest
@@ -22,11 +22,11 @@ def args(plugin, **fields):
     return profile(pluginConfig=[{"name": plugin, "args": fields}])
 
 
-def test_it_is_a_schema():
+def test_the_schema_is_valid():
     jsonschema.Draft7Validator.check_schema(SCHEMA)
 
 
-def test_what_the_reference_takes_and_writes_is_valid():
+def test_configurations_of_the_reference_are_valid():
     with every_case() as case:
         for n, row in sampled(list(enumerate(compare.rows("config"), 1))):
             if "error" in row:
@@ -55,7 +55,7 @@ def test_what_the_reference_takes_and_writes_is_valid():
         pytest.param(args("InterPodAffinity", hardPodAffinityWeight=101), id="an argument out of range"),
     ],
 )
-def test_what_it_marks(document):
+def test_rejected_documents(document):
     assert not VALIDATOR.is_valid(document)
 
 
@@ -69,7 +69,7 @@ def test_what_it_marks(document):
         pytest.param(profile(pluginConfig=[{"name": "NodeResourcesFit", "args": None}]), id="no arguments"),
     ],
 )
-def test_what_it_takes(document):
+def test_accepted_documents(document):
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []
 
 

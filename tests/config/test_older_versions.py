@@ -1,4 +1,4 @@
-"""Configurations of older versions: defaults, rules of merging, what became of their fields, what is refused."""
+"""Configurations of older versions: defaults, merging, conversion of their fields, and refusals."""
 
 import json
 
@@ -14,7 +14,7 @@ from stowplan.in_tree.discovery import declarations
 GROUP = "kubescheduler.config.k8s.io"
 VERSIONS = ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3")
 
-#: Score plugins and weights by default; today's names.
+#: Default score plugins and weights, with today's names.
 SCORES = {
     "v1alpha2": "NodeResourcesBalancedAllocation=1 ImageLocality=1 InterPodAffinity=1 NodeResourcesFit=1 "
     "NodeAffinity=1 LegacyNodePreferAvoidPods=10000 PodTopologySpread=1 TaintToleration=1",
@@ -76,7 +76,7 @@ def refusal(source):
     return str(caught.value)
 
 
-# --- defaults
+# -- defaults
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -92,7 +92,7 @@ def test_default_plugins(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_plugins_run_wherever_they_need_to_today(version):
-    """What is split over PreFilter and Filter, or PreScore and Score, runs at both."""
+    """Plugins that have PreFilter and Filter, or PreScore and Score, run at both points."""
     known, loaded = declarations(), load(version).profiles[0]
     at = {point: {plugin.name for plugin in plugins} for point, plugins in loaded.points.items()}
     for first, second in (("filter", "preFilter"), ("score", "preScore")):
@@ -100,13 +100,13 @@ def test_plugins_run_wherever_they_need_to_today(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_it_becomes_is_a_configuration_of_today_and_means_the_same(version):
+def test_the_converted_configuration_is_valid_and_equivalent(version):
     converted = upgraded(config(version)).document.value
     assert converted["apiVersion"] == f"{GROUP}/v1"
     assert load_config(converted) == load(version)
 
 
-def test_a_file_of_today_is_left_alone():
+def test_a_v1_file_is_not_changed():
     assert upgraded(config("v1", parallelism=3)).origin == ""
 
 
@@ -129,17 +129,17 @@ def test_it_is_logged(caplog):
     ]
 
 
-# --- merging
+# -- merging
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
-def test_what_is_enabled_comes_after_the_defaults(version):
+def test_enabled_plugins_follow_the_defaults(version):
     score = {"disabled": named("NodeAffinity"), "enabled": [{"name": "NodeAffinity", "weight": 7}]}
     assert scores(profile(version, plugins={"score": score})).split()[-1] == "NodeAffinity=7"
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2", "v1beta1"])
-def test_a_default_that_is_enabled_again_is_there_twice(version):
+def test_a_default_that_is_enabled_again_appears_twice(version):
     plugins = {"score": {"enabled": named("NodeAffinity")}}
     source = config(
         version, **({"plugins": plugins} if version == "v1alpha1" else {"profiles": [{"plugins": plugins}]})
@@ -154,7 +154,7 @@ def test_v1beta2_replaces_in_place():
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta1", "v1beta2"])
-def test_all_defaults_of_a_point_go(version):
+def test_all_defaults_of_a_point_can_be_disabled(version):
     found = points(version, score={"disabled": named("*"), "enabled": named("ImageLocality")})
     assert found["score"] == ["ImageLocality"]
 
@@ -165,7 +165,7 @@ def test_multi_point_of_v1beta2_adds_to_the_defaults_of_each_point():
     assert found["preFilter"] == []
 
 
-def test_what_is_disabled_at_a_point_is_not_brought_back_there():
+def test_plugins_disabled_at_a_point_are_not_added_again_there():
     assert "NodePorts" not in points("v1beta1", preFilter={"disabled": named("NodePorts")})["preFilter"]
 
 
@@ -175,7 +175,7 @@ def test_v1beta3_merges_as_today():
     assert load("v1beta3", profiles=[same]) == load("v1", profiles=[same])
 
 
-# --- plugins that are gone
+# -- removed plugins
 
 
 @pytest.mark.parametrize("name", ["EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits"])
@@ -266,7 +266,7 @@ def test_fit_and_a_strategy_conflict():
 
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1beta3"])
-def test_plugins_that_a_version_had_removed(version):
+def test_plugins_removed_in_a_version(version):
     source = config(version, profiles=[{"plugins": {"score": {"enabled": named("NodeLabel")}}}])
     assert refusal(source) == (
         'profiles[0].plugins.score.enabled[0]: Invalid value: "NodeLabel": was removed in version '
@@ -274,7 +274,7 @@ def test_plugins_that_a_version_had_removed(version):
     )
 
 
-def test_node_label_works_as_it_did():
+def test_node_label_works_as_before():
     args = {"presentLabels": ["a"], "absentLabels": ["b"]}
     plugins = {"filter": {"enabled": named("NodeLabel")}}
     loaded = profile("v1beta1", plugins=plugins, pluginConfig=[{"name": "NodeLabel", "args": args}])
@@ -283,7 +283,7 @@ def test_node_label_works_as_it_did():
     assert (found.present_labels, found.absent_labels) == (("a",), ("b",))
 
 
-def test_node_label_with_a_label_that_must_and_must_not_be_there():
+def test_node_label_with_a_contradictory_label():
     args = {"presentLabels": ["a", "b"], "absentLabels": ["b"]}
     source = config("v1beta1", profiles=[{"pluginConfig": [{"name": "NodeLabel", "args": args}]}])
     assert refusal(source) == (
@@ -306,7 +306,7 @@ def test_selector_spread_is_topology_spread(version):
     assert scores(profile(version, plugins=plugins)).count("PodTopologySpread") == 1
 
 
-# --- fields
+# -- fields
 
 
 def test_scheduler_name_of_v1alpha1():
@@ -340,7 +340,7 @@ def test_unreserve_belongs_to_reserve():
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
-def test_names_of_the_lock(version):
+def test_names_of_the_leader_election_lock(version):
     election = load(version, leaderElection={"lockObjectName": "a", "lockObjectNamespace": "b"}).leader_election
     assert (election.resource_name, election.resource_namespace) == ("a", "b")
     source = config(version, leaderElection={"lockObjectName": "a", "resourceName": "b"})
@@ -350,7 +350,7 @@ def test_names_of_the_lock(version):
 
 
 @pytest.mark.parametrize("lock", ["endpoints", "configmaps", "endpointsleases", "configmapsleases"])
-def test_only_leases_elect(lock):
+def test_only_leases_are_supported_for_election(lock):
     assert load("v1beta1", leaderElection={"resourceLock": lock}).leader_election.resource_lock == "leases"
 
 
@@ -372,7 +372,7 @@ def test_arguments_are_of_the_version_of_the_file(version):
     assert 'no kind "InterPodAffinityArgs" is registered' in refusal(with_args("v1alpha9"))
 
 
-# --- what is wrong with a file
+# -- errors
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which plugins run where: merging with the defaults, expanding multiPoint, weights, and what the reference refuses."""
+"""Which plugins run where: merging with the defaults, expanding multiPoint, weights, and refusals of the reference."""
 
 import pytest
 
@@ -114,13 +114,13 @@ def test_order_without_customisation(point, expected):
             {"multiPoint": plugin_set("PrioritySort DefaultBinder NodeResourcesFit=3", "*")},
             "score",
             "NodeResourcesFit=3",
-            id="only what is named",
+            id="only named plugins",
         ),
         pytest.param(
             {"multiPoint": plugin_set("PrioritySort DefaultBinder NodeResourcesFit=3", "*")},
             "placementScore",
             "NodeResourcesFit=3",
-            id="only what is named, placement score",
+            id="only named plugins, placement score",
         ),
         pytest.param(
             {"score": plugin_set("ImageLocality=2 NodeAffinity", "*")},
@@ -205,7 +205,7 @@ def test_two_placement_generators_do_not_start():
         load(known, multiPoint=plugin_set("Mine TopologyPlacementGenerator"))
 
 
-def test_queue_sort_must_come_to_the_same_in_all_profiles():
+def test_queue_sort_must_be_the_same_in_all_profiles():
     known = with_mine("queueSort")
     sorted_otherwise = {"multiPoint": plugin_set("Mine", "PrioritySort")}
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b", "plugins": sorted_otherwise}]

@@ -1,4 +1,4 @@
-"""Policies: every predicate and priority name, arguments, defaults, and what is refused."""
+"""Policies: every predicate and priority name, arguments, defaults, and refusals."""
 
 import json
 
@@ -95,7 +95,7 @@ def test_predicate(name):
 
 
 def test_service_affinity():
-    """Labels accumulate; weights of preferences add up."""
+    """Labels accumulate; weights of preferences are added."""
     loaded = profile(
         predicates=[
             {"name": "racks", "argument": {"serviceAffinity": {"labels": ["rack"]}}},
@@ -113,7 +113,7 @@ def test_service_affinity():
     assert {"LegacyServiceAffinity"} <= {*names(loaded, "preFilter")} & {*names(loaded, "filter")}
 
 
-def test_what_nothing_does_today():
+def test_predicates_without_an_equivalent():
     found = refusal(policy(priorities=[{"name": "ResourceLimitsPriority", "weight": 1}]))
     assert found.startswith("couldn't create scheduler from policy: priority ResourceLimitsPriority is not supported")
 
@@ -137,7 +137,7 @@ def test_predicates_run_in_the_order_of_their_table():
     ]
 
 
-def test_labels_that_nodes_must_have_or_lack():
+def test_label_presence_predicates():
     loaded = profile(
         predicates=[
             {"name": "Zoned", "argument": {"labelsPresence": {"labels": ["zone", "rack"], "presence": True}}},
@@ -229,7 +229,7 @@ def test_a_custom_ratio_of_requested_to_capacity():
     assert [(p.utilization, p.score) for p in strategy.requested_to_capacity_ratio.shape] == [(0, 0), (100, 10)]
 
 
-def test_label_preferences_add_up():
+def test_label_preferences_are_added():
     listed = [
         priority("b", 2, labelPreference={"label": "old", "presence": False}),
         priority("a", 2, labelPreference={"label": "ssd", "presence": True}),
@@ -246,7 +246,7 @@ def test_priorities_score_in_alphabetical_order():
 
 
 @pytest.mark.parametrize("weights", [(2, 1), (1, 2)])
-def test_of_two_priorities_with_one_plugin_the_first_weight_stays(weights):
+def test_the_first_weight_of_two_priorities_with_one_plugin_is_used(weights):
     listed = [priority("EvenPodsSpreadPriority", weights[0]), priority("SelectorSpreadPriority", weights[1])]
     loaded = profile(predicates=[], priorities=listed)
     assert scores(loaded) == [("PodTopologySpread", weights[0])]
@@ -258,7 +258,7 @@ def test_even_spreading_alone_has_no_constraints_by_default():
     assert loaded.plugin_args("PodTopologySpread").defaulting_type == "List"
 
 
-def test_of_a_name_that_is_there_twice_the_last_weight_counts():
+def test_the_last_weight_of_a_repeated_name_is_used():
     listed = [priority("ImageLocalityPriority", 1), priority("ImageLocalityPriority", 5)]
     assert scores(profile(predicates=[], priorities=listed)) == [("ImageLocality", 5)]
 
@@ -269,7 +269,7 @@ def test_symmetric_weight(given, weight):
     assert loaded.plugin_args("InterPodAffinity").hard_pod_affinity_weight == weight
 
 
-# --- the whole
+# -- whole policies
 
 
 def test_an_empty_policy_has_the_defaults():
@@ -301,11 +301,11 @@ def test_an_empty_policy_has_the_defaults():
     ]
 
 
-def test_nulls_mean_the_defaults():
+def test_nulls_give_the_defaults():
     assert profile(predicates=None, priorities=None) == profile()
 
 
-def test_empty_lists_leave_what_is_mandatory():
+def test_empty_lists_keep_the_mandatory_plugins():
     loaded = profile(predicates=[], priorities=[])
     assert names(loaded, "filter") == ["NodeUnschedulable", "TaintToleration"]
     assert scores(loaded) == []
@@ -320,7 +320,7 @@ def test_from_a_file(tmp_path, write):
     assert load_config(file) == load_config(source)
 
 
-def test_what_it_becomes_is_a_configuration_of_today_and_means_the_same():
+def test_the_converted_configuration_is_valid_and_equivalent():
     source = policy(hardPodAffinitySymmetricWeight=3)
     converted = upgrade(parse_document(json.dumps(source)), declarations()).document.value
     assert load_config(converted) == load_config(source)
@@ -352,20 +352,20 @@ def test_extenders():
     assert (extender.ignorable, extender.managed_resources[0].name) == (True, "example.com/a")
 
 
-def test_fields_that_policies_do_not_have_are_told():
+def test_unknown_fields_are_reported():
     assert warnings(policy(foo=1, predicates=[{"name": "HostName", "bar": 2}])) == (
         "foo left out: policies have no such field",
         "predicates[0].bar left out: policies have no such field",
     )
 
 
-def test_checking_all_predicates_is_told():
+def test_always_check_all_predicates_is_reported():
     assert warnings(policy(alwaysCheckAllPredicates=True)) == (
         "alwaysCheckAllPredicates left out: a node is refused by the first plugin that objects to it",
     )
 
 
-# --- what is wrong with it
+# -- errors
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_refused(fields, message):
     assert refusal(policy(**fields)) == f"couldn't create scheduler from policy: {message}"
 
 
-def test_a_name_that_is_almost_right():
+def test_a_misspelled_name():
     with pytest.raises(ConfigError) as caught:
         load_config(policy(predicates=[{"name": "PodFitsResource"}]))
     assert caught.value.hints == ("did you mean PodFitsResources?",)

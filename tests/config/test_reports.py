@@ -1,4 +1,4 @@
-"""What is said about configurations: conversions, differences, where plugins come from, fields."""
+"""Reports about configurations: conversions, differences, origins of plugins, fields."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def score(*plugins, **more):
 # --- conversions
 
 
-def test_converted_configurations_mean_the_same():
+def test_converted_configurations_are_equivalent():
     with every_case() as case:
         for name, source in sampled(list(OLDER.items())):
             with case(name):
@@ -74,7 +74,7 @@ def test_each_change_is_explained():
 
 
 def every_change_is_explained(source):
-    """At the field or above it, in what was made; by its name, where there is nothing of it left."""
+    """A comment is at the field or above it in the result, or names a field that is gone."""
     done = upgrade(parse_document(json.dumps(source)), declarations())
     made, given = leaves(converted(done)), leaves(source)
     explained = set(done.comments)
@@ -95,7 +95,7 @@ def every_change_is_explained(source):
 
 
 def leaves(value, path=""):
-    """Path -> value; plugins stand in paths by their names, as in comments."""
+    """Path -> value; plugins are in paths by name, as in comments."""
     if isinstance(value, dict) and value:
         return {k: v for key, item in value.items() for k, v in leaves(item, f"{path}.{key}" if path else key).items()}
     if isinstance(value, list) and value:
@@ -113,13 +113,13 @@ def is_at(path, comment):
     return bool(comment) and (path == comment or path.startswith((f"{comment}.", f"{comment}[")))
 
 
-def test_v1_stays_as_it_is():
+def test_v1_is_not_changed():
     text = f"# mine\napiVersion: {V1}\nkind: KubeSchedulerConfiguration\nparallelism: 4 # few\n"
     document = parse_document(text)
     assert converted_text(document, upgrade(document, declarations())) == text
 
 
-def test_comments_stand_above_what_they_are_about():
+def test_comments_are_above_their_field():
     document = parse_document(json.dumps(OLDER["v1beta2: weights"] | {"metricsBindAddress": "0.0.0.0:10251"}))
     lines = converted_text(document, upgrade(document, declarations())).splitlines()
     assert lines[0] == "# Converted from kubescheduler.config.k8s.io/v1beta2 by stowplan config convert."
@@ -145,8 +145,8 @@ TRICKY = st.sampled_from(
         max_leaves=8,
     )
 )
-def test_whatever_arguments_hold_is_written_as_it_was(args):
-    """Arguments of plugins that nobody knows are left alone."""
+def test_any_arguments_are_written_unchanged(args):
+    """Arguments of unknown plugins are not changed."""
     document = parse_document(
         json.dumps(config("v1beta3", profiles=[{"pluginConfig": [{"name": "Mine", "args": args}]}]))
     )
@@ -166,7 +166,7 @@ SCORING = (
 
 
 @given(data=st.data(), version=st.sampled_from(["v1alpha2", "v1beta1", "v1beta2", "v1beta3"]))
-def test_random_configurations_mean_the_same_once_converted(data, version):
+def test_random_configurations_are_equivalent_after_conversion(data, version):
     plugin = st.fixed_dictionaries({"name": st.sampled_from([*SCORING, "*"])})
     weighted = st.fixed_dictionaries({"name": st.sampled_from(SCORING)}, optional={"weight": st.integers(0, 20)})
     sets = st.fixed_dictionaries(
@@ -178,7 +178,7 @@ def test_random_configurations_mean_the_same_once_converted(data, version):
     try:
         before = loaded(source).configuration
     except ConfigError:
-        # What nobody could start with need not be converted.
+        # Configurations that do not start need not be converted.
         return
     text = converted_text(document, upgrade(document, declarations()))
     assert loaded(text).configuration == before
@@ -187,7 +187,7 @@ def test_random_configurations_mean_the_same_once_converted(data, version):
 # --- differences
 
 
-def test_defaults_written_out_differ_in_nothing():
+def test_explicit_defaults_do_not_differ():
     assert diff(None, json.dumps(loaded(None).configuration.to_dict())) == {}
 
 
@@ -269,7 +269,7 @@ def test_profiles_are_compared_by_name():
     assert diff(v1(schedulerName="a"), v1(schedulerName="b")) == {"profiles[0].schedulerName": ("a", "b")}
 
 
-def test_what_the_reference_wrote_is_the_same_configuration():
+def test_the_references_output_is_an_equal_configuration():
     with every_case() as case:
         for n, row in sampled(list(enumerate(compare.rows("config"), 1))):
             if "error" not in row:
@@ -285,7 +285,7 @@ def origins(source, point):
     return {plugin.name: plugin.origin for plugin in found[0].points[point]}
 
 
-def test_where_plugins_come_from():
+def test_origins_of_plugins():
     source = v1(
         plugins={
             "multiPoint": {"enabled": named("LegacyNodeLabel", "NodeAffinity")},
@@ -349,7 +349,7 @@ def test_settings_without_effect():
     assert "did you mean NodeResourcesFit?" in found[0]
 
 
-def test_the_defaults_do_all_they_say():
+def test_the_defaults_have_no_settings_without_effect():
     assert list(idle_settings(loaded(loaded(None).configuration.to_dict()), declarations())) == []
 
 
@@ -429,7 +429,7 @@ def test_a_plugin_without_arguments():
         ("profiles.pluginConfig.args.x", "profiles.pluginConfig.args.x: the arguments depend on the plugin", "explain"),
     ],
 )
-def test_fields_that_are_none(path, message, hint):
+def test_unknown_fields(path, message, hint):
     with pytest.raises(UnknownFieldError) as caught:
         explain_field(path, declarations(), DEFAULT_FEATURES)
     assert str(caught.value) == message

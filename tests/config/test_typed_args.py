@@ -1,4 +1,4 @@
-"""Arguments of users' plugins: decoded into the type that the plugin declares, or refused with a path."""
+"""Arguments of users' plugins: decoded into the plugin's declared type, or refused with a path."""
 
 import re
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class Required:
 
 @dataclass
 class Derived:
-    """Two fields are worked out from the first; one of them no JSON could hold."""
+    """Two fields are computed from the first; one of them has no JSON form."""
 
     pattern: str = "a"
     compiled: Any = field(default=None, init=False)
@@ -119,7 +119,7 @@ def decoded(args_type, *entries):
         pytest.param(Derived, {"pattern": "abc"}, Derived("abc"), id="fields with init=False"),
     ],
 )
-def test_what_the_plugin_gets(args_type, raw, expected):
+def test_decoded_arguments(args_type, raw, expected):
     assert decoded(args_type, raw) == expected
 
 
@@ -175,7 +175,7 @@ def test_what_the_plugin_gets(args_type, raw, expected):
         pytest.param(DataclassArgs, {"percent": 101}, ": more than 100 percent", id="__post_init__"),
     ],
 )
-def test_what_is_refused(args_type, raw, text):
+def test_refused_arguments(args_type, raw, text):
     with pytest.raises(ConfigError) as caught:
         decoded(args_type, raw)
     assert str(caught.value) == f"{ENTRY}{text} (plugin Mine)"
@@ -195,7 +195,7 @@ def test_the_arguments_validate_themselves(pods, text):
     assert str(caught.value) == text
 
 
-def test_several_problems_are_told_together():
+def test_several_problems_are_reported_together():
     registry = in_tree_registry()
     registry.register(mine(StructArgs))
     profile = {"percentageOfNodesToScore": 101, "pluginConfig": [{"name": "Mine", "args": {"maxPods": -1}}]}
@@ -203,7 +203,7 @@ def test_several_problems_are_told_together():
         load_config({**HEADER, "profiles": [profile]}, plugins=registry.declarations)
 
 
-def test_without_an_entry_there_are_the_defaults():
+def test_without_an_entry_the_defaults_are_used():
     assert decoded(StructArgs) == StructArgs()
     with pytest.raises(ConfigError) as caught:
         decoded(Required)
@@ -226,7 +226,7 @@ NESTED = {
         (Nesting, {"type": "nesting", **NESTED}),
     ],
 )
-def test_what_is_written_reads_back(args_type, raw):
+def test_encoded_arguments_decode_again(args_type, raw):
     config, registry = configured(args_type, raw)
     assert load_config(config.to_dict(), plugins=registry.declarations) == config
 
@@ -234,24 +234,24 @@ def test_what_is_written_reads_back(args_type, raw):
 @pytest.mark.parametrize(
     ("args_type", "raw"), [(Derived, {"pattern": "abc"}), (Nesting, {"type": "nesting", **NESTED})]
 )
-def test_fields_that_are_worked_out_are_not_written(args_type, raw):
+def test_computed_fields_are_not_encoded(args_type, raw):
     config, _ = configured(args_type, raw)
     (written,) = (c["args"] for c in config.to_dict()["profiles"][0]["pluginConfig"] if c["name"] == "Mine")
     assert written == raw
 
 
-def test_fields_that_nobody_gives_a_value_are_refused():
+def test_fields_without_a_value_are_refused():
     with pytest.raises(PluginLoadError, match=r"^args_type of plugin Mine: fields with init=False need .*: doubled$"):
         Registry((mine(WithoutValue),))
 
 
 @pytest.mark.parametrize("args_type", [dict, int, dict[str, int], "StructArgs"])
-def test_other_types_are_no_arguments(args_type):
+def test_unsupported_argument_types(args_type):
     with pytest.raises(PluginLoadError, match=r"^args_type of plugin Mine is .*, not a msgspec.Struct or dataclass$"):
         Registry((mine(args_type),))
 
 
-def test_a_cluster_hands_them_to_the_plugin():
+def test_a_cluster_passes_them_to_the_plugin():
     plugin = mine(StructArgs)
     profile = {
         "plugins": {"filter": {"enabled": [{"name": "Mine"}]}},
@@ -270,7 +270,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_anything_is_either_taken_or_refused_with_its_path(raw):
+def test_any_value_is_accepted_or_refused_with_its_path(raw):
     try:
         args = decoded(StructArgs, raw)
     except ConfigError as error:

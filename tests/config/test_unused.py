@@ -1,4 +1,4 @@
-"""Plugins that are loaded and not enabled, and arguments of plugins that do not exist, are warned of."""
+"""Warnings about loaded plugins that no profile enables, and arguments of plugins that do not exist."""
 
 import logging
 

@@ -1,7 +1,7 @@
-"""Asking a running scheduler about any pod changes nothing, and is answered as a cluster in memory answers.
+"""Asking a running scheduler about a pod changes nothing, and gives the same answer as an in-memory cluster.
 
-The clusters are random: pods of several priorities, disruption budgets, preemptions that were begun, gated pods, and a
-user's PostFilter that has effects.
+The clusters are random: pods of several priorities, disruption budgets, preemptions in progress, gated pods, and a
+user's PostFilter with side effects.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ PRIORITIES = {"p0": 0, "p5": 5, "p9": 9, "polite": 9}
 
 
 class Acting(PostFilterPlugin):
-    """It does not say that it has no effects, and it has."""
+    """Has side effects, and does not declare itself effect-free."""
 
     name = "Acting"
     acted = 0
@@ -86,7 +86,7 @@ def scenes(draw):
     return [*nodes, *budgets], [draw(pods(f"b{i}")) for i in range(count)]
 
 
-async def told(cluster, name, **query):
+async def answer_to(cluster, name, **query):
     pages = SchedulerPages(cluster.scheduler, times=cluster.time).pages()
     request = asked(f"/stowplan/explain/default/{name}", query={key: [value] for key, value in query.items()})
     answer = next(page for prefix, page in pages.items() if request.path.startswith(prefix))(request)
@@ -94,13 +94,13 @@ async def told(cluster, name, **query):
 
 
 def as_it_is(entry):
-    """A copy of a queue's entry, but for its pod."""
+    """A copy of a queue entry, without its pod."""
     others = {name: deepcopy(getattr(entry, name)) for name in entry.__struct_fields__ if name != "pod"}
     return {**others, "pod": id(entry.pod)}
 
 
 def everything(cluster, random):
-    """All that asking could change."""
+    """Everything that a question could change."""
     scheduler = cluster.scheduler
     state, nominator = scheduler.state, scheduler.state.nominator
     scheduler.refresh_metrics()
@@ -109,7 +109,7 @@ def everything(cluster, random):
     return {
         "placed": [(info.uid, info.node_name, info.row) for on_node in state.row_pods for info in on_node],
         "requested": state.table.requested.tolist(),
-        # Of the pods' slots the order is free: a pod that was off its node for a question may come back to another one.
+        # The order of slots may differ: a pod that was taken off its node for a question may get another one.
         "versions": (state.table.generation, state.objects.total_version, state.changes.position, nominator.version),
         "nominations": {name: [info.key for info in nominator.on(name)] for name in nominator.nodes()},
         "queue": [entry and as_it_is(entry) for entry in queued],
@@ -144,17 +144,17 @@ async def ask_about_all(objects, wanted):
                 name = pod["metadata"]["name"]
                 if not any(stored.name == name for stored in cluster.server.store.list("pods", "")):
                     continue
-                found = await told(cluster, name)
+                found = await answer_to(cluster, name)
                 del found["scheduler"]
                 assert found == outside.explain(f"default/{name}").to_dict()
-                await told(cluster, name, page="wide")
+                await answer_to(cluster, name, page="wide")
                 assert changed(before, everything(cluster, random)) == {}
         assert lines.entries == []
 
 
 @examples(25)
 @given(scenes())
-def test_asking_changes_nothing_and_is_answered_as_in_memory(scene):
+def test_asking_changes_nothing_and_agrees_with_an_in_memory_cluster(scene):
     asyncio.run(ask_about_all(*scene))
 
 
@@ -163,21 +163,21 @@ async def full_cluster(priority):
     async with live(*objects, config=CONFIG, plugins=PLUGINS) as cluster:
         await cluster.create(a_pod("low").requests(cpu="1").spec(priorityClassName="p5").obj())
         await cluster.create(a_pod("other").requests(cpu="1").spec(priorityClassName=priority).obj())
-        return await told(cluster, "other"), await told(cluster, "other", page="text"), in_memory(cluster)
+        return await answer_to(cluster, "other"), await answer_to(cluster, "other", page="text"), in_memory(cluster)
 
 
 @pytest.mark.parametrize("offline", [False, True], ids=["running", "in memory"])
-async def test_a_plugin_with_effects_is_not_asked_and_the_answer_says_so(offline):
+async def test_a_plugin_with_effects_is_not_called_and_the_answer_names_it(offline):
     found, page, outside = await full_cluster("p0")
     acted = Acting.acted
     if offline:
         found = outside.explain("default/other").to_dict()
     assert found["notAsked"] == {"Acting": NOT_EFFECT_FREE}
-    assert found["fullMessage"].endswith(" asking"), "that of a plugin without effects counts"
+    assert found["fullMessage"].endswith(" asking"), "an effect-free plugin's answer counts"
     assert Acting.acted == acted
     assert f"Not asked\n  Acting: {NOT_EFFECT_FREE}\n" in plain(page_from_json(page["page"]))
 
 
-def test_a_pod_that_fits_names_nobody():
+def test_a_pod_that_fits_names_no_skipped_plugin():
     cluster = stowplan.Cluster([a_node("n").obj()], CONFIG, plugins=PLUGINS)
     assert "notAsked" not in cluster.explain(a_pod("p").obj()).to_dict()

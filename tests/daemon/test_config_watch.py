@@ -1,4 +1,4 @@
-"""A configuration file that changes: how that is noticed, what comes of it, and what is said."""
+"""A configuration file that changes: detection, reconfiguration, and messages."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ def written(path, **fields):
 
 
 class Watched:
-    """A watch of a file, its time, and what it did."""
+    """A watch of a file, its clock, and its calls."""
 
     def __init__(self, path, *, refuses=None):
         self.path, self.time, self.counted, self.loads = path, ManualTime(), [], 0
@@ -58,7 +58,7 @@ class Watched:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def looks(self, number=2):
-        """Two looks that find the same are what it takes."""
+        """A change takes two checks that find the same content."""
         for _ in range(number):
             await self.time.advance(INTERVAL, settle=_turns)
 
@@ -81,14 +81,14 @@ def log():
         yield lines
 
 
-def said(log, message):
+def entries_of(log, message):
     return [entry for entry in log.entries if entry.message == message]
 
 
-# -- how it is noticed ------------------------------------------------------------------------------------------------
+# -- detection --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_file_that_stays_is_read_once(file):
+async def test_an_unchanged_file_is_read_once(file):
     async with Watched(file) as watched:
         await watched.looks(20)
         assert watched.loads == 1
@@ -114,12 +114,12 @@ async def test_a_file_that_changes(file, change, log):
         assert watched.counted == ["swapped"]
         await watched.looks(5)
         assert watched.swaps == [30]
-    (line,) = said(log, "Configuration has changed and is in force")
+    (line,) = entries_of(log, "Configuration has changed and is in force")
     assert line.keys["profiles"] == ["default-scheduler"]
 
 
 async def test_a_config_map_whose_link_is_swapped(tmp_path):
-    """As the kubelet does it: a folder per version, `..data` is a link to the newest, and the file one into that."""
+    """Like the kubelet: a folder per version, `..data` is a link to the newest, and the file is a link into that."""
     for number, seconds in enumerate((20, 30)):
         folder = tmp_path / f"..2026_{number}"
         folder.mkdir()
@@ -127,14 +127,14 @@ async def test_a_config_map_whose_link_is_swapped(tmp_path):
     (tmp_path / "..data").symlink_to("..2026_0")
     (tmp_path / "scheduler.yaml").symlink_to("..data/scheduler.yaml")
     async with Watched(tmp_path / "scheduler.yaml") as watched:
-        assert watched.swaps == [20], "the process had begun with another one"
+        assert watched.swaps == [20], "the process started with another one"
         (tmp_path / "..data_tmp").symlink_to("..2026_1")
         (tmp_path / "..data_tmp").rename(tmp_path / "..data")
         await watched.looks()
         assert watched.swaps == [20, 30]
 
 
-async def test_a_file_that_is_still_being_written_is_left_alone(file):
+async def test_a_file_that_is_still_being_written_is_not_read(file):
     async with Watched(file) as watched:
         loads = watched.loads
         with file.open("a") as writing:
@@ -148,7 +148,7 @@ async def test_a_file_that_is_still_being_written_is_left_alone(file):
         assert watched.swaps == [40]
 
 
-async def test_who_asks_for_it_need_not_wait(file):
+async def test_a_requested_reload_is_immediate(file):
     async with Watched(file) as watched:
         in_place(file)
         watched.watch.request()
@@ -156,7 +156,7 @@ async def test_who_asks_for_it_need_not_wait(file):
         assert watched.swaps == [30]
 
 
-# -- what is not taken ------------------------------------------------------------------------------------------------
+# -- refused changes --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_a_bad_file_is_refused_once(file, bad, log):
         file.write_text(bad)
         await watched.looks(10)
         assert (watched.swaps, watched.counted) == ([], ["refused"])
-        (line,) = said(log, "Configuration is refused, and the one before stays in force")
+        (line,) = entries_of(log, "Configuration is refused, and the one before stays in force")
         assert line.keys["file"] == str(file)
         assert line.error
         in_place(file)
@@ -175,12 +175,12 @@ async def test_a_bad_file_is_refused_once(file, bad, log):
         assert watched.swaps == [30]
 
 
-async def test_a_file_that_vanishes_and_comes_back(file, log):
+async def test_a_file_that_is_deleted_and_restored(file, log):
     async with Watched(file) as watched:
         file.rename(file.with_suffix(".old"))
         await watched.looks(10)
         assert watched.counted == ["refused"]
-        (line,) = said(log, "Configuration is refused, and the one before stays in force")
+        (line,) = entries_of(log, "Configuration is refused, and the one before stays in force")
         assert "no such file" in str(line.error)
         file.with_suffix(".old").rename(file)
         await watched.looks(10)
@@ -190,37 +190,37 @@ async def test_a_file_that_vanishes_and_comes_back(file, log):
         assert watched.swaps == [30]
 
 
-async def test_what_the_scheduler_refuses_is_told_and_not_tried_again(file, log):
+async def test_a_refused_configuration_is_reported_and_not_retried(file, log):
     async with Watched(file, refuses=ValueError("no room")) as watched:
         in_place(file)
         await watched.looks(10)
         assert watched.counted == ["refused"]
-        assert len(said(log, "Configuration is refused, and the one before stays in force")) == 1
+        assert len(entries_of(log, "Configuration is refused, and the one before stays in force")) == 1
         watched.refuses = None
         watched.watch.request()
         await _turns()
         assert watched.swaps == [30]
 
 
-async def test_what_needs_a_restart_is_named_and_stays(file, log):
+async def test_settings_that_need_a_restart_are_named_and_kept(file, log):
     async with Watched(file) as watched:
         written(file, parallelism=3, podMaxBackoffSeconds=30, leaderElection="{leaderElect: false}")
         await watched.looks()
         assert watched.configuration.parallelism == 16
         assert watched.configuration.leader_election.leader_elect
-        (line,) = said(log, "Configuration has changed and is in force")
+        (line,) = entries_of(log, "Configuration has changed and is in force")
         assert line.keys["onlyAfterRestart"] == ["parallelism", "leaderElection"]
         written(file, parallelism=4, podMaxBackoffSeconds=30)
         await watched.looks()
         assert watched.swaps == [30]
-        (line,) = said(log, "Configuration has changed in what needs a restart")
+        (line,) = entries_of(log, "Configuration has changed in what needs a restart")
         assert line.keys["onlyAfterRestart"] == ["parallelism"]
 
 
 # -- the process ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_hangup_has_the_file_read(file):
+async def test_sighup_reloads_the_file(file):
     watched = Watched(file)
     real = watching(
         WatchedFile(str(file), lambda: load_config(str(file), plugins=PLUGINS)),

@@ -1,4 +1,4 @@
-"""SIGUSR2: what differs between the API and the scheduler, and what the scheduler has; and no secret in it."""
+"""SIGUSR2: differences between the API and the scheduler, and a dump of the scheduler without secrets."""
 
 import asyncio
 import os
@@ -46,14 +46,14 @@ def of(cluster, **more):
     return CacheDebugger(informers=scheduler.informers, state=scheduler.state, queue=scheduler.queue, **more)
 
 
-async def test_a_scheduler_that_knows_its_cluster_differs_in_nothing(log):
+async def test_an_up_to_date_scheduler_has_no_differences(log):
     async with live(a_node("n1").obj(), a_node("n2").obj()) as cluster:
         await cluster.create(a_pod("placed").obj(), a_pod("pending").requests(cpu="1000").obj())
         assert await of(cluster).compare() == (Mismatch([], []), Mismatch([], []))
     assert [line[:3] for line in log.lines] == [("I", 3, "Cache comparer started"), ("I", 3, "Cache comparer finished")]
 
 
-async def test_pods_of_others_and_ghosts_show_up(log):
+async def test_other_schedulers_pods_and_stale_pods_are_reported(log):
     async with live(a_node("n1").obj()) as cluster:
         await cluster.create(
             a_pod("others").scheduler("somebody-else").uid("u-others").obj(), a_pod("bound").on("lost").uid("u").obj()
@@ -110,7 +110,7 @@ def test_both_sides_are_compared(nodes, known_nodes, uids, placed):
     )
 
 
-async def test_news_on_their_way_are_waited_for(log):
+async def test_the_comparison_waits_for_pending_events(log):
     state = ClusterState()
     heard = Heard([decode_object(a_node("new").obj())], [])
     heard.undelivered = True
@@ -137,7 +137,7 @@ Scheduled Pods(number: 1):
 name: one, namespace: default, uid: UID, phase: Pending, nominated node: """
 
 
-async def test_what_a_dump_says(log):
+async def test_the_contents_of_a_dump(log):
     node = a_node("n1").allocatable({"cpu": "4", "memory": "4Ki", "pods": "10", "a.b/gpu": "2"})
     async with live(node.obj(), a_node("n0").allocatable(cpu="1").obj()) as cluster:
         one = (
@@ -148,7 +148,7 @@ async def test_what_a_dump_says(log):
         await of(cluster).dump()
         one, late = (cluster.pod(name)["metadata"]["uid"] for name in ("one", "late"))
     (dumped,) = log.keys("Dump of cached NodeInfo")
-    # Each ends its last line, and an empty one is between two.
+    # Each entry ends with a newline, and an empty line separates two.
     blocks = dumped["nodes"].split("\n\n\n")
     assert [re.match("Node name: (.*)", block)[1] for block in blocks] == ["n0", "n1", "lost"]
     assert blocks[1] == NODE.replace("UID", one)
@@ -168,7 +168,7 @@ async def test_nominations_are_dumped(log):
     assert re.search(r"Nominated Pods\(number: 1\):\nname: high, ", log.keys("Dump of cached NodeInfo")[0]["nodes"])
 
 
-async def test_pods_are_named_and_not_looked_into(log):
+async def test_dumped_pods_have_names_without_specs(log):
     pod = a_pod("odd").labels(secret=CANARY).obj()
     pod["metadata"]["annotations"] = {"token": CANARY}
     pod["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": CANARY}]
@@ -203,7 +203,7 @@ async def test_a_large_dump_is_several_entries_and_pauses(log, monkeypatch):
     assert len(pauses) > 5
 
 
-async def test_the_signal_asks_for_both(log):
+async def test_the_signal_compares_and_dumps(log):
     async with live(a_node("n1").obj()) as cluster:
         debugger = of(cluster)
         running = asyncio.create_task(debugger.run())

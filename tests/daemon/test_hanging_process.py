@@ -1,6 +1,6 @@
 """A kube-scheduler whose plugin hangs at every extension point: the process lives, and every pod is bound once.
 
-It records what it hears; played again, the same calls are broken off, with the same effects.
+Its inputs are recorded; in a replay the same calls are interrupted, with the same effects.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`kube-scheduler` as a process: its signals, its pipe, and pods of a cluster that get their nodes."""
+"""`kube-scheduler` as a process: signals, closed pipes, and scheduling pods of a cluster."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from support.processes.servers import embedded_server, running, until
 
 COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
 
-#: A scheduler that does not let itself be stopped.
+#: A scheduler that ignores the request to stop.
 STUBBORN = """
 import asyncio, sys
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler
@@ -36,7 +36,7 @@ sys.exit(main(sys.argv[1:], opener=FakeOpener(Stubborn)))
 """
 
 
-def test_the_second_signal_ends_it_at_once(tmp_path):
+def test_the_second_signal_exits_at_once(tmp_path):
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
     log = tmp_path / "log"
     command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
@@ -49,7 +49,7 @@ def test_the_second_signal_ends_it_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM])
-def test_signals_without_a_meaning_end_nothing(tmp_path, number):
+def test_unused_signals_are_ignored(tmp_path, number):
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
     log = tmp_path / "log"
     command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
@@ -63,7 +63,7 @@ def test_signals_without_a_meaning_end_nothing(tmp_path, number):
         assert process.wait(20) == 1
 
 
-def test_quit_shows_what_is_under_way_and_ends_it_at_once(tmp_path):
+def test_sigquit_shows_stacks_and_exits_at_once(tmp_path):
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
     log = tmp_path / "log"
     command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
@@ -100,7 +100,7 @@ sys.exit(main(opener=opener))
 """
 
 
-def test_quit_during_the_imports(tmp_path):
+def test_sigquit_during_the_imports(tmp_path):
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
     command = [sys.executable, "-c", EARLY, f"--kubeconfig={kubeconfig}", "--secure-port=0", str(int(signal.SIGQUIT))]
     env = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
@@ -110,7 +110,7 @@ def test_quit_during_the_imports(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_during_the_imports_is_one_like_any_other(tmp_path, number):
+def test_a_signal_during_the_imports_stops_it(tmp_path, number):
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
     command = [sys.executable, "-c", EARLY, f"--kubeconfig={kubeconfig}", "--secure-port=0", str(int(number))]
     env = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
@@ -120,7 +120,7 @@ def test_a_signal_during_the_imports_is_one_like_any_other(tmp_path, number):
     assert ended.stderr.splitlines()[-1].endswith('"Requested to terminate, exiting"')
 
 
-def test_a_reader_who_has_seen_enough_of_help(tmp_path):
+def test_a_reader_that_closes_the_pipe_of_help(tmp_path):
     with subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()
         assert process.stderr.read() == ""
@@ -131,7 +131,7 @@ def pod(name):
     return {**manifests.pod(name), "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
 
 
-def test_pods_of_a_cluster_get_their_nodes(tmp_path):
+def test_pods_of_a_cluster_are_scheduled(tmp_path):
     log = tmp_path / "scheduler.log"
     with embedded_server(tmp_path, "--nodes=3") as server:
         server.kubectl("create", "-f", "-", stdin=[pod("a"), pod("b")])
@@ -150,7 +150,7 @@ def all_placed(server):
 
 
 def scheduling_for(path, kubeconfig, *names, seconds=10):
-    """Written beside and renamed, as the kubelet and most editors do it."""
+    """Written to another file and renamed, as the kubelet and most editors do."""
     content = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -167,7 +167,7 @@ RUN = [sys.executable, "-m", "stowplan", "run", "--log-format=json"]
 
 
 @pytest.mark.parametrize("command", [KUBE_SCHEDULER, RUN], ids=["kube-scheduler", "run"])
-def test_a_configuration_that_changes_while_it_schedules(tmp_path, command):
+def test_a_configuration_that_changes_while_scheduling(tmp_path, command):
     log, file = tmp_path / "scheduler.log", tmp_path / "config.json"
     with embedded_server(tmp_path, "--nodes=3") as server:
         client = Client(server.kubeconfig)

@@ -1,4 +1,4 @@
-"""How a scheduler's process lives: who does what in which order, with an election and without."""
+"""The life cycle of the process: the order of steps, with and without leader election."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from support.live.scheduler_doubles import FakeElector, FakeScheduler
 
 
 class Life:
-    """A scheduler and an elector whose steps are told in one list."""
+    """A scheduler and an elector whose steps are recorded in one list."""
 
     def __init__(self, **options):
         self.scheduler = FakeScheduler()
@@ -35,7 +35,7 @@ class Life:
             if step in self.told:
                 return
             await asyncio.sleep(0)
-        raise AssertionError(f"{step} does not come: {self.told}")
+        raise AssertionError(f"{step} does not happen: {self.told}")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def life():
     return Life()
 
 
-async def test_an_orderly_life(life):
+async def test_a_regular_life_cycle(life):
     living = asyncio.create_task(life.lived())
     await life.until("lead")
     assert life.told == ["run", "acquire", "lead"]
@@ -53,7 +53,7 @@ async def test_an_orderly_life(life):
     assert life.told == ["run", "acquire", "lead", "drain", "release", "stop"]
 
 
-async def test_the_lease_is_held_while_binds_are_waited_for(life):
+async def test_the_lease_is_held_until_binds_have_finished(life):
     held = []
 
     async def drain():
@@ -71,7 +71,7 @@ async def test_the_lease_is_held_while_binds_are_waited_for(life):
     assert all(held)
 
 
-async def test_a_standby_is_in_the_picture_and_ends_without_leading(life):
+async def test_a_standby_is_synced_and_exits_without_leading(life):
     life.elector.wins.clear()
     living = asyncio.create_task(life.lived())
     await life.until("acquire")
@@ -82,7 +82,7 @@ async def test_a_standby_is_in_the_picture_and_ends_without_leading(life):
     assert life.told == ["run", "acquire", "release", "stop"]
 
 
-async def test_a_standby_may_keep_nothing_until_it_leads():
+async def test_a_standby_may_delay_syncing_until_it_leads():
     life = Life(delayed=True)
     life.elector.wins.clear()
     living = asyncio.create_task(life.lived())
@@ -98,7 +98,7 @@ async def test_a_standby_may_keep_nothing_until_it_leads():
     assert life.told == ["acquire", "run", "lead", "drain", "release", "stop"]
 
 
-async def test_a_lost_lease_ends_everything_at_once(life):
+async def test_a_lost_lease_stops_everything_at_once(life):
     living = asyncio.create_task(life.lived())
     await life.until("lead")
     life.elector.lost.set()
@@ -106,7 +106,7 @@ async def test_a_lost_lease_ends_everything_at_once(life):
     assert life.told == ["run", "acquire", "lead", "halt", "release", "stop"]
 
 
-async def test_a_lease_lost_while_binds_are_waited_for(life):
+async def test_a_lease_lost_while_waiting_for_binds(life):
     async def drain():
         life.told.append("drain")
         life.elector.lost.set()
@@ -116,13 +116,13 @@ async def test_a_lease_lost_while_binds_are_waited_for(life):
     living = asyncio.create_task(life.lived())
     await life.until("lead")
     life.stopped.set()
-    # Asked to end it was; nobody has to be told of the lease.
+    # It was asked to stop, so a lost lease is not an error.
     assert await living is True
     assert life.told == ["run", "acquire", "lead", "drain", "halt", "release", "stop"]
 
 
 @pytest.mark.parametrize("delayed", [False, True], ids=["at once", "delayed"])
-async def test_a_lease_lost_before_the_cluster_is_known(delayed):
+async def test_a_lease_lost_before_the_sync(delayed):
     life = Life(delayed=delayed)
     life.scheduler.synced = asyncio.Event()
     life.scheduler.syncs = delayed is False
@@ -134,7 +134,7 @@ async def test_a_lease_lost_before_the_cluster_is_known(delayed):
     assert "halt" in life.told
 
 
-async def test_asked_to_end_before_the_cluster_is_known(life):
+async def test_stopped_before_the_sync(life):
     life.scheduler.syncs = False
     living = asyncio.create_task(life.lived())
     await life.until("run")
@@ -144,7 +144,7 @@ async def test_asked_to_end_before_the_cluster_is_known(life):
 
 
 @pytest.mark.parametrize("when", ["before the election", "while it leads"])
-async def test_a_scheduler_that_fails_is_heard_of_and_the_lease_given_back(life, when):
+async def test_a_failing_scheduler_is_reported_and_releases_the_lease(life, when):
     async def run(*, lead=None):
         life.told.append("run")
         life.scheduler.synced.set()
@@ -171,7 +171,7 @@ async def test_without_an_election_it_schedules_at_once():
     assert scheduler.told == ["run", "lead", "stop"]
 
 
-async def test_the_log_is_flushed_now_and_then_whatever_becomes_of_it():
+async def test_the_log_is_flushed_periodically_despite_errors():
     flushed = []
 
     def flush():

@@ -1,4 +1,4 @@
-"""`kube-scheduler` as 1.16 to 1.22 were started: what of the old flags becomes which configuration."""
+"""Command lines of kube-scheduler 1.16 to 1.22, and the configuration that results from their flags."""
 
 import json
 
@@ -14,7 +14,7 @@ from support.older_configurations import named, policy
 
 @pytest.fixture
 def written(tmp_path, capsys):
-    """Run the command with flags; what it would work by, or what it says."""
+    """Runs the command with flags; returns the resulting configuration, or the error output."""
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
 
     def run(*flags):
@@ -65,7 +65,7 @@ def test_a_policy_file(written, tmp_path):
         ),
     ],
 )
-def test_policies_that_are_none(written, tmp_path, text, message):
+def test_invalid_policies(written, tmp_path, text, message):
     file = tmp_path / "policy.json"
     if text is not None:
         file.write_text(text)
@@ -86,12 +86,12 @@ def test_a_provider(written, provider, strategy):
     assert f"The configuration is a --algorithm-provider={provider} and was converted" in err
 
 
-def test_a_provider_that_is_none(written):
+def test_an_unknown_provider(written):
     _, err = written("--algorithm-provider=Mine")
     assert 'algorithm provider \\"Mine\\" is not registered: choose one of' in err
 
 
-def test_a_name_and_a_weight_alone_keep_todays_plugins(written):
+def test_a_name_and_a_weight_alone_keep_the_default_plugins(written):
     found, err = written("--scheduler-name=mine", "--hard-pod-affinity-symmetric-weight=0")
     assert found.profiles[0].scheduler_name == "mine"
     assert found.profiles[0].points == load_config().profiles[0].points

@@ -1,5 +1,5 @@
-"""What a running scheduler tells of its pods: the same as an explanation from outside, from its own state; and asking
-has no consequences."""
+"""Pages of a running scheduler about its pods agree with an explanation from outside, and asking has no side
+effects."""
 
 import asyncio
 import inspect
@@ -22,12 +22,12 @@ from support.scheduling.fake_extender import FakeExtender
 from support.serving.secure_port import asked
 
 
-async def told(cluster, path, **query):
+async def answer_to(cluster, path, **query):
     pages = SchedulerPages(cluster.scheduler, times=cluster.time)
-    return await told_by(pages, path, **query)
+    return await answer_of(pages, path, **query)
 
 
-async def told_by(pages, path, **query):
+async def answer_of(pages, path, **query):
     request = asked(f"/stowplan/{path}", query={name: [value] for name, value in query.items()})
     routes = pages.pages()
     page = routes.get(request.path) or next(p for prefix, p in routes.items() if request.path.startswith(prefix))
@@ -47,14 +47,14 @@ def small(name="n1", cpu="2"):
 
 @pytest.mark.parametrize(("leader", "who"), [("other_1", "other_1 leads, ask there"), ("", "nobody leads")])
 @pytest.mark.parametrize("path", ["explain/default/big", "pending"])
-async def test_a_replica_that_stands_by_says_so(path, leader, who):
+async def test_a_standby_reports_that_it_is_one(path, leader, who):
     async with live(small()) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
         pages = SchedulerPages(cluster.scheduler, other_leader=lambda: leader, times=cluster.time)
-        found = await told_by(pages, path, page="text")
+        found = await answer_of(pages, path, page="text")
         assert found["leader"] == leader
         assert text(found).startswith(f"this replica is a standby and schedules no pods: {who}\n\n")
-        ours = await told(cluster, path, page="text")
+        ours = await answer_to(cluster, path, page="text")
         assert "leader" not in ours
         assert "stands by" not in text(ours)
 
@@ -71,20 +71,20 @@ async def test_extenders_of_a_running_scheduler_are_asked():
     async with live(small(), small("n2"), **options) as cluster:
         await cluster.create(a_pod("p").obj())
         asked.clear()
-        found = await told(cluster, "explain/default/p")
+        found = await answer_to(cluster, "explain/default/p")
         assert asked == ["filter"]
         assert found["extenders"] == [{"extender": "e", "verb": "filter", "asked": 2, "refused": {"n1": "not mine"}}]
         assert found["feasible"] == ["n2"]
-        assert "e: refuses 1 of 2 nodes: 1 not mine" in text(await told(cluster, "explain/default/p", page="text"))
+        assert "e: refuses 1 of 2 nodes: 1 not mine" in text(await answer_to(cluster, "explain/default/p", page="text"))
         asked.clear()
-        assert list((await told(cluster, "explain/default/p", extenders="false"))["notAsked"]) == ["e"]
+        assert list((await answer_to(cluster, "explain/default/p", extenders="false"))["notAsked"]) == ["e"]
         assert asked == []
 
 
-async def test_a_pending_pod_has_its_verdict_its_place_and_its_story():
+async def test_a_pending_pods_page_has_verdict_queue_place_and_story():
     async with live(small()) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
-        found = await told(cluster, "explain/default/big")
+        found = await answer_to(cluster, "explain/default/big")
         assert found["rejected"] == {
             "n1": {
                 "plugin": "NodeResourcesFit",
@@ -104,7 +104,7 @@ async def test_a_pending_pod_has_its_verdict_its_place_and_its_story():
             "decided",
             "unschedulable",
         ]
-        page = text(await told(cluster, "explain/default/big", page="text"))
+        page = text(await answer_to(cluster, "explain/default/big", page="text"))
         assert "Insufficient cpu" in page
         assert (
             "What this scheduler knows of it\n  unschedulable (1 attempt; waits for an event that NodeResourcesFit"
@@ -123,7 +123,7 @@ async def test_it_agrees_with_an_explanation_from_outside():
         api = [stored.to_dict() for kind in ("nodes", "pods") for stored in cluster.server.store.list(kind, "")]
         outside = stowplan.Cluster(api)
         for name in ("big", "p0", "p3"):
-            found = await told(cluster, f"explain/default/{name}")
+            found = await answer_to(cluster, f"explain/default/{name}")
             del found["scheduler"]
             assert found == outside.explain(f"default/{name}").to_dict()
 
@@ -142,16 +142,19 @@ HOLDING = {
 }
 
 
-async def test_pods_that_are_only_assumed_count():
+async def test_assumed_pods_count():
     async with live(small(cpu="2"), config=HOLDING, plugins=[Holding]) as cluster:
         await cluster.create(a_pod("first").requests(cpu="2").obj())
         await cluster.create(a_pod("second").requests(cpu="2").obj())
         assert cluster.node_of("first") == ""
-        first, second = await told(cluster, "explain/default/first"), await told(cluster, "explain/default/second")
+        first, second = (
+            await answer_to(cluster, "explain/default/first"),
+            await answer_to(cluster, "explain/default/second"),
+        )
         assert (first["node"], first["currentNode"]) == ("n1", "n1")
         assert first["scheduler"]["place"] == "waits on Permit for"
         assert second["rejected"]["n1"]["reasons"] == ["Insufficient cpu"]
-        page = text(await told(cluster, "explain/default/first", page="wide"))
+        page = text(await answer_to(cluster, "explain/default/first", page="wide"))
         assert page.startswith("default/first waits on Permit for n1 and would go there again: ")
 
 
@@ -164,7 +167,7 @@ class Acting(PostFilterPlugin):
         return PostFilterResult(unschedulable())
 
 
-async def test_asking_evicts_nobody_and_changes_nothing():
+async def test_asking_evicts_no_pod_and_changes_nothing():
     config = {**HOLDING, "profiles": [{"plugins": {"postFilter": {"enabled": [{"name": "Acting"}]}}}]}
     classes = [
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
@@ -173,7 +176,7 @@ async def test_asking_evicts_nobody_and_changes_nothing():
         await cluster.create(a_pod("low").requests(cpu="2").obj())
         high = a_pod("high").requests(cpu="2").obj()
         high["spec"]["priorityClassName"] = "high"
-        # It may preempt, and has not been tried: its attempt is what is asked about.
+        # It may preempt and has not been tried yet: its next attempt is evaluated.
         scheduler = cluster.scheduler
         queue_pop, scheduler.queue.pop = scheduler.queue.pop, lambda: None
         cluster.server.create_all([high])
@@ -182,9 +185,9 @@ async def test_asking_evicts_nobody_and_changes_nothing():
         framework = scheduler.frameworks["default-scheduler"]
         before = scheduler.state.version
         acted, metrics = Acting.acted, framework.metrics
-        found = await told(cluster, "explain/default/high")
+        found = await answer_to(cluster, "explain/default/high")
         assert found["preemption"]["candidates"] == {"n1": {"victims": ["default/low"], "pdbViolations": 0}}
-        assert "would evict 1 pod from n1" in text(await told(cluster, "explain/default/high", page="text"))
+        assert "would evict 1 pod from n1" in text(await answer_to(cluster, "explain/default/high", page="text"))
         assert scheduler.state.version == before
         assert not scheduler.state.nominator
         assert framework.metrics is metrics
@@ -199,25 +202,25 @@ def standing(state):
     return placed, state.changes.position, state.table.generation, state.table.requested.tolist()
 
 
-async def test_a_placed_pod_is_judged_where_it_is():
+async def test_a_placed_pod_is_evaluated_on_its_node():
     async with live(small("n1"), small("n2")) as cluster:
         await cluster.create(a_pod("p").requests(cpu="1").obj())
         before = standing(cluster.scheduler.state)
-        found = await told(cluster, "explain/default/p")
+        found = await answer_to(cluster, "explain/default/p")
         assert found["currentNode"] == cluster.node_of("p")
         assert found["scheduler"]["place"] == "bound to"
         assert found["scheduler"]["story"]["steps"][-1]["what"] == "bound"
         assert standing(cluster.scheduler.state) == before
 
 
-async def test_one_that_is_gone_has_a_story_still():
+async def test_a_deleted_pod_still_has_a_story():
     async with live(small()) as cluster:
         await cluster.create(a_pod("p").obj())
         await cluster.delete("pods", "p")
-        found = await told(cluster, "explain/default/p")
+        found = await answer_to(cluster, "explain/default/p")
         assert found["scheduler"]["story"]["steps"][-1]["what"] == "deleted"
-        assert text(await told(cluster, "explain/default/p", page="text")).startswith("default/p is gone\n")
-        assert (await told(cluster, "stories/default/p"))["pod"] == "default/p"
+        assert text(await answer_to(cluster, "explain/default/p", page="text")).startswith("default/p is gone\n")
+        assert (await answer_to(cluster, "stories/default/p"))["pod"] == "default/p"
 
 
 @pytest.mark.parametrize(
@@ -237,67 +240,67 @@ async def test_one_that_is_gone_has_a_story_still():
         ("pending?page=html", BadRequest, "page: want text or wide, got 'html'"),
     ],
 )
-async def test_what_cannot_be_answered_says_why(path, error, words):
+async def test_unanswerable_questions_give_a_reason(path, error, words):
     path, _, query = path.partition("?")
     async with live(small()) as cluster:
         with pytest.raises(error) as caught:
-            await told(cluster, path, **dict([query.split("=")] if query else []))
+            await answer_to(cluster, path, **dict([query.split("=")] if query else []))
         assert words in str(caught.value)
 
 
-async def test_a_large_cluster_is_not_spelled_out(monkeypatch):
+async def test_a_large_clusters_page_does_not_list_every_node(monkeypatch):
     monkeypatch.setattr(scheduler_pages, "_MAX_WIDE", 1)
     async with live(small("n1"), small("n2")) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
-        page = text(await told(cluster, "explain/default/big", page="wide"))
+        page = text(await answer_to(cluster, "explain/default/big", page="wide"))
         assert "too many for a running scheduler to spell out: -o json has them all" in page
         assert "What this scheduler knows of it" in page
-        assert (await told(cluster, "explain/default/big"))["rejected"].keys() == {"n1", "n2"}
+        assert (await answer_to(cluster, "explain/default/big"))["rejected"].keys() == {"n1", "n2"}
 
 
-async def test_pods_of_other_schedulers_are_theirs():
+async def test_pods_of_other_schedulers_are_refused():
     async with live(small()) as cluster:
         await cluster.create(a_pod("theirs").scheduler("other").on("n1").obj())
         with pytest.raises(NotFound, match='is for scheduler "other", which has no profile here'):
-            await told(cluster, "explain/default/theirs")
+            await answer_to(cluster, "explain/default/theirs")
 
 
-async def test_before_the_cluster_is_known_nothing_is_told():
+async def test_before_the_sync_pages_are_unavailable():
     async with live(small()) as cluster:
         cluster.scheduler.synced.clear()
         with pytest.raises(ServiceUnavailable):
-            await told(cluster, "explain/default/p")
+            await answer_to(cluster, "explain/default/p")
         cluster.scheduler.synced.set()
 
 
 async def test_decisions_and_waiting_pods():
     async with live(small()) as cluster:
         await cluster.create(*(a_pod(f"big-{i}").requests(cpu="64").obj() for i in range(3)), a_pod("p").obj())
-        found = await told(cluster, "decisions", limit="2")
+        found = await answer_to(cluster, "decisions", limit="2")
         assert [one["pod"] for one in found["decisions"]] == ["default/p", "default/big-2"]
-        waiting = await told(cluster, "pending", limit="2")
+        waiting = await answer_to(cluster, "pending", limit="2")
         assert waiting["counts"] == {"active": 0, "backoff": 0, "unschedulable": 3, "gated": 0}
         assert ([pod["pod"] for pod in waiting["pods"]], waiting["leftOut"]) == (["default/big-0", "default/big-1"], 1)
-        page = text(await told(cluster, "pending", limit="2", page="text"))
+        page = text(await answer_to(cluster, "pending", limit="2", page="text"))
         assert page.startswith("activeQ:0; backoffQ:0; unschedulablePods:3\n")
         assert "… and 1 more pod" in page
         assert "default/p  attempt 1 (0.0 ms): goes to n1" in text(
-            await told(cluster, "decisions", page="text")
+            await answer_to(cluster, "decisions", page="text")
         ).replace("      ", "  ").replace("    ", "  ")
 
 
-async def test_who_woke_whom():
+async def test_events_that_woke_pods():
     async with live(small()) as cluster:
         await cluster.create(*(a_pod(f"big-{i}").requests(cpu="64").obj() for i in range(3)))
-        assert "wakes" not in await told(cluster, "pending")
+        assert "wakes" not in await answer_to(cluster, "pending")
         await cluster.create(a_node("larger").allocatable(cpu="65", pods=9).obj())
-        (wake,) = (await told(cluster, "pending"))["wakes"]
+        (wake,) = (await answer_to(cluster, "pending"))["wakes"]
         assert (wake["event"], wake["by"], wake["count"]) == ("NodeAdd", "Node larger", 3)
         assert set(wake["pods"]) == {f"default/big-{i}" for i in range(3)}
         assert wake["rejectedBy"] == ["NodeResourcesFit"]
 
 
-async def test_explanations_take_turns_and_leave_most_of_the_time_to_others():
+async def test_explanations_run_one_at_a_time_and_yield_most_of_the_time():
     async with live(small()) as cluster:
         await cluster.create(a_pod("p").obj())
         slow = iter(range(0, 10_000, 2))
@@ -309,57 +312,57 @@ async def test_explanations_take_turns_and_leave_most_of_the_time_to_others():
 
         times = SimpleNamespace(clock=lambda: float(next(slow)), sleep=sleep)
         pages = SchedulerPages(cluster.scheduler, times=times)
-        await told_by(pages, "explain/default/p")
-        await told_by(pages, "explain/default/p")
+        await answer_of(pages, "explain/default/p")
+        await answer_of(pages, "explain/default/p")
         assert slept == [16.0]
-        waiting = [asyncio.create_task(told_by(pages, "explain/default/p")) for _ in range(20)]
+        waiting = [asyncio.create_task(answer_of(pages, "explain/default/p")) for _ in range(20)]
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert sum(isinstance(result, TooManyRequests) for result in results) == 12
         assert sum(isinstance(result, dict) for result in results) == 8
 
 
-# --- advice, and nodes
+# -- suggestions and nodes
 
 
-async def test_a_pod_that_fits_nowhere_gets_suggestions_if_they_are_asked_for():
+async def test_an_unschedulable_pod_gets_suggestions_on_request():
     async with live(small(), small("n2", cpu="4")) as cluster:
         await cluster.create(a_pod("big").requests(cpu="3").node_selector(disk="ssd").obj())
         before = cluster.scheduler.engine.dump()
-        found = await told(cluster, "explain/default/big", suggestions="true")
+        found = await answer_to(cluster, "explain/default/big", suggestions="true")
         assert [one["gain"] for one in found["suggestions"]]
         assert any("disk" in one["text"] for one in found["suggestions"])
-        assert found["refusals"], "and which node refuses for which detail"
-        page = text(await told(cluster, "explain/default/big", page="text", suggestions="true"))
+        assert found["refusals"], "and the details of each node"
+        page = text(await answer_to(cluster, "explain/default/big", page="text", suggestions="true"))
         assert found["suggestions"][0]["text"] in page
-        assert "suggestions" not in await told(cluster, "explain/default/big")
+        assert "suggestions" not in await answer_to(cluster, "explain/default/big")
         assert cluster.scheduler.engine.dump() == before
         cluster.scheduler.engine.validate()
 
 
-async def test_a_node_says_whom_it_takes_and_why_it_refuses_the_others():
+async def test_a_nodes_page_has_the_pods_that_fit_and_reasons_for_others():
     async with live(small(), small("n2", cpu="4")) as cluster:
         wide = [a_pod(f"wide{i}").requests(cpu="3").node_selector({"kubernetes.io/hostname": "x"}) for i in range(2)]
         await cluster.create(a_pod("placed").requests(cpu="1").obj(), *(pod.obj() for pod in wide))
-        found = await told(cluster, "nodes/n1")
+        found = await answer_to(cluster, "nodes/n1")
         assert found["node"] == "n1"
         (refused,) = found["refuses"]
         assert refused["pods"] == ["default/wide0", "default/wide1"]
         assert refused["suggestions"]
         on_some_node = [
-            pod["pod"] for name in ("n1", "n2") for pod in (await told(cluster, f"nodes/{name}")).get("pods", ())
+            pod["pod"] for name in ("n1", "n2") for pod in (await answer_to(cluster, f"nodes/{name}")).get("pods", ())
         ]
         assert on_some_node == ["default/placed"]
-        assert "default/wide0" in text(await told(cluster, "nodes/n1", page="text"))
+        assert "default/wide0" in text(await answer_to(cluster, "nodes/n1", page="text"))
         with pytest.raises(NotFound, match='node "nope" not found: this scheduler knows 2'):
-            await told(cluster, "nodes/nope")
+            await answer_to(cluster, "nodes/nope")
         cluster.scheduler.engine.validate()
 
 
-async def test_of_many_kinds_of_pods_a_node_judges_the_most_frequent(monkeypatch):
+async def test_a_node_evaluates_the_most_frequent_of_many_pod_shapes(monkeypatch):
     monkeypatch.setattr(scheduler_pages, "_MAX_KINDS", 1)
     async with live(small()) as cluster:
         await cluster.create(a_pod("a").requests(cpu="64").obj(), a_pod("b").requests(cpu="65").obj())
-        page = text(await told(cluster, "nodes/n1", page="text"))
+        page = text(await answer_to(cluster, "nodes/n1", page="text"))
         assert "not judged: 1 more pods, of 1 kinds" in page
 
 
@@ -381,7 +384,7 @@ class TestGroups:
         gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
         async with live(small(), self.gang(3), features=gates) as cluster:
             await cluster.create(*(self.member(f"t{i}") for i in range(3)))
-            found = await told(cluster, "podgroups/default/train", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", page="text")
             assert [pod["pod"] for pod in found["waiting"]] == ["default/t0", "default/t1", "default/t2"]
             assert found["condition"]["status"] == "False"
             (step,) = found["story"]["steps"]
@@ -392,12 +395,12 @@ class TestGroups:
             )
             await cluster.create(small("n2"))
             await cluster.advance(30)
-            found = await told(cluster, "podgroups/default/train")
+            found = await answer_to(cluster, "podgroups/default/train")
             assert set(found["haveNode"]) == {"default/t0", "default/t1", "default/t2"}
             assert found["story"]["steps"][-1]["what"] == "scheduled"
 
     async def test_the_verdict_on_a_group(self):
-        """Nothing follows from it, and it says whom the group evicts."""
+        """The question has no effect, and the answer names the pods that the group would evict."""
         gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
         group = self.gang(2)
         group["spec"]["priorityClassName"] = "high"
@@ -405,17 +408,17 @@ class TestGroups:
             await cluster.create(a_pod("low").requests(cpu="1").obj(), self.gang(2) | {"metadata": {"name": "other"}})
             await cluster.create(self.member("t0"), self.member("t1"))
             before = cluster.scheduler.engine.state.dump()
-            found = await told(cluster, "podgroups/default/train", verdict="true")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true")
             assert cluster.scheduler.engine.state.dump() == before
             assert found["verdict"]["heldBack"]
             await cluster.create(group)
-            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true", page="text")
             assert found["verdict"]["waitsForPreemption"]
             assert found["verdict"]["domains"][0]["victims"] == ["default/low"]
             assert "would evict 1 pod: default/low" in text(found)
             cluster.scheduler.engine.validate()
 
-    async def test_a_verdict_counts_nothing(self):
+    async def test_a_verdict_observes_no_metrics(self):
         gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
         async with live(small(), self.gang(3), features=gates) as cluster:
             framework = cluster.scheduler.frameworks["default-scheduler"]
@@ -424,16 +427,16 @@ class TestGroups:
             await cluster.create(*(self.member(f"t{i}") for i in range(3)))
             before = metrics.scheduler.preemption_attempts_total.value
             assert before
-            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true", page="text")
             assert text(found).startswith("pod group default/train does not fit: 2 of 3 pods fit together")
             assert "What happened" in text(found)
             assert metrics.scheduler.preemption_attempts_total.value == before
             assert framework.metrics is metrics
 
-    async def test_what_is_not_judged(self, monkeypatch):
+    async def test_groups_that_cannot_be_evaluated(self, monkeypatch):
         async with live(small()) as cluster:
             await cluster.create(self.member("t0"))
-            found = await told(cluster, "podgroups/default/train", verdict="true")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true")
             assert found["note"] == "the gate GenericWorkload is off: its pods are scheduled one by one"
             assert "verdict" not in found
         gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
@@ -443,12 +446,12 @@ class TestGroups:
             await cluster.create(a_pod("low").requests(cpu="2").obj())
             monkeypatch.setattr(scheduler_pages, "_MAX_SEARCH", 0)
             await cluster.create(a_pod("big").requests(cpu="2").spec(schedulingGroup={"podGroupName": "train"}).obj())
-            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true", page="text")
             monkeypatch.setattr(scheduler_pages, "_MAX_MEMBERS", 0)
-            found = await told(cluster, "podgroups/default/train", verdict="true", page="text")
+            found = await answer_to(cluster, "podgroups/default/train", verdict="true", page="text")
             assert "does not judge groups of more than 0 pods" in text(found)
 
-    async def test_a_group_that_nobody_knows(self):
+    async def test_an_unknown_group(self):
         async with live(small()) as cluster:
             with pytest.raises(NotFound, match='pod group "default/train" not found'):
-                await told(cluster, "podgroups/default/train")
+                await answer_to(cluster, "podgroups/default/train")

@@ -1,4 +1,4 @@
-"""A recording on disk: whatever the disk does, the event loop does not wait, and the scheduler goes on."""
+"""A recording on disk: whatever happens to the disk, the event loop is not blocked, and the scheduler continues."""
 
 import errno
 import gzip
@@ -35,7 +35,7 @@ def _often(monkeypatch):
 def until(reached):
     deadline = time.monotonic() + 20
     while not reached():
-        assert time.monotonic() < deadline, "it does not happen"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.001)
 
 
@@ -53,7 +53,7 @@ def test_lines_are_written_while_it_runs(tmp_path):
 
 
 @pytest.mark.parametrize("before", [None, 0o644])
-def test_it_is_for_its_owner_only(tmp_path, before):
+def test_the_file_is_private_to_its_owner(tmp_path, before):
     path = tmp_path / "recording"
     if before is not None:
         path.write_text("an older one")
@@ -63,14 +63,14 @@ def test_it_is_for_its_owner_only(tmp_path, before):
     assert path.read_bytes() == b""
 
 
-def test_a_place_where_no_file_can_be(tmp_path):
+def test_a_path_that_cannot_be_written(tmp_path):
     with pytest.raises(FileNotFoundError), recording(str(tmp_path / "nowhere" / "recording"), HangGuard()):
         pass
 
 
 @contextmanager
-def a_disk_that_takes_nothing(path):
-    """A pipe that nobody empties."""
+def a_blocked_disk(path):
+    """A pipe without a reader."""
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -84,22 +84,22 @@ def write_much(file):
         file.write(os.urandom(2**16))
 
 
-def test_a_disk_that_does_not_keep_up(tmp_path, monkeypatch):
+def test_a_disk_that_is_too_slow(tmp_path, monkeypatch):
     monkeypatch.setattr(recording_file, "MAX_WAITING", 2**20)
     monkeypatch.setattr(recording_file, "CLOSE_TIMEOUT", 0.01)
     path = tmp_path / "pipe"
-    with a_disk_that_takes_nothing(path):
+    with a_blocked_disk(path):
         file = RecordingFile(str(path))
         with pytest.raises(BlockingIOError, match="does not keep up: 1 MiB wait"):
             write_much(file)
         with pytest.raises(BlockingIOError, match="does not take what still waits"):
             file.close()
-    # Now it breaks, and the thread ends.
+    # Now writing fails, and the thread ends.
     until(lambda: not file._thread.is_alive())
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no such device")
-async def test_a_full_disk_costs_the_recording_and_one_line(caplog):
+async def test_a_full_disk_ends_the_recording_with_one_log_line(caplog):
     with recording("/dev/full", HangGuard()) as recorder:
         async with live(a_node("n1").obj(), recorder=recorder) as cluster:
             await cluster.create(a_pod("before").obj())
@@ -113,7 +113,7 @@ async def test_a_full_disk_costs_the_recording_and_one_line(caplog):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no such device")
-def test_a_disk_that_is_full_at_the_very_end(caplog, monkeypatch):
+def test_a_disk_that_is_full_at_close(caplog, monkeypatch):
     monkeypatch.setattr(recording_file, "FLUSH_INTERVAL", 100.0)
     with recording("/dev/full", HangGuard()) as recorder:
         recorder._write(b"a line\n")
@@ -121,14 +121,14 @@ def test_a_disk_that_is_full_at_the_very_end(caplog, monkeypatch):
     assert "Cannot write the recording; it ends here" in said.message
 
 
-# -- what was recorded before ------------------------------------------------------------------------------------------
+# -- existing recordings -----------------------------------------------------------------------------------------------
 
 
 def plain(path):
     return gzip.decompress(path.read_bytes())
 
 
-def test_what_is_there_is_moved_aside(tmp_path):
+def test_an_existing_file_is_renamed(tmp_path):
     path = tmp_path / "recording"
     for text in (b"first\n", b"second\n", b"third\n", b"fourth\n"):
         file = RecordingFile(str(path), kept=2)
@@ -149,14 +149,14 @@ def _is_rotated(file):
     return not file._rotating
 
 
-async def test_each_rotated_file_stands_alone(tmp_path):
+async def test_each_rotated_file_is_complete_in_itself(tmp_path):
     path = tmp_path / "recording"
     with recording(str(path), HangGuard(), rotate_at=1) as recorder:
         async with live(a_node("n1").obj(), a_node("n2").obj(), recorder=recorder) as cluster:
             for name in ("one", "two", "three"):
                 await cluster.create(a_pod(name).obj())
                 file = recorder._rotation
-                # What is written by now is more than a byte, and the scheduler is quiet.
+                # More than a byte is written by now, and the scheduler is idle.
                 recorder.flush()
                 until(partial(_is_written, file))
                 await cluster.settle()
@@ -172,7 +172,7 @@ async def test_each_rotated_file_stands_alone(tmp_path):
     assert {obj.metadata.name: obj.spec.node_name for obj in found.objects if type(obj).__name__ == "Pod"} == placed
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_member(tmp_path, monkeypatch):
+def test_a_disk_that_is_full_within_a_gzip_member(tmp_path, monkeypatch):
     path = tmp_path / "recording"
     file = RecordingFile(str(path))
     file.write(b"whole\n")
@@ -208,7 +208,7 @@ def test_annotations_that_plugins_read_are_kept(tmp_path):
     digest = found.pop(OTHERS)
     assert found == {"example.com/read": "1", "example.com/asked-for": "2", "volume.kubernetes.io/selected-node": "n"}
     assert len(digest) == 16
-    # Another value of what is not kept shows as a change, and is not known.
+    # A change of an annotation that is not kept is recorded, without its value.
     other = convert(a_pod("p").annotations(written | {"example.com/secret": "4"}).obj(), Pod)
     assert annotations_of(kept, other)[OTHERS] != digest
     assert annotations_of(kept_annotations(registry, ()), made)[OTHERS] != digest

@@ -1,4 +1,4 @@
-"""Metrics that only Stowplan has, as a scrape finds them."""
+"""Metrics that only Stowplan has, as scraped."""
 
 from dataclasses import fields
 from types import SimpleNamespace
@@ -46,8 +46,8 @@ def scraped(metrics, name):
     return {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in page.splitlines() if line.startswith(name)}
 
 
-def test_plugins_that_never_hung_are_at_zero(metrics):
-    """An alert looks for an increase, and a series that begins with 1 has none."""
+def test_counters_of_hangs_start_at_zero(metrics):
+    """An alert uses an increase, which a series that starts at 1 does not show."""
     guard = HangGuard()
     guarded_plugin(Mine, guard)
     scheduler = SimpleNamespace(dropped_events=0, stories=(), refresh_metrics=lambda: None)

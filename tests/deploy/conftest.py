@@ -1,6 +1,6 @@
-"""The servers that manifests are applied to: the embedded API, and a real one where KUBEBUILDER_ASSETS names it.
+"""The servers that manifests are applied to: the embedded API, and a real one if KUBEBUILDER_ASSETS names it.
 
-And the image, without a container engine: the stages of its file carried out below a folder.
+And the image, built without a container engine: the stages of its file are run below a folder.
 """
 
 import shutil
@@ -30,7 +30,7 @@ def embedded(tmp_path_factory):
 @pytest.fixture(scope="session")
 def real(tmp_path_factory):
     if assets() is None:
-        pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+        pytest.skip("KUBEBUILDER_ASSETS is not a folder with etcd and kube-apiserver")
     with real_server(tmp_path_factory.mktemp("real"), assets()) as server:
         yield server
 
@@ -41,7 +41,7 @@ def api_server(request):
 
 
 def _can_be_had(pinned, folder):
-    """Whether an index has these versions. Their hashes are the image's affair: if they are wrong, its build fails."""
+    """Whether an index has these versions. Wrong hashes are not checked here; they would fail the build."""
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", f"--dest={folder}"]
     had = subprocess.run([*command, *pinned], capture_output=True).returncode == 0
     shutil.rmtree(folder, ignore_errors=True)
@@ -50,11 +50,11 @@ def _can_be_had(pinned, folder):
 
 @pytest.fixture(scope="session")
 def image():
-    """The folder that stands for the root of the image."""
+    """The folder of the image's root."""
     python = python_for_others()
     if python is None:
-        pytest.skip("no Python that others than root can start")
-    # Not below pytest's folder, which is root's alone.
+        pytest.skip("no Python that an unprivileged user can start")
+    # Not below pytest's folder, which only root can read.
     folder = Path(tempfile.mkdtemp())
     pinned = [str(pin.requirement) for lock in LOCKS for pin in pins(lock)]
     try:
@@ -70,6 +70,6 @@ def image():
 
 @pytest.fixture
 def settings(image):
-    """The image's environment, and nothing of ours: no HOME."""
+    """The image's environment and nothing of ours: no HOME."""
     found = environment(stages(CONTAINERFILE)[-1])
     return {**found, "PATH": found["PATH"].replace("/opt/", f"{image}/opt/")}

@@ -1,6 +1,6 @@
-"""The chart: its templates ask for values that there are, its schema knows them all, and it renders to the manifests.
+"""The chart: its templates use existing values, its schema covers them all, and it renders to the manifests.
 
-What needs rendering runs where a `helm` is installed; the rest reads the templates as text.
+Tests that render need `helm`; the others read the templates as text.
 """
 
 import json
@@ -32,12 +32,12 @@ EVERYTHING = (
     "dashboard.enabled=true",
     "networkPolicy.enabled=true",
 )
-#: Maps whose keys are the user's.
+#: Maps with arbitrary keys.
 OPEN = {"config", "featureGates", "resources", "nodeSelector", "affinity", "podLabels", "podAnnotations", "global"}
 
 
 def actions(text):
-    """What stands between {{ and }}, without comments."""
+    """The text between {{ and }}, without comments."""
     found = re.findall(r"\{\{-?\s*(.*?)\s*-?\}\}", text, re.DOTALL)
     return [action for action in found if not action.startswith("/*")]
 
@@ -46,7 +46,7 @@ def sets(*values):
     return list(chain.from_iterable(("--set", value) for value in values))
 
 
-# --- as text
+# -- as text
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -61,7 +61,7 @@ def test_blocks_are_closed(name):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_values_that_are_asked_for_are_there(name):
+def test_values_used_by_templates_exist(name):
     for path in re.findall(r"\.Values\.([\w.]+)", TEMPLATES[name]):
         at = VALUES
         for key in path.split("."):
@@ -69,7 +69,7 @@ def test_values_that_are_asked_for_are_there(name):
             at = at[key]
 
 
-def test_values_are_all_asked_for():
+def test_all_values_are_used():
     text = "\n".join(TEMPLATES.values())
     election = {"leaderElection.leaseDuration", "leaderElection.renewDeadline", "leaderElection.retryPeriod"}
     for path in _paths(VALUES):
@@ -94,13 +94,13 @@ def test_a_feature_gate_brings_the_rights_of_its_manifest(gate, file):
     assert yaml.safe_load(block) == role["rules"]
 
 
-def test_templates_that_are_included_are_there():
+def test_included_templates_exist():
     text = "\n".join(TEMPLATES.values())
     included, defined = (set(re.findall(rf'{word} "([\w.]+)"', text)) for word in ("include", "define"))
     assert included == defined
 
 
-def test_files_that_are_shown_are_those_of_monitoring():
+def test_included_files_are_those_of_monitoring():
     shown = set(re.findall(r'\.Files\.Get "([^"]+)"', "\n".join(TEMPLATES.values())))
     assert {(CHART / name).resolve() for name in shown} == {
         MONITORING / "alerts.yaml",
@@ -126,17 +126,17 @@ def _compare(schema, values, where):
             assert types[type(value)] in known["type"], f"{where}.{key}"
 
 
-def test_its_version_is_the_packages():
+def test_its_version_is_the_package_version():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = (CHART.parents[2] / "pyproject.toml").read_text()
     assert chart["appVersion"] == re.search(r'^version = "(.+)"$', project, re.MULTILINE)[1]
 
 
-# --- rendered
+# -- rendered
 
 
 def plain(document):
-    """As the manifests have it: without what only a release has."""
+    """As in the manifests: without what only a release has."""
     document = json.loads(json.dumps(document))
     places = [document["metadata"]]
     if document["kind"] == "Deployment":
@@ -203,17 +203,17 @@ def test_its_rules_and_dashboard_are_the_files():
         pytest.param(["leaderElection.leaseDuration=15"], "leaseDuration: Invalid type", id="no unit"),
     ],
 )
-def test_what_would_do_harm_is_refused(values, why):
+def test_harmful_values_are_refused(values, why):
     ran = helm("template", "s", str(CHART), "--kube-version=1.36.0", *sets(*values))
     assert ran.returncode == 1
     assert why in ran.stderr
 
 
-def test_it_can_be_installed_elsewhere_under_another_name(tmp_path):
+def test_it_can_be_installed_in_another_namespace_with_another_name(tmp_path):
     documents = rendered(*sets(*EVERYTHING), release="other", namespace="apart")
     names = {one["metadata"]["name"] for one in documents}
     assert all(name == "other" or name.startswith("other-") for name in names)
-    # The authorities of clients are in kube-system for everybody.
+    # The clients' certificate authorities are always in kube-system.
     elsewhere = {one["metadata"]["name"] for one in documents if one["metadata"].get("namespace") == "kube-system"}
     assert elsewhere == {"other-authentication-reader"}
     role = named(documents, "Role", "other-leader-election")
@@ -227,12 +227,12 @@ def test_it_can_be_installed_elsewhere_under_another_name(tmp_path):
     assert accounts == {"apart"}
 
 
-def test_rights_can_be_left_to_others():
+def test_rbac_can_be_disabled():
     documents = rendered(*sets("rbac.create=false", "podMonitor.enabled=true"))
     assert not [one for one in documents if "rbac" in one["apiVersion"]]
 
 
-def test_it_can_stand_by_for_the_clusters_own(tmp_path):
+def test_it_can_replace_the_clusters_scheduler(tmp_path):
     documents = rendered(*sets("schedulerName=default-scheduler", "leaderElection.resourceName=kube-scheduler"))
     config = configuration(documents, tmp_path)
     assert list(config.effective_plugins()) == ["default-scheduler"]
@@ -241,7 +241,7 @@ def test_it_can_stand_by_for_the_clusters_own(tmp_path):
     assert rule["resourceNames"] == ["kube-scheduler"]
 
 
-def test_more_of_the_configuration_is_taken_over(tmp_path):
+def test_further_configuration_is_rendered(tmp_path):
     values = {
         "config": {"percentageOfNodesToScore": 50, "clientConnection": {"qps": 500, "burst": 1000}},
         "profiles": [{"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 20}],
@@ -264,7 +264,7 @@ def test_plugins_of_another_image_are_on_the_path(via, folder):
     assert ("image" in volume) == (via == "volume")
 
 
-def test_a_certificate_of_ones_own_is_readable_for_it():
+def test_a_custom_certificate_is_mounted_readably():
     documents = rendered(*sets("serving.certificateSecret=tls"))
     pod = named(documents, "Deployment", "stowplan")["spec"]["template"]["spec"]
     (volume,) = (one for one in pod["volumes"] if one["name"] == "serving")
@@ -275,7 +275,7 @@ def test_a_certificate_of_ones_own_is_readable_for_it():
     assert files == [f"{mount}/tls.crt", f"{mount}/tls.key"]
 
 
-def test_a_single_replica_without_a_lease_is_never_two():
+def test_a_single_replica_without_a_lease_is_recreated():
     documents = rendered(*sets("replicas=1", "leaderElection.enabled=false"))
     deployment = named(documents, "Deployment", "stowplan")
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
@@ -283,8 +283,8 @@ def test_a_single_replica_without_a_lease_is_never_two():
     assert not any(one["metadata"]["name"].endswith("leader-election") for one in documents)
 
 
-@pytest.mark.parametrize("extra", [(), EVERYTHING], ids=["as it is", "everything"])
-def test_a_server_takes_what_it_renders(real, extra):
+@pytest.mark.parametrize("extra", [(), EVERYTHING], ids=["defaults", "everything"])
+def test_a_server_accepts_the_rendered_objects(real, extra):
     kept = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
     documents = [one for one in rendered(*sets(*extra)) if one["kind"] not in kept]
     created = real.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=documents)

@@ -1,6 +1,7 @@
-"""The image: what its file copies is there, and what its commands install runs as nobody, on a disk that cannot change.
+"""The image: the files that it copies exist, and its installed commands run as an unprivileged user on a read-only
+disk.
 
-No container engine is needed: the stages are carried out below a folder.
+No container engine is needed: the stages are run below a folder.
 """
 
 import fnmatch
@@ -33,7 +34,7 @@ POD = {
 }
 
 
-def test_what_is_copied_is_there_and_not_ignored():
+def test_copied_files_exist_and_are_not_ignored():
     ignore = (CONTAINERFILE.parent / "Containerfile.dockerignore").read_text().splitlines()
     seen = [line[1:] for line in ignore if line.startswith("!")]
     sources = [source for text in BUILD.said("COPY") for source in text.split()[:-1]]
@@ -44,19 +45,19 @@ def test_what_is_copied_is_there_and_not_ignored():
     assert any(fnmatch.fnmatch("src/stowplan/__pycache__", line) for line in ignore)
 
 
-def test_only_what_was_built_goes_into_the_image_and_pip_out_of_it():
+def test_the_image_has_only_built_files_and_no_pip():
     assert FINAL.said("COPY") == ["--from=build /opt/stowplan /opt/stowplan"]
     assert FINAL.said("RUN") == ["pip uninstall --yes --root-user-action=ignore pip"]
 
 
-def test_its_user_is_nobody_and_that_of_the_static_pod_is_left_open():
+def test_its_user_is_unprivileged_and_the_static_pods_is_unset():
     assert FINAL.base == STATIC_POD.name == "static-pod"
     assert FINAL.said("USER") == ["65532:65532"]
     assert STATIC_POD.said("USER") == []
     assert [step for step in FINAL.steps if step[0] != "USER"] == STATIC_POD.steps
 
 
-def test_images_are_of_python_and_no_registry_is_named():
+def test_base_images_are_python_without_a_registry():
     assert [stage.base for stage in STAGES] == ["python:${PYTHON}-slim", "python:${PYTHON}-slim", "static-pod"]
 
 
@@ -66,32 +67,37 @@ def test_the_command_of_manifests_is_found_on_the_path():
     assert environment(FINAL)["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
-# --- carried out
+# -- built
 
 
 def files(folder):
     return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_nothing_but_the_dependencies_is_installed(image):
+def test_only_dependencies_are_installed(image):
     folders = {path.name.split("-")[0].lower() for path in image.rglob("*.dist-info")}
     assert {"stowplan", "numpy", "aiohttp"} <= folders
     assert folders.isdisjoint({"pip", "setuptools", "hatchling", "pytest", "mypy", "kubernetes", "hypothesis"})
 
 
-def test_what_is_installed_is_what_the_lock_names_and_somebody_needs(image):
+def test_installed_packages_are_locked_and_needed(image):
     found = {
         dist.name.lower().replace("_", "-"): dist for dist in distributions(path=map(str, image.rglob("site-packages")))
     }
     versions = {name: dist.version for name, dist in found.items()}
     del versions["stowplan"]
+    # The image's Python may be another than ours.
+    version = next(image.rglob("site-packages")).parent.name.removeprefix("python")
+    python = {"python_version": version, "python_full_version": f"{version}.0", "extra": ""}
     pinned = [(pin.requirement.marker, pin) for pin in pins(CONTAINERFILE.parent / "requirements.txt")]
-    assert versions == {pin.name: str(pin.version) for marker, pin in pinned if marker is None or marker.evaluate()}
+    assert versions == {
+        pin.name: str(pin.version) for marker, pin in pinned if marker is None or marker.evaluate(python)
+    }
     needed, ahead = set(), ["stowplan"]
     while ahead:
         for asked in map(Requirement, found[ahead.pop()].requires or ()):
             name = canonicalize_name(asked.name)
-            if (asked.marker is None or asked.marker.evaluate({"extra": ""})) and name not in needed:
+            if (asked.marker is None or asked.marker.evaluate(python)) and name not in needed:
                 needed.add(name)
                 ahead.append(name)
     assert needed == versions.keys()
@@ -121,11 +127,11 @@ def test_the_embedded_cluster_is_left_out(image):
     assert not list(image.rglob("stowplan_cluster*"))
 
 
-def test_the_commands_that_are_there_are_offered_and_those_of_the_embedded_cluster_are_not(image, settings):
+def test_only_available_commands_are_offered(image, settings):
     told = ran(image, settings, "stowplan", "--help")
     assert (told.returncode, told.stderr) == (0, "")
     listed = told.stdout.split("Commands:\n")[1]
-    # A line that goes on is indented further.
+    # A continued line is indented further.
     names = [line.split()[0] for line in listed.splitlines() if line[2:3] != " "]
     expected = "compare completion config drain explain fit record replay run shadow simulate survive tune ui what-if"
     assert names == expected.split()
@@ -150,13 +156,13 @@ def test_it_explains_from_files(image, settings):
     assert "default/p" in told.stdout
 
 
-def test_a_version_is_told_without_a_home(image, settings):
+def test_version_works_without_a_home(image, settings):
     told = ran(image, settings, "kube-scheduler", "--version")
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout.startswith("Kubernetes v1.36.")
 
 
-def test_it_schedules_and_writes_nothing(image, settings, tmp_path):
+def test_it_schedules_without_writing_files(image, settings, tmp_path):
     before = files(image)
     with embedded_server(tmp_path, "--nodes=1") as server:
         kubeconfig = image / "kubeconfig"

@@ -1,4 +1,4 @@
-"""docs/operations.md names what there is: flags, values of the chart, files, and sections."""
+"""docs/operations.md names existing flags, chart values, files, and sections."""
 
 import re
 
@@ -20,7 +20,7 @@ def anchor(heading):
 
 
 @pytest.mark.parametrize("page", [GUIDE, CHART / "README.md"], ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         path, _, section = target.partition("#")
         there = (page.parent / path).resolve() if path else page
@@ -30,19 +30,19 @@ def test_links_lead_somewhere(page):
             assert section in map(anchor, headings), target
 
 
-def test_flags_are_there():
+def test_flags_exist():
     named = set(re.findall(r"`--([a-z][\w-]+)", PROSE))
     assert len(named) > 8
     assert named <= {flag.name for flag in KUBE_SCHEDULER_FLAGS} | OTHERS
 
 
-def test_paths_of_deploy_are_there():
+def test_paths_of_deploy_exist():
     named = set(re.findall(r"\bdeploy/[\w./-]+\w", TEXT))
     assert named
     assert all((ROOT / name).exists() for name in named)
 
 
-def test_values_of_the_chart_are_there():
+def test_chart_values_exist():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     text = PROSE + (CHART / "README.md").read_text() + (DEPLOY / "chart/stowplan/values.yaml").read_text()
     groups = "|".join(key for key, value in values.items() if isinstance(value, dict) and value)

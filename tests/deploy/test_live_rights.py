@@ -1,6 +1,6 @@
-"""With the rights of deploy/ and no others, on a server that checks them, the scheduler does all of its work.
+"""With the rights of deploy/ and no others, on a server that enforces them, the scheduler can do all of its work.
 
-Once as the account of the second scheduler, once as the user that a static pod's kubeconfig names.
+Once as the second scheduler's service account, once as the user in a static pod's kubeconfig.
 """
 
 import json
@@ -77,7 +77,7 @@ def a_priority_class(name, value):
 
 @pytest.fixture(scope="module")
 def prepared(real):
-    """A node, priorities, the roles of deploy/, and who may read metrics."""
+    """A node, priority classes, the roles of deploy/, and a user who may read metrics."""
     if real.kubectl("get", "namespace", NAMESPACE, check=False).returncode:
         real.kubectl("create", "namespace", NAMESPACE)
     monitors = [one for one in READER if not one["apiVersion"].startswith("monitoring.")]
@@ -102,7 +102,7 @@ def token(server, account):
 
 
 def kubeconfig_of(server, account, file):
-    """With a token of the service account, or as the administrator who acts as that user."""
+    """With a token of the service account, or as the administrator impersonating that user."""
     config = yaml.safe_load(server.kubeconfig.read_text())
     user = config["users"][0]["user"]
     if account.startswith("system:"):
@@ -134,7 +134,7 @@ def scheduler(request, prepared, tmp_path_factory):
         found = RunningScheduler(prepared, port, process, log, name, lease)
         until(lambda: found.get("/readyz")[1] == "ok" and found.holder(), process, log)
         yield found
-        # Asked last of all: whatever was done, nothing was refused for want of a right.
+        # Checked last: no request was refused for lack of a right.
         assert_nothing_was_forbidden(found)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0, log.read_text()
@@ -149,7 +149,7 @@ def assert_nothing_was_forbidden(scheduler):
 
 @pytest.fixture
 def placed(scheduler):
-    """Creates pods for the scheduler; they are gone afterwards."""
+    """Creates pods for the scheduler, and deletes them afterwards."""
 
     def create(*pods):
         scheduler.server.kubectl("create", "-f", "-", stdin=list(pods))
@@ -158,20 +158,20 @@ def placed(scheduler):
     scheduler.server.kubectl("-n", "default", "delete", "pod", "--all", "--force", "--grace-period=0")
 
 
-def test_pods_are_bound_and_told_of(scheduler, placed):
+def test_pods_are_bound_with_events(scheduler, placed):
     placed(a_pod("p", scheduler.scheduler_name))
     scheduler.wait(lambda: scheduler.pod("p")["spec"].get("nodeName") == "n1")
     scheduler.wait(lambda: "Scheduled" in reasons(scheduler, "p"))
 
 
-def test_preemption_makes_room(scheduler, placed):
+def test_preemption_evicts_a_pod(scheduler, placed):
     name = scheduler.scheduler_name
     placed(a_pod("victim", name, cpu="1", priority_class="low"))
     scheduler.wait(lambda: scheduler.pod("victim")["spec"].get("nodeName") == "n1")
     placed(a_pod("preemptor", name, cpu="1", priority_class="high"))
     scheduler.wait(lambda: "deletionTimestamp" in scheduler.pod("victim")["metadata"])
     scheduler.wait(lambda: scheduler.pod("preemptor")["status"].get("nominatedNodeName") == "n1")
-    # No kubelet is there to end it.
+    # There is no kubelet to finish it.
     scheduler.server.kubectl("-n", "default", "delete", "pod", "victim", "--force", "--grace-period=0")
     scheduler.wait(lambda: scheduler.pod("preemptor")["spec"].get("nodeName") == "n1")
     scheduler.wait(lambda: "Preempted" in reasons(scheduler, "victim"))
@@ -193,7 +193,7 @@ def test_the_lease_is_held_and_renewed(scheduler):
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/resources", "/metrics/slis"])
-def test_who_may_read_metrics_does_and_nobody_else(scheduler, path):
+def test_only_authorized_users_read_metrics(scheduler, path):
     assert scheduler.get(path, token(scheduler.server, "stowplan-metrics"))[0] == 200
     assert scheduler.get(path, token(scheduler.server, "nobody"))[0] == 403
     assert scheduler.get(path, "wrong")[0] == 401
@@ -201,21 +201,21 @@ def test_who_may_read_metrics_does_and_nobody_else(scheduler, path):
 
 
 @pytest.mark.parametrize("path", ["/configz", "/flagz", "/statusz", "/debug/pprof/", "/nothing"])
-def test_who_reads_metrics_reads_nothing_else(scheduler, path):
+def test_the_metrics_reader_reads_nothing_else(scheduler, path):
     assert scheduler.get(path, token(scheduler.server, "stowplan-metrics"))[0] == 403
 
 
-def test_health_is_for_everybody(scheduler):
+def test_health_is_public(scheduler):
     assert [scheduler.get(path) for path in ("/livez", "/readyz", "/healthz")] == [(200, "ok")] * 3
 
 
-def test_metrics_tell_of_it(scheduler, placed):
+def test_metrics_have_the_scheduled_pods(scheduler, placed):
     placed(a_pod("counted", scheduler.scheduler_name))
     reader = token(scheduler.server, "stowplan-metrics")
 
-    def told():
+    def pods_are_counted():
         text = scheduler.get("/metrics", reader)[1]
         series = f'scheduler_schedule_attempts_total{{profile="{scheduler.scheduler_name}",result="scheduled"}}'
         return series in text and 'leader_election_master_status{name="kube-scheduler"} 1' in text
 
-    scheduler.wait(told)
+    scheduler.wait(pods_are_counted)

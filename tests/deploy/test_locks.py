@@ -1,6 +1,6 @@
-"""The locks of the image and pyproject.toml agree: `make lock` was run after the last change of dependencies.
+"""The lock files of the image agree with pyproject.toml: `make lock` was run after the last change of dependencies.
 
-That the locks are complete is shown by the image's build, where `pip check` runs (test_container.py).
+The image's build, which runs `pip check`, shows that they are complete (test_container.py).
 """
 
 import re
@@ -18,12 +18,12 @@ ASKED = {
     "requirements.txt": PROJECT["project"]["dependencies"],
     "build-requirements.txt": PROJECT["build-system"]["requires"],
 }
-#: What the image may be built with (`--build-arg PYTHON=`).
+#: Python versions for building the image (`--build-arg PYTHON=`).
 PYTHONS = ["3.11", "3.12", "3.13"]
 
 
 def pins_of(name, python):
-    """Those that hold on Linux with that Python."""
+    """Those that apply on Linux with this Python."""
     settings = {
         "python_version": python,
         "python_full_version": f"{python}.0",
@@ -66,7 +66,7 @@ def test_every_pin_has_hashes(name):
         "./numpy.whl",
     ],
 )
-def test_what_leaves_something_open_is_no_lock(tmp_path, line):
+def test_incomplete_locks_are_refused(tmp_path, line):
     lock = tmp_path / "requirements.txt"
     lock.write_text(f"click==8.2.0 \\\n    --hash=sha256:00\n{line}\n")
     with pytest.raises(ValueError, match="not a pinned version"):

@@ -1,4 +1,4 @@
-"""The manifests are accepted as they stand, ask for nothing that a restricted namespace forbids, and fit together."""
+"""The manifests are accepted unchanged, comply with a restricted namespace, and are consistent with each other."""
 
 import re
 
@@ -40,7 +40,7 @@ def monitors_known(api_server):
 
 
 @pytest.mark.usefixtures("monitors_known")
-def test_a_server_takes_them_dry_and_for_real(api_server):
+def test_a_server_accepts_them_in_dry_run_and_for_real(api_server):
     if api_server.kubectl("get", "namespace", "kube-system", check=False).returncode:
         api_server.kubectl("create", "namespace", "kube-system")
     strict = ("--validate=strict", "-f", "-")
@@ -52,20 +52,20 @@ def test_a_server_takes_them_dry_and_for_real(api_server):
     api_server.kubectl("delete", "-f", "-", stdin=ALL)
 
 
-def test_the_static_pod_is_taken_too(api_server):
+def test_the_static_pod_is_accepted_too(api_server):
     if api_server.kubectl("get", "namespace", "kube-system", check=False).returncode:
         api_server.kubectl("create", "namespace", "kube-system")
-    # As the kubelet mirrors it: what it leaves to its own defaults is left to the server's here.
+    # As the kubelet mirrors it: fields that it defaults are left to the server here.
     without_class = {**STATIC, "spec": {k: v for k, v in STATIC["spec"].items() if not k.startswith("priority")}}
     created = api_server.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=[without_class])
     assert created.stdout == f"pod/{STATIC['metadata']['name']} created (server dry run)\n"
 
 
-def test_a_restricted_namespace_takes_its_pods(real):
+def test_a_restricted_namespace_accepts_its_pods(real):
     namespace = real.new_namespace("restricted")
     label = "pod-security.kubernetes.io/enforce=restricted"
     real.kubectl("label", "namespace", namespace, label)
-    # Its priority class and account are not what is asked about.
+    # Its priority class and account are not tested here.
     spec = {key: value for key, value in POD.items() if key not in ("priorityClassName", "serviceAccountName")}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace}, "spec": spec}
     created = real.kubectl("create", "--dry-run=server", "-f", "-", stdin=[pod])
@@ -75,10 +75,10 @@ def test_a_restricted_namespace_takes_its_pods(real):
     assert "violates PodSecurity" in refused.stderr
 
 
-# --- what they say of each other
+# -- consistency
 
 
-def test_names_and_labels_meet():
+def test_names_and_labels_match():
     labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
     assert DEPLOYMENT["spec"]["selector"]["matchLabels"] == labels
     assert named(ALL, "Service", "stowplan")["spec"]["selector"] == labels
@@ -91,7 +91,7 @@ def test_names_and_labels_meet():
     assert [mount["name"] for mount in POD["containers"][0]["volumeMounts"]] == [volume["name"]]
 
 
-def test_ports_meet():
+def test_ports_match():
     container = POD["containers"][0]
     (port,) = container["ports"]
     assert port["containerPort"] == flags(container)["secure-port"]
@@ -124,17 +124,17 @@ def test_the_configuration_loads_and_the_lease_is_the_one_it_has_rights_to(tmp_p
     assert flags(POD["containers"][0])["config"].startswith(POD["containers"][0]["volumeMounts"][0]["mountPath"])
 
 
-def test_there_are_two_that_do_not_leave_together():
+def test_there_are_two_replicas_with_a_disruption_budget():
     assert DEPLOYMENT["spec"]["replicas"] == 2
     assert DEPLOYMENT["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     assert named(ALL, "PodDisruptionBudget", "stowplan")["spec"]["minAvailable"] == 1
     assert POD["priorityClassName"] == "system-cluster-critical"
 
 
-# --- the static pod
+# -- the static pod
 
 
-def test_the_static_pod_says_what_kubeadm_says():
+def test_the_static_pod_matches_kubeadms():
     (container,) = STATIC["spec"]["containers"]
     conf = "/etc/kubernetes/scheduler.conf"
     line = flags(container)
@@ -160,7 +160,7 @@ def test_the_static_pod_says_what_kubeadm_says():
     }
     paths = [container[name]["httpGet"]["path"] for name in PROBES]
     assert paths == ["/livez", "/livez", "/readyz"]
-    # Nothing of a user: it is the image's, and has to be root for the kubeconfig's sake.
+    # No user: it is the image's, and has to be root to read the kubeconfig.
     assert STATIC["spec"]["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
     assert "securityContext" not in container
 
@@ -179,7 +179,7 @@ def test_no_registry_is_named():
     assert all(re.fullmatch(r"[a-z]+:[A-Za-z-]+", image) for image in images)
 
 
-def test_nothing_is_there_twice_or_without_its_namespace():
+def test_objects_are_unique_and_have_a_namespace():
     keys = [(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in ALL]
     assert len(keys) == len(set(keys))
     cluster_wide = {"ClusterRole", "ClusterRoleBinding"}

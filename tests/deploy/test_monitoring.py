@@ -1,4 +1,4 @@
-"""What alerts and dashboard ask for is what the scheduler has: metrics, their kinds and labels."""
+"""Alerts and dashboard use only metrics, types and labels that the scheduler has."""
 
 import json
 import re
@@ -21,10 +21,10 @@ DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 ALERTS_TEST = ROOT / "tests" / "deploy" / "alerts_test.yaml"
 RULES = {rule["alert"]: rule for group in ALERTS["groups"] for rule in group["rules"]}
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-#: What Prometheus adds to every series, or makes itself.
+#: Labels and series that Prometheus adds itself.
 TARGET_LABELS = {"job", "instance", "namespace"}
 OF_PROMETHEUS = {"up": set()}
-#: Words of PromQL that are followed by a parenthesis, or stand between operands.
+#: PromQL keywords that are followed by a parenthesis or placed between operands.
 WORDS = {
     *("sum", "max", "by", "rate", "increase", "changes", "deriv", "absent", "topk", "histogram_quantile"),
     *("and", "or", "unless", "label_values"),
@@ -58,7 +58,7 @@ def known():
 
 
 def selectors(expression):
-    """Each metric of an expression with the labels that it is selected by."""
+    """Each metric of an expression with the labels in its selector."""
     plain = re.sub(r"\b(by|without|on) \([^)]*\)", "", expression)
     plain = re.sub(r"\[[^\]]*\]|\boffset \w+", "", plain)
     found = []
@@ -69,7 +69,7 @@ def selectors(expression):
 
 
 def _without_values(text):
-    """Label values may look like anything."""
+    """Label values may be anything."""
     return re.sub(r'"[^"]*"', '""', text)
 
 
@@ -95,7 +95,7 @@ QUERIES = list(queries())
 
 
 @pytest.mark.parametrize(("expression", "shows"), QUERIES)
-def test_metrics_and_labels_are_there(known, expression, shows):
+def test_metrics_and_labels_exist(known, expression, shows):
     asked = selectors(expression)
     assert asked
     for name, labels in asked:
@@ -107,7 +107,7 @@ def test_metrics_and_labels_are_there(known, expression, shows):
 
 
 @pytest.mark.parametrize(("expression", "shows"), QUERIES)
-def test_quantiles_are_of_buckets_and_rates_of_counters(expression, shows):
+def test_quantiles_use_buckets_and_rates_use_counters(expression, shows):
     assert ("histogram_quantile" in expression) == ("_bucket" in expression)
     if "histogram_quantile" in expression:
         assert "le" in grouped(expression)
@@ -118,13 +118,13 @@ def test_quantiles_are_of_buckets_and_rates_of_counters(expression, shows):
 
 
 @pytest.mark.parametrize(("expression", "shows"), QUERIES)
-def test_pods_that_wait_are_those_of_the_leader(expression, shows):
-    """All that waits is in the active queue of a standby, as nobody takes it from there."""
+def test_queries_count_pending_pods_of_the_leader_only(expression, shows):
+    """All pending pods of a standby are in its active queue, as it does not pop them."""
     counts_active = "scheduler_pending_pods" in expression and 'queue="unschedulable"' not in expression
     assert counts_active == ("unless on (job, instance) leader_election_master_status" in expression)
 
 
-def test_a_metric_that_is_not_there_would_be_found(known):
+def test_a_missing_metric_is_found(known):
     assert selectors('sum by (a) (rate(nope_total{b="c", d=~"e|f"}[5m])) > 0.5 and up == 1') == [
         ("nope_total", {"b", "d"}),
         ("up", set()),
@@ -132,18 +132,18 @@ def test_a_metric_that_is_not_there_would_be_found(known):
     assert "nope_total" not in known
 
 
-def test_every_alert_is_explained_where_operators_look():
+def test_every_alert_is_documented():
     headings = re.findall(r"^### (\w+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
     assert [heading for heading in headings if heading.startswith(("Scheduler", "Stowplan"))] == list(RULES)
 
 
-def test_alerts_say_how_bad_and_what():
+def test_alerts_have_severity_and_annotations():
     for rule in RULES.values():
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert set(rule["annotations"]) == {"summary", "description"}
 
 
-def test_each_alert_is_seen_to_fire_and_not_to():
+def test_each_alert_has_cases_that_fire_and_that_do_not():
     tests = [case for group in yaml.safe_load(ALERTS_TEST.read_text())["tests"] for case in group["alert_rule_test"]]
     fires = Counter(case["alertname"] for case in tests if "exp_alerts" in case)
     is_quiet = Counter(case["alertname"] for case in tests if "exp_alerts" not in case)
@@ -171,14 +171,14 @@ def test_panels_neither_overlap_nor_share_an_id():
         taken |= cells
 
 
-def test_panels_are_about_the_chosen_jobs_and_instances():
+def test_panels_use_the_selected_jobs_and_instances():
     for panel in PANELS:
         for target in panel["targets"]:
             for _, labels in selectors(target["expr"]):
                 assert {"job", "instance"} <= labels, panel["title"]
 
 
-def test_the_dashboard_tells_what_operators_need():
+def test_the_dashboard_has_the_panels_that_operators_need():
     rows = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
     wanted = ["Now", "Pods", "Latency", "Extension points and plugins", "Preemption", "API server", "Process"]
     assert rows == wanted

@@ -1,4 +1,4 @@
-"""The rules of the scheduler's own account are those that every cluster has for its scheduler, and nothing more."""
+"""The rules of the scheduler's account are those of every cluster's own scheduler, and nothing more."""
 
 import re
 from itertools import product
@@ -8,12 +8,12 @@ import pytest
 from support.processes.deployments import FEATURE_GATES, SECOND_SCHEDULER, SPEC, named, objects, rights
 
 LEASE = "stowplan"
-#: Rules of the reference that a second scheduler has no use for.
+#: Rules of the reference that a second scheduler does not need.
 LEFT_OUT = {
-    # Coordinated leader election is about the lease kube-scheduler alone.
+    # Coordinated leader election applies to the lease kube-scheduler alone.
     "leasecandidates",
 }
-#: Rules that come with feature gates which are off by default: the gate -> where they are.
+#: Rules for feature gates that are off by default: gate -> file.
 GATED = {"DRADeviceTaintRules": "device-taint-rules", "GenericWorkload": "pod-groups"}
 ACCOUNT = {"kind": "ServiceAccount", "name": "stowplan", "namespace": "kube-system"}
 RBAC = objects(SECOND_SCHEDULER / "rbac.yaml")
@@ -30,9 +30,9 @@ def of_a_second_scheduler(reference):
 
 
 def specified(gate=None):
-    """The rights of the table in the specification, read cell by cell: those without a gate, or of this one."""
+    """The rights in the specification's table, read cell by cell: those without a gate, or of this one."""
     if not SPEC.is_dir():
-        pytest.skip("the specification is not here")
+        pytest.skip("the specification is not available")
     section = (SPEC / "cache-and-events.md").read_text().partition("## 7. Permissions")[2].partition("\n## ")[0]
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
     assert len(lines) > 20
@@ -45,7 +45,7 @@ def specified(gate=None):
 
 
 def _rights_of(groups, resources, verbs):
-    """The verbs have a cell of their own, or each resource has its own."""
+    """Either the verbs have a cell of their own, or each resource has its own."""
     resources, _, name = resources.partition(", name ")
     verbs = re.sub(r" \(.*\)$", "", verbs)
     for resource in re.split(r"; " if ": " in resources else r"[,;] ", resources):
@@ -54,12 +54,12 @@ def _rights_of(groups, resources, verbs):
             yield group.strip('"'), one, name, verb
 
 
-def test_they_are_the_specified_ones_and_nothing_more():
+def test_rules_are_exactly_the_specified_ones():
     assert of_a_second_scheduler(specified()) == OWN
 
 
 @pytest.mark.parametrize(("gate", "file"), GATED.items())
-def test_what_a_feature_gate_needs_besides(gate, file):
+def test_additional_rules_of_feature_gates(gate, file):
     role, binding = objects(FEATURE_GATES / f"{file}.yaml")
     name = f"stowplan-{file}"
     group = "rbac.authorization.k8s.io"
@@ -69,12 +69,12 @@ def test_what_a_feature_gate_needs_besides(gate, file):
     assert binding["subjects"] == [ACCOUNT]
 
 
-def test_they_are_those_of_a_real_cluster(real):
+def test_rules_equal_those_of_a_real_cluster(real):
     role = real.json("get", "clusterrole", "system:kube-scheduler")
     assert of_a_second_scheduler(rights(role)) == OWN
 
 
-def test_roles_that_are_bound_and_not_made_are_in_every_cluster(real):
+def test_referenced_roles_exist_in_every_cluster(real):
     made = {(one["kind"], one["metadata"]["name"]) for one in RBAC}
     bound = {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in RBAC if "roleRef" in one}
     borrowed = bound - made
@@ -98,7 +98,7 @@ def test_everything_is_bound_to_the_account_alone():
     assert all(one["subjects"] == [ACCOUNT] for one in bindings)
 
 
-def test_who_reads_metrics_reads_nothing_else():
+def test_the_metrics_reader_reads_nothing_else():
     assert rights(named(RBAC, "ClusterRole", "stowplan-metrics-reader")) == {
         ("url", path, "", "get") for path in ("/metrics", "/metrics/resources", "/metrics/slis")
     }

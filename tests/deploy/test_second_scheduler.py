@@ -1,6 +1,6 @@
 """The Deployment's container as its pod would run it: the image, its user, a read-only root, a service account.
 
-All that is different from a pod is the port, and where the ConfigMap is found.
+Only the port and the path of the ConfigMap differ from a pod.
 """
 
 import base64
@@ -25,9 +25,9 @@ NAMESPACE = DEPLOYMENT["metadata"]["namespace"]
 
 @pytest.fixture
 def secrets(real, tmp_path):
-    """What the kubelet mounts: a token, the authority, the namespace."""
+    """What the kubelet mounts: a token, the CA, the namespace."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("mounting takes root")
+        pytest.skip("mounting requires root")
     account = DEPLOYMENT["spec"]["template"]["spec"]["serviceAccountName"]
     cluster = yaml.safe_load(real.kubeconfig.read_text())["clusters"][0]["cluster"]
     (tmp_path / "token").write_text(real.kubectl("-n", NAMESPACE, "create", "token", account).stdout)
@@ -57,7 +57,7 @@ def mounted(image):
     shutil.rmtree(folder)
 
 
-def test_it_runs_as_it_stands(installed, secrets, mounted, settings, tmp_path):
+def test_it_runs_unchanged(installed, secrets, mounted, settings, tmp_path):
     port, log = free_port(), tmp_path / "log"
     address = yaml.safe_load(installed.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     host, _, api_port = address.removeprefix("https://").partition(":")

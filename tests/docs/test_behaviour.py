@@ -1,4 +1,4 @@
-"""docs/behaviour.md: every docstring that points into it names a section that is there."""
+"""docs/behaviour.md: every docstring that refers to it names an existing section."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_sections_that_docstrings_name_exist():
     assert [one for one in found if one[1] not in SECTIONS] == []
 
 
-def test_no_docstring_names_a_page_that_is_not_here():
+def test_docstrings_name_existing_pages():
     pages = {path.name for path in ROOT.rglob("*.md") if ".venv" not in path.parts}
     named = {
         (str(path.relative_to(ROOT)), name)

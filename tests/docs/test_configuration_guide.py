@@ -1,4 +1,4 @@
-"""The page about configurations: its commands and flags are those that there are."""
+"""The page about configurations names existing commands and flags."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_every_command_is_shown():
 
 
 @pytest.mark.parametrize("flag", [flag.name for flag in RETIRED_FLAGS])
-def test_every_retired_flag_is_told(flag):
+def test_every_retired_flag_is_documented(flag):
     assert f"`--{flag}" in PAGE
 
 

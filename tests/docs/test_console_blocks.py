@@ -1,4 +1,4 @@
-"""Commands on the pages: those that need only files run in a copy of examples/, and give the output that is shown."""
+"""Console blocks: commands that need only files run in a copy of examples/, and give the output that is shown."""
 
 import re
 import shlex
@@ -10,9 +10,9 @@ from support import console
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md"), *ROOT.glob("*.md")])
-#: Pages that are walked through in examples/: every command that could run there does.
+#: Pages that use examples/: every command that can run there does.
 GUIDES = ["start.md", "explain.md", "what-if-recipes.md", "what-if.md", "migrate.md", "port-a-go-plugin.md", "faq.md"]
-#: Programs that pages may name and no test runs.
+#: Programs that pages may name and that tests do not run.
 ELSEWHERE = {
     *("TOKEN", "cd", "cp", "crictl", "curl", "docker", "echo", "export", "helm"),
     *("kubectl", "make", "pip", "python3", "sed", "source"),
@@ -40,7 +40,7 @@ def test_commands_give_the_output_that_is_shown(name):
             for command in block:
                 if command.line.startswith("echo $?"):
                     assert command.shown == f"{code}\n", name
-                elif command.runs_offline and files_are_there(command, folder):
+                elif command.runs_offline and files_exist(command, folder):
                     code, output = console.run(command)
                     assert code in (0, 1, 3), f"{command.line}\n{output}"
                     again = f"PYTHONPATH=tests python -m support.console docs/{name} writes it anew"
@@ -48,7 +48,7 @@ def test_commands_give_the_output_that_is_shown(name):
                     assert right, f"{again}\n$ {command.line}\n{output}"
 
 
-def files_are_there(command, folder):
+def files_exist(command, folder):
     """A page may also show commands on files that only its readers have."""
     words = shlex.split(command.line, comments=True)
     words = words[: words.index(">")] if ">" in words else words
@@ -81,7 +81,7 @@ def test_an_option_that_does_not_exist_is_found():
     assert console.unknown_options(command) == ["--replica"]
 
 
-# -- Python on the guides ---------------------------------------------------------------------------------------------
+# -- Python blocks ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["start.md", "faq.md", "port-a-go-plugin.md"])

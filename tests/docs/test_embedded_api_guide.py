@@ -1,4 +1,4 @@
-"""The program in docs/embedded-api.md does what it says."""
+"""The program in docs/embedded-api.md works as described."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 GUIDE = Path(__file__).parents[2] / "docs" / "embedded-api.md"
 
 
-def test_the_pod_of_the_guide_comes_to_run():
+def test_the_pod_of_the_guide_starts_running():
     (program,) = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     program = program.replace(
         "            break\n", "            seen.append(event.object.spec.node_name)\n            break\n"

@@ -1,4 +1,4 @@
-"""docs/inspection.md describes every record, and every field of it, that a document can have."""
+"""docs/inspection.md describes every record and every field that a document can have."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from stowplan.inspection.records import AttemptRecord, QueueStateRecord, Record
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "inspection.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
-#: Records that others derive from, and that are in no document themselves.
+#: Base records, which are not in documents themselves.
 BASES = {Record, AttemptRecord, QueueStateRecord}
 RECORDS = [r for r in vars(records).values() if isinstance(r, type) and issubclass(r, Record) and r not in BASES]
 

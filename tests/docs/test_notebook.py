@@ -1,4 +1,4 @@
-"""The notebook shows what its cells give."""
+"""The notebook's outputs are up to date."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,6 @@ from support.notebooks import executed, written
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 
 
-def test_outputs_are_what_the_cells_give():
+def test_outputs_are_those_of_the_cells():
     stored = NOTEBOOK.read_text()
-    assert written(executed(json.loads(stored))) == stored, (
-        "PYTHONPATH=tests python -m support.notebooks writes it anew"
-    )
+    assert written(executed(json.loads(stored))) == stored, "PYTHONPATH=tests python -m support.notebooks updates it"

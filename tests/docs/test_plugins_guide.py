@@ -1,4 +1,4 @@
-"""The guide for plugin authors does what it says: each of its Python blocks runs by itself."""
+"""The guide for plugin authors: each of its Python blocks runs by itself and works as described."""
 
 import re
 import sys
@@ -31,13 +31,13 @@ def test_examples_run(block):
     run(block)
 
 
-def test_there_is_an_example_of_each_level_offline_and_live():
+def test_each_plugin_level_has_an_example_offline_and_live():
     assert len(BLOCKS) == 9
     assert sum("live_cluster" in block for block in BLOCKS) == 2
 
 
 @pytest.mark.parametrize("args", [{"percent": 200}, {"percent": "10"}, {"percnt": 10}])
-def test_bad_arguments_are_told_as_the_guide_says(args):
+def test_bad_arguments_are_reported_as_in_the_guide(args):
     guide = run(next(block for block in BLOCKS if "Headroom" in block))
     guide["config"]["profiles"][0]["pluginConfig"][0]["args"] = args
     with pytest.raises(stowplan.ConfigError) as caught:
@@ -50,22 +50,22 @@ def test_every_extension_point_and_kind_of_reading_is_listed():
         assert f"`{name}`" in GUIDE, name
 
 
-def test_classes_that_the_guide_names_can_be_imported():
+def test_classes_named_in_the_guide_can_be_imported():
     named = set(re.findall(r"`([A-Z]\w+(?:Plugin|Signed|Extensions|Pods|Info|State|Result))`", GUIDE))
     assert named
     assert sorted(named - set(stowplan.plugins.__all__)) == []
 
 
-# -- what the guide says in words -------------------------------------------------------------------------------------
+# -- statements in the text -------------------------------------------------------------------------------------------
 
 
 def example(name):
-    """What a block defines, without its running anything."""
+    """What a block defines, without running it."""
     block = next(block for block in BLOCKS if f"class {name}(" in block)
     return run(block.partition("\nwith live_cluster(")[0])
 
 
-def test_a_plugin_whose_resource_is_not_served_yet_is_off_until_it_is():
+def test_a_plugin_is_disabled_until_its_resource_is_served():
     guide = example("Licensed")
     node, wants = a_node("n1").obj(), a_pod("early").labels(licence="cad")
     with live_cluster(node, config=guide["config"], plugins=[guide["Licensed"]]) as cluster:
@@ -92,8 +92,8 @@ def test_the_hint_wakes_only_the_pods_of_the_licence():
         assert cluster.engine.queue.get("default/cam").attempts == 1
 
 
-def test_a_licence_that_changed_meanwhile_is_not_overbooked():
-    """The version in the patch: PreBind fails, and the pod is tried again with the truth."""
+def test_a_licence_that_changed_meanwhile_is_not_overcommitted():
+    """The version in the patch: PreBind fails, and the pod is tried again with current data."""
     guide = example("Licensed")
 
     class Slow(guide["Licensed"]):
@@ -121,7 +121,7 @@ def guide_files(folder):
 COMMANDS = re.findall(r"^\$ stowplan (.*--plugin.*)$", GUIDE, re.MULTILINE)
 
 
-def test_the_commands_of_the_guide_are_those_that_there_are():
+def test_commands_of_the_guide_exist():
     assert [command.split()[0] for command in COMMANDS] == ["explain", "up", "run"]
     for command in COMMANDS:
         words = command.split()
@@ -129,7 +129,7 @@ def test_the_commands_of_the_guide_are_those_that_there_are():
         assert {word for word in words if word.startswith("-")} <= options
 
 
-def test_explain_with_a_plugin_of_a_file(tmp_path, monkeypatch):
+def test_explain_with_a_plugin_from_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     guide_files(tmp_path)
     answer = CliRunner().invoke(cli, COMMANDS[0].split())

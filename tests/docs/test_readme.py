@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands."""
+"""The README's Python block runs unchanged."""
 
 import re
 from pathlib import Path

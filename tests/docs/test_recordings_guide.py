@@ -1,4 +1,4 @@
-"""The program in docs/record.md plays a recording again, and the page names every input."""
+"""The program in docs/record.md replays a recording, and the page names every input."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from support.live.live_scheduler import live
 GUIDE = (Path(__file__).parents[2] / "docs" / "record.md").read_text(encoding="utf-8")
 
 
-async def test_the_program_shows_what_followed(tmp_path, capsys):
+async def test_the_program_prints_the_effects(tmp_path, capsys):
     path = str(tmp_path / "recording")
     with recording(path, HangGuard()) as recorder:
         async with live(a_node("n1").obj(), recorder=recorder) as cluster:

@@ -1,4 +1,4 @@
-"""The site builds without a warning, loads nothing from elsewhere, and its nav leads to every page."""
+"""The site builds without warnings, loads nothing from other hosts, and its nav has every page."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("mkdocs", reason="needs the extra docs")
 
 ROOT = Path(__file__).parents[2]
-#: What the build reads; src for the docstrings of docs/api.md.
+#: Inputs of the build; src for the docstrings in docs/api.md.
 READ = ["docs", "examples", "website", "deploy", "src", "tests", "mkdocs.yml", "README.md"]
 READ += ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "pyproject.toml"]
 
@@ -31,7 +31,7 @@ def build(root, folder, *options):
     )
 
 
-def test_nothing_is_loaded_from_elsewhere(site):
+def test_nothing_is_loaded_from_other_hosts(site):
     loaded = re.compile(
         r"""<(?:script|img|iframe|source)[^>]+src=["']?(https?:)?//|<link[^>]+href=["']?(https?:)?//|@import"""
     )
@@ -62,7 +62,7 @@ def test_linked_files_of_the_repository_are_served(site):
     assert copied.read_bytes() == (ROOT / "examples/shop/cluster.yaml").read_bytes()
 
 
-def test_a_link_to_nothing_fails_the_build(tmp_path):
+def test_a_dead_link_fails_the_build(tmp_path):
     root = tmp_path / "copy"
     root.mkdir()
     for name in READ:
@@ -73,7 +73,7 @@ def test_a_link_to_nothing_fails_the_build(tmp_path):
         else:
             shutil.copy(ROOT / name, root / name)
     config = (root / "mkdocs.yml").read_text()
-    # Without docstrings, which cost most of the time and are built above.
+    # Without docstrings, which take most of the time and are built above.
     (root / "mkdocs.yml").write_text(re.sub(r"  - mkdocstrings:\n(    .*\n)+", "", config))
     page = root / "docs/faq.md"
     page.write_text(page.read_text() + "\n[nowhere](../examples/nowhere.yaml)\n")

@@ -329,10 +329,10 @@ def test_loading_requires_the_same_configuration():
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        pytest.param(b"hello", "no dump of an engine", id="no JSON"),
+        pytest.param(b"hello", "no dump of an engine", id="invalid JSON"),
         pytest.param(b"{}", "no dump of an engine.*`version`", id="something else"),
         pytest.param(b'{"version": 99}', "this dump has version 99, want 1", id="another version"),
-        pytest.param(b'{"version": 1, "now": "late"}', "no dump of an engine", id="not what it should be"),
+        pytest.param(b'{"version": 1, "now": "late"}', "no dump of an engine", id="wrong type"),
     ],
 )
 def test_an_invalid_dump_is_refused(data, said):

@@ -213,8 +213,8 @@ def test_a_deleted_pod_is_not_counted_at_its_event():
 @pytest.mark.parametrize(
     ("scheduler", "kept"),
     [
-        pytest.param("default-scheduler", False, id="of ours"),
-        pytest.param("somebody-else", True, id="of others"),
+        pytest.param("default-scheduler", False, id="our pod"),
+        pytest.param("somebody-else", True, id="another scheduler's pod"),
     ],
 )
 def test_the_story_of_a_deleted_pod_may_be_dropped(scheduler, kept):
@@ -314,7 +314,7 @@ def test_a_deleted_pod_loses_its_nomination(node):
     assert room.take()[2:] == expected
 
 
-@pytest.mark.parametrize("new", [nominated("", 2), None], ids=["taken away", "deleted"])
+@pytest.mark.parametrize("new", [nominated("", 2), None], ids=["removed", "deleted"])
 def test_a_lost_nomination_moves_only_pods_of_equal_or_lower_priority(new):
     room = HandlersHarness(nominated("n", 1))
     room.change(nominated("n", 1), new)

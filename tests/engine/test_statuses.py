@@ -276,7 +276,7 @@ def test_nothing_is_written_for_a_deleted_or_bound_pod(setup, leave):
         pytest.param(lambda statuses: statuses.withdraw("web-0-uid", Listener()), id="about to be bound"),
     ],
 )
-@pytest.mark.parametrize("resting", [True, False], ids=["resting", "under way"])
+@pytest.mark.parametrize("resting", [True, False], ids=["in retry", "in progress"])
 def test_no_retry_for_a_deleted_or_bound_pod(setup, leave, resting):
     setup.write(a_pod())
     if resting:

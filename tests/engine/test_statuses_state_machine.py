@@ -198,14 +198,14 @@ class Machine(RuleBasedStateMachine):
             self.claims[name].unsure = False
 
     @rule(name=pods)
-    def somebody_else_writes(self, name):
+    def another_client_writes(self, name):
         status = self.server.newest(name).status
         others = tuple(one for one in status.conditions if one.type != "Other")
         other = PodCondition(type="Other", status="True", message=str(self.server._version))
         self.server.change(name, status=replace(status, conditions=(other, *others)))
 
     @rule(name=unlucky_pods)
-    def somebody_else_binds(self, name):
+    def another_client_binds(self, name):
         self.server.change(name, spec=replace(self.server.newest(name).spec, node_name="n9"))
         # Patches of bound pods are for victims, once each.
         self.claims[name].lose()

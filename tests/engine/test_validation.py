@@ -271,12 +271,12 @@ OUTBOX = [
     pytest.param(
         lambda hand: hand.engine.parts.outbox.soon(binding(hand, "runs")),
         "the step is over, and to be woken before its end were binding of pod default/runs",
-        id="to be woken",
+        id="pending wake-up",
     ),
     pytest.param(
         lambda hand: hand.engine.parts.outbox._waiters.update({999: hand.engine.evictions}),
         "waits for effect 999, and the last was ",
-        id="no such effect",
+        id="unknown effect",
     ),
     pytest.param(
         wait_twice,
@@ -291,17 +291,17 @@ OUTBOX = [
     pytest.param(
         lambda hand: setattr(hand.engine.parts.outbox, "_announced_wake", 1900000000.0),
         "the alarm of binding of pod default/waits rings at 1800000017.250, the driver knows of 1900000000.000",
-        id="the driver does not know",
+        id="alarm unknown to the driver",
     ),
     pytest.param(
         lambda hand: hand.engine.parts.outbox._waiters.update({1: STRANGER}),
         f"effect 1: its answer goes to {STRANGER}, which is no part's",
-        id="answer of nobody",
+        id="answer without a waiter",
     ),
     pytest.param(
         lambda hand: hand.engine.parts.outbox.wake(1900000000.0, STRANGER),
         f"the alarm at 1900000000.000 wakes {STRANGER}, which is no part's",
-        id="alarm of nobody",
+        id="alarm without an owner",
     ),
 ]
 
@@ -352,7 +352,7 @@ PODS = [
     pytest.param(
         lambda hand: forget_binding(hand, "waits"),
         "pod default/waits (waits): in flight, but its binding is not under way",
-        id="in flight for nothing",
+        id="in flight without an attempt",
     ),
     pytest.param(
         lambda hand: setattr(binding(hand, "waits"), "stage", Stage.BIND),
@@ -367,27 +367,27 @@ PODS = [
     pytest.param(
         lambda hand: (hand.engine.state.pending.remove("default/binds"), forget_binding(hand, "binds")),
         "pod default/binds (binds): assumed on n, but neither pending nor on its way",
-        id="assumed for nothing",
+        id="assumed without a binding",
     ),
     pytest.param(
         lambda hand: hand.engine.statuses._known["announced"].sent.listeners.clear(),
         "binding of pod default/announced: waits for a status to be written 1 times, but the statuses know of 0",
-        id="nobody tells that the status is written",
+        id="status listener without a binding",
     ),
     pytest.param(
         lambda hand: hand.engine.statuses._known["announced"].sent.listeners.append(binding(hand, "binds")),
         "binding of pod default/binds: waits for a status to be written 0 times, but the statuses know of 1",
-        id="is told of a status",
+        id="unexpected status listener",
     ),
     pytest.param(
         lambda hand: hand.engine.statuses._known["withdraws"].withdrawals.clear(),
         "binding of pod default/withdraws: waits for a status to be withdrawn 1 times, but the statuses know of 0",
-        id="nobody tells that the status is withdrawn",
+        id="missing withdrawal listener",
     ),
     pytest.param(
         lambda hand: hand.engine.statuses._known["victim"].sent.listeners.clear(),
         "eviction of pod default/victim: waits for a status to be written 1 times, but the statuses know of 0",
-        id="an eviction is not told",
+        id="missing eviction listener",
     ),
 ]
 
@@ -402,7 +402,7 @@ OTHERS = [
     pytest.param(
         lambda hand: hand.engine._queue_timer._alarm.cancel(),
         "pods are scheduled, and no alarm is set to look after the queue",
-        id="nobody looks after the queue",
+        id="no turn for the queue",
     ),
     pytest.param(
         lambda hand: hand.engine.parts.outbox._waiters.update({1: eviction(hand)}),

@@ -71,7 +71,7 @@ def test_kinds_that_plugins_look_up_are_stored():
     ("names", "kinds"),
     [
         pytest.param([], set(), id="nothing"),
-        pytest.param(["NodePorts", "InterPodAffinity", "NodeAffinity"], set(), id="what pods and nodes tell"),
+        pytest.param(["NodePorts", "InterPodAffinity", "NodeAffinity"], set(), id="events of pods and nodes"),
         pytest.param(["DefaultPreemption"], {t.PodDisruptionBudget}, id="preemption"),
         pytest.param(["PodTopologySpread"], OWNERS, id="spreading"),
         pytest.param(["VolumeRestrictions"], {t.PersistentVolumeClaim, t.PersistentVolume}, id="VolumeRestrictions"),

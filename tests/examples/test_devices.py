@@ -1,4 +1,4 @@
-"""examples/devices on `stowplan up`: pods get their GPUs, and who waits gets one that is given back."""
+"""examples/devices on `stowplan up`: pods get GPUs, and a waiting pod gets one that is deallocated."""
 
 from collections import Counter
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_the_example_runs(tmp_path):
         assert len(taken) == len(set(taken)) == 8
         (shared,) = [one for one in claims if one["metadata"]["name"] == "shared"]
         assert {user["name"] for user in shared["status"]["reservedFor"]} == {"reader", "writer"}
-        # A GPU comes free when the pair has ended.
+        # A GPU is deallocated when the pair has finished.
         client.delete(f"{PODS}/pair")
         client.until(PODS, lambda pods: phases(pods) == {"Running": 8})
 
@@ -41,7 +41,7 @@ def test_partitions_run_and_a_rule_evicts(tmp_path):
     files = [f"--filename={DEVICES / name}" for name in ("classes.yaml", "partitions.yaml")]
     nodes = ["--nodes=1", f"--node-template={DEVICES / 'partitioned-node.yaml'}"]
     with serving("up", tmp_path, *nodes, *files, "--feature-gates=DRADeviceTaintRules=true") as (_, client, _log):
-        # Quarters of one GPU, as the other one's halves are taken; the network card has room for four shares.
+        # Quarters of one GPU, as the halves of the other are allocated; the network card has room for four shares.
         client.until(PODS, lambda pods: phases(pods) == {"Running": 5, "Pending": 1})
         claims = client(CLAIMS)["items"]
         results = {

@@ -1,4 +1,4 @@
-"""Every file of examples/ is run, or read by what runs; a file that nothing covers is an error."""
+"""Every file of examples/ is run, or used by one that runs; uncovered files are errors."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 CONFIGURATIONS = sorted(path.name for path in (EXAMPLES / "configurations").iterdir())
 PLUGINS = {path.stem for path in (EXAMPLES / "plugins").glob("*.py")}
-#: Manifest -> pods without a node, with that of the cluster.
+#: Manifest -> number of pods without a node, including the cluster's.
 MANIFESTS = {"new-service.yaml": 7, "report.yaml": 2, "terminating.yaml": 1}
 SCRIPTS = {
     "capacity_report.py": (["shop/cluster.yaml"], "shop/web-7b748b6c55            2 more  Insufficient cpu"),
@@ -36,8 +36,8 @@ def folder():
         yield folder
 
 
-def test_no_file_is_forgotten():
-    """Each file stands in one of the tables here, or its folder has a test module that names it."""
+def test_every_file_is_covered():
+    """Each file is in one of the tables here, or its folder has a test module that names it."""
     files = {
         path.relative_to(EXAMPLES) for path in EXAMPLES.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     }
@@ -45,12 +45,12 @@ def test_no_file_is_forgotten():
     known |= {Path("configurations", name) for name in CONFIGURATIONS} | {Path("shop", name) for name in MANIFESTS}
     known |= {Path("plugins", name + end) for name in PLUGINS for end in (".py", ".yaml")}
     known |= {Path("scripts", name) for name in SCRIPTS}
-    assert {str(path) for path in files - known if not has_tests_of_its_own(path.parts[0])} == set()
+    assert {str(path) for path in files - known if not has_own_tests(path.parts[0])} == set()
     assert known <= files
 
 
-def has_tests_of_its_own(folder):
-    """Whether a test module other than this one is about a folder of examples/."""
+def has_own_tests(folder):
+    """Whether another test module is about this folder of examples/."""
     modules = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
     return any(
         f"examples/{folder}" in text or f'"examples" / "{folder}"' in text for text in map(Path.read_text, modules)
@@ -81,7 +81,7 @@ def test_configurations_are_valid_and_change_something(name):
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_manifests_bring_pods_that_can_be_judged(name):
+def test_pods_of_manifests_can_be_explained(name):
     answer = CliRunner().invoke(cli, ["explain", "-f", "shop/cluster.yaml", "-f", f"shop/{name}", "-o", "json"])
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout)["summary"]["pods"] == MANIFESTS[name]
@@ -94,7 +94,7 @@ def test_scripts_run(name, monkeypatch, capsys):
         Path("verdict.json").write_text(json.dumps(verdict.to_dict()))
     arguments, expected = SCRIPTS[name]
     monkeypatch.setattr(sys, "argv", [name, *arguments])
-    # The gate fails: the report cannot be placed.
+    # The gate fails: the report does not fit.
     ends = pytest.raises(SystemExit, match=r"^1$") if name == "ci_gate.py" else contextlib.nullcontext()
     with ends:
         runpy.run_path(f"scripts/{name}", run_name="__main__")
@@ -137,7 +137,7 @@ def pods(node, terminating, nominated):
     ],
 )
 def test_pod_state(states, points):
-    """The scores that the Go plugin gives: (terminating - nominated), brought into 0…100 with integer division."""
+    """The scores of the Go plugin: (terminating - nominated), scaled to 0…100 with integer division."""
     objects = [obj for name, state in states.items() for obj in (a_node(name).obj(), *pods(name, *state))]
     verdict = cluster_with("pod_state", *objects).explain(a_pod("new").obj())
     assert {node: scores.get("PodState", 0) for node, scores in verdict.to_dict()["scores"].items()} == points

@@ -1,4 +1,4 @@
-"""Ask about a pod in one line: `page(objects, pod)` is the plain text, `advice(objects, pod)` what would help."""
+"""Explain a pod in one line: `page(objects, pod)` is the plain text, `advice(objects, pod)` the suggestions."""
 
 import pytest
 

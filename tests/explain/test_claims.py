@@ -1,4 +1,4 @@
-"""Pods that are refused for claims that are not bound, or bound elsewhere: what state those are in, and what helps."""
+"""Pods refused for claims that are unbound or bound elsewhere: the claims' states, and suggestions."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def using(*names):
         pytest.param(
             [a_class(), claim(annotations={SELECTED: "n9"})],
             ["for claim c a volume is being made on node n9"],
-            id="made elsewhere",
+            id="provisioned elsewhere",
         ),
         pytest.param(
             [a_class(zones=["c", "d"]), claim()],
@@ -60,10 +60,10 @@ def using(*names):
         pytest.param(
             [a_class(), a_driver(), claim(size="10Gi"), capacity("k", labels={}, capacity="4Gi")],
             ["claim c wants a volume of 10Gi of class s, and there is room for 4Gi at most"],
-            id="room",
+            id="capacity",
         ),
         pytest.param(
-            [a_class(), a_driver(), claim(size="10Gi")], ["and no object reports capacity"], id="nothing is said"
+            [a_class(), a_driver(), claim(size="10Gi")], ["and no object reports capacity"], id="unknown capacity"
         ),
         pytest.param(
             [claim(volume="v"), volume("v", on={ZONE: ["c"]}, phase="Bound")],
@@ -89,8 +89,8 @@ def using(*names):
         ),
     ],
 )
-def test_what_is_said(page, objects, texts):
-    # VolumeZone would speak first of some of them.
+def test_messages(page, objects, texts):
+    # VolumeZone would refuse some of them first.
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -142,9 +142,9 @@ def test_volumes_to_create(texts, objects, pod, expected):
     "objects",
     [
         pytest.param([claim(volume="v"), volume("v", on={ZONE: ["c"]}, phase="Bound")], id="a volume elsewhere"),
-        pytest.param([a_class(), a_driver(), claim()], id="no room"),
-        pytest.param([a_class(), claim(annotations={SELECTED: "n9"})], id="being made elsewhere"),
+        pytest.param([a_class(), a_driver(), claim()], id="no capacity"),
+        pytest.param([a_class(), claim(annotations={SELECTED: "n9"})], id="being provisioned elsewhere"),
     ],
 )
-def test_where_a_new_volume_would_not_help(texts, objects):
+def test_a_new_volume_is_not_suggested_where_it_would_not_help(texts, objects):
     assert not [text for text in texts(ready(*NODES, *objects), using()) if "create a volume" in text]

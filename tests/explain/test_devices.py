@@ -1,4 +1,4 @@
-"""Why devices are not to be had, in words."""
+"""Why devices cannot be allocated."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice,
 
 MODEL_B = (f'device.attributes["{DRIVER}"].model == "b"',)
 TAINTED = {"taints": [{"key": "broken", "value": "yes", "effect": "NoSchedule"}]}
-PARTED = {"set": {"slots": "3"}}
+PARTITIONED = {"set": {"slots": "3"}}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ PARTED = {"set": {"slots": "3"}}
         pytest.param(
             [
                 a_slice("a", pool="p", count=2, counters={"set": {"slots": "2"}}, nodeName="n"),
-                a_slice("b", a_device("1", consumes=PARTED), pool="p", count=2, nodeName="n"),
+                a_slice("b", a_device("1", consumes=PARTITIONED), pool="p", count=2, nodeName="n"),
             ],
             [],
             [exactly()],
@@ -82,7 +82,7 @@ def test_why_a_request_fails(page, slices, claims, claim, text):
     assert text in " ".join(told.split())
 
 
-def test_who_has_the_devices_may_leave():
+def test_deleting_pods_that_hold_devices_is_suggested():
     user = {"resource": "pods", "name": "holder", "uid": "holder-uid"}
     here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}
     status = {**allocation("g0", pool="n"), "reservedFor": [user]}
@@ -157,7 +157,7 @@ SHAREABLE = {"allowMultipleAllocations": True}
         ),
     ],
 )
-def test_claims_that_ask_for_something_else(slices, classes, claim, texts):
+def test_changed_claims_are_suggested(slices, classes, claim, texts):
     cluster = a_cluster(*slices, claim=claim, classes=classes)
     before = cluster.state.objects.version(ResourceClaim)
     verdict = cluster.explain(a_pod("p").claims_devices("c").obj())
@@ -168,7 +168,7 @@ def test_claims_that_ask_for_something_else(slices, classes, claim, texts):
 
 
 def holding(name, device, *, node="n"):
-    """A pod on a node that has a device by a claim of its own."""
+    """A pod on a node that has a device allocated by its own claim."""
     uid = f"{name}-uid"
     user = {"resource": "pods", "name": name, "uid": uid}
     here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
@@ -184,7 +184,7 @@ def suggested(pod, *objects):
     return sorted(" and ".join(change.text for change in one.changes) for one in verdict.suggestions())
 
 
-def test_any_alternative_of_a_list_may_be_helped():
+def test_suggestions_for_any_alternative():
     slices = [a_slice("n", a_device("g0", model="a"), a_device("g1", model="b"), nodeName="n")]
     model_a = (f'device.attributes["{DRIVER}"].model == "a"',)
     wanted = first_available("r", exactly("b", selectors=MODEL_B), exactly("a", count=2, selectors=model_a))
@@ -194,14 +194,14 @@ def test_any_alternative_of_a_list_may_be_helped():
     assert found == ["move default/y off n, which gives back the devices of claim default/y-c"]
 
 
-def test_an_alternative_may_ask_for_something_else():
+def test_a_changed_alternative_is_suggested():
     wanted = first_available("r", exactly("b", selectors=MODEL_B), exactly("many", count=3))
     slices = [a_slice("n", a_device("g0", model="a"), nodeName="n")]
     found = suggested(a_pod("p").claims_devices("c").obj(), *slices, a_claim("c", wanted))
     assert found == ["ask for 1 instead of 3 devices in request r/many of claim default/c"]
 
 
-def test_each_of_several_claims_that_fail_is_helped():
+def test_suggestions_for_several_failing_claims():
     model_a = (f'device.attributes["{DRIVER}"].model == "a"',)
     slices = [a_slice("n", a_device("g0", model="a"), a_device("g1", model="b"), nodeName="n")]
     claims = [a_claim("c", exactly("r", selectors=MODEL_B)), a_claim("d", exactly("r", count=2, selectors=model_a))]
@@ -212,7 +212,7 @@ def test_each_of_several_claims_that_fail_is_helped():
     ]
 
 
-def test_claims_that_fit_alone_and_not_together(page):
+def test_claims_that_fit_separately_but_not_together(page):
     slices = [a_slice("n", a_device("g0"), a_device("g1"), nodeName="n")]
     claims = [a_claim("c", exactly()), a_claim("d", exactly())]
     pod = a_pod("p").claims_devices("c").claims_devices("d").obj()
@@ -225,7 +225,7 @@ def test_claims_that_fit_alone_and_not_together(page):
     assert "move default/y off n, which gives back the devices of claim default/y-c" in told
 
 
-def test_an_extended_resource_that_devices_serve_is_told_of_by_its_name(page):
+def test_extended_resources_are_named(page):
     slices = [a_slice("n", a_device("g0"), nodeName="n")]
     served = a_class("large", extendedResourceName="example.com/large")
     pod = a_pod("p").requests({"example.com/large": 1}).limits({"example.com/large": 1}).obj()
@@ -237,7 +237,7 @@ def test_an_extended_resource_that_devices_serve_is_told_of_by_its_name(page):
 
 
 def test_a_share_of_a_device_that_is_used_up():
-    """Less can be asked for, or others give theirs back."""
+    """Requesting less is suggested, or that others release theirs."""
     device = a_device("g0", capacity={"memory": "4Gi"}, **SHAREABLE)
     (held, holder), share = holding("y", "g0"), {"shareID": "00000000-0000-4000-8000-000000000000"}
     held["status"]["allocation"]["devices"]["results"][0] |= share | {"consumedCapacity": {"memory": "3Gi"}}
@@ -249,7 +249,7 @@ def test_a_share_of_a_device_that_is_used_up():
     ]
 
 
-def test_who_has_the_counters_may_leave():
+def test_deleting_pods_that_hold_counters_is_suggested():
     parts = [a_device(f"half-{i}", consumes={"set": {"slots": "2"}}) for i in range(2)]
     whole = a_device("whole", consumes={"set": {"slots": "4"}}, whole=True)
     pool = [
@@ -262,8 +262,8 @@ def test_who_has_the_counters_may_leave():
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_more_nodes_like_one_that_is_there(there, page):
-    """Where all devices of the kind are taken, and where there are none."""
+def test_adding_nodes_is_suggested(there, page):
+    """If all devices of the kind are allocated, and if there are none."""
     status = allocation("g0", "g1", pool="n")
     slices = [a_slice("n", a_device("g0"), a_device("g1"), nodeName="n")] if there else []
     claims = [a_claim("x", exactly(count=2), status=status), a_claim("c", exactly())]
@@ -272,7 +272,7 @@ def test_more_nodes_like_one_that_is_there(there, page):
     assert (like if there else "no node has devices of this kind: a driver has to publish some") in told
 
 
-def test_nodes_that_fail_alike_are_told_of_together(page):
+def test_nodes_with_the_same_failure_are_grouped(page):
     objects, names = [a_class()], [f"n{i}" for i in range(5)]
     for name in names:
         objects += [a_node(name).obj(), a_slice(name, a_device("g0"), nodeName=name)]

@@ -1,7 +1,7 @@
-"""Every suggestion holds on the reference's own random clusters: carried out, it gains the nodes that it promises.
+"""Every suggestion, carried out, has the promised effect on the reference's random clusters.
 
-The changed pod, nodes and pods are given to a new cluster that knows nothing of the search. And looking for advice
-leaves the cluster as it was.
+The changed pod, nodes and pods are put into a new cluster. Searching suggestions must leave the original cluster
+unchanged.
 """
 
 import copy
@@ -46,8 +46,8 @@ def key_of(pod):
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
 
 
-def carried_out(scenario, verdict, suggestion):
-    """How many nodes take the pod in a cluster that is as suggested."""
+def feasible_nodes_after(scenario, verdict, suggestion):
+    """The number of feasible nodes in a cluster with the suggestion applied."""
     changes = suggestion.changes_data
     objects = []
     for obj in scenario["objects"] + scenario["pods"]:
@@ -64,7 +64,7 @@ def carried_out(scenario, verdict, suggestion):
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_suggestions_gain_what_they_promise(category):
+def test_suggestions_have_the_promised_effect(category):
     pending = 0
     for scenario in scenarios(category):
         cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
@@ -75,7 +75,7 @@ def test_suggestions_gain_what_they_promise(category):
             pending += 1
             assert verdict.suggestions() or verdict.advice.obstacles or verdict.preemption.selected
             for suggestion in verdict.suggestions():
-                assert carried_out(scenario, verdict, suggestion) == suggestion.gain, suggestion.text
+                assert feasible_nodes_after(scenario, verdict, suggestion) == suggestion.gain, suggestion.text
     assert pending
 
 

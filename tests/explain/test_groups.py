@@ -1,4 +1,4 @@
-"""A pod group is judged as a whole: who fits together, what is lacking in which domain, and what would help."""
+"""Explaining a pod group as a whole: which pods fit together, what is missing per domain, and suggestions."""
 
 import pytest
 from hypothesis import given, settings
@@ -47,12 +47,12 @@ def page(cluster, group="train", *, wide=False):
 
 @pytest.fixture
 def racks():
-    """One rack with room for six of eight, one with room for two."""
+    """One rack that fits six of eight, and one that fits two."""
     return cluster_of(rack("small", 1), rack("large", 3), members(8), a_group(8, topology=RACK))
 
 
 class TestVerdicts:
-    def test_a_row_for_each_domain(self, racks):
+    def test_one_row_per_domain(self, racks):
         rows = racks.explain_group("train").rows()
         assert [(row["domain"], row["placed"], row["lacking"], row["fits"]) for row in rows] == [
             ("large", 6, 2, False),
@@ -60,14 +60,14 @@ class TestVerdicts:
         ]
         assert all("Insufficient cpu" in row["why"] for row in rows)
 
-    def test_who_fits_together_and_what_is_lacking(self, racks):
+    def test_pods_that_fit_together_and_missing_resources(self, racks):
         verdict = racks.explain_group("train")
         assert not verdict.fits
         best, other = verdict.ranked
         assert (best.name, len(best.placed), verdict.lacking(best)) == ("large", 6, 2)
         assert (other.name, len(other.placed), verdict.lacking(other)) == ("small", 2, 6)
         assert verdict.lacking_resources(best) == {"cpu": "3"}
-        # Numbers of nodes are those of the domain.
+        # Numbers of nodes are per domain.
         assert {refused.reason for refused in best.refused} == {"0/3 nodes are available: 3 Insufficient cpu."}
         assert {refused.reason for refused in other.refused} == {"0/1 nodes are available: 1 Insufficient cpu."}
         first = "0/2 placements are available, first placement status: pod group is unschedulable"
@@ -79,14 +79,14 @@ class TestVerdicts:
         assert racks.state.version == before
         assert racks.pending() == [f"default/train-{i}" for i in range(8)]
 
-    def test_a_group_that_fits_goes_where_the_verdict_says(self):
+    def test_a_group_that_fits_is_placed_as_the_verdict_says(self):
         cluster = cluster_of(rack("small", 1), rack("large", 4), members(8), a_group(8, topology=RACK))
         verdict = cluster.explain_group("train")
         assert verdict.fits
         said = {placed.pod.key: placed.node for placed in verdict.best.placed}
         assert {decision.pod.key: decision.node_name for decision in cluster.schedule()} == said
 
-    def test_a_group_on_nodes_is_judged_anew(self):
+    def test_a_placed_group_is_evaluated_again(self):
         cluster = cluster_of(rack("large", 4), members(4), a_group(4))
         cluster.schedule()
         verdict = cluster.explain_group("train")
@@ -95,14 +95,14 @@ class TestVerdicts:
         assert "judged as if they were placed now" in page(cluster)
         assert len(cluster.state.pod_groups.placed("default/train")) == 4
 
-    def test_pods_that_come_later(self):
+    def test_additional_pods(self):
         cluster = cluster_of(rack("large", 1), members(2), a_group(2))
         cluster.schedule()
         for pod in members(4)[2:]:
             cluster.add(pod)
         verdict = cluster.explain_group("train")
         assert [info.key for info in verdict.staying] == ["default/train-0", "default/train-1"]
-        # The quorum is there: what the condition would say is about the new ones.
+        # The quorum is complete: the condition would be about the new pods.
         assert verdict.lacking(verdict.best) == 0
 
     def test_the_rest_of_the_gang_is_missing(self):
@@ -110,12 +110,12 @@ class TestVerdicts:
         verdict = cluster.explain_group("train")
         assert set(verdict.gated) == {"default/train-0", "default/train-1"}
         assert "is held back: waiting for minCount pods" in verdict.in_words()
-        # They are tried nevertheless: there is room.
+        # They are tried nevertheless, and fit.
         assert len(verdict.best.placed) == 2
         assert group_relief(cluster, verdict) == []
         assert "the gang needs 4 pods and has 2" in page(cluster)
 
-    def test_a_member_with_a_gate_of_its_own_is_left_out(self):
+    def test_a_gated_member_is_excluded(self):
         pods = members(3)
         pods[2]["spec"]["schedulingGates"] = [{"name": "quota"}]
         verdict = cluster_of(rack("large", 3), pods, a_group(3)).explain_group("train")
@@ -147,7 +147,7 @@ class TestVerdicts:
         verdict = cluster_of(rack("large", 2), pods, a_group(2)).explain_group("train")
         assert "its pods are for several schedulers: default-scheduler, other" in verdict.in_words()
 
-    def test_nobody_knows_it(self, racks):
+    def test_an_unknown_group(self, racks):
         with pytest.raises(stowplan.ClusterError, match='pod group "default/tarin" not found'):
             racks.explain_group("tarin")
 
@@ -158,7 +158,7 @@ EXTENDER = {"urlPrefix": URL, "filterVerb": "filter", "preemptVerb": "preempt", 
 
 class TestExtenders:
     def asked(self, *objects, refuses=(), gates=GATES):
-        """A cluster with an extender that refuses some nodes, and what it was asked; `refuses` of None: it fails."""
+        """A cluster with an extender that refuses some nodes, and its requests; with `refuses` None it fails."""
         calls = []
 
         def answer(url, body):
@@ -171,7 +171,7 @@ class TestExtenders:
         flat = [one for obj in objects for one in (obj if isinstance(obj, list) else [obj])]
         return stowplan.Cluster(flat, configuration(EXTENDER), feature_gates=gates, call_extender=answer), calls
 
-    def test_each_pod_is_asked_about(self):
+    def test_filter_is_called_per_pod(self):
         cluster, calls = self.asked(rack("r", 2), members(2), a_group(2), refuses=["r-1"])
         before = cluster.engine.dump()
         verdict = cluster.explain_group("train")
@@ -180,21 +180,21 @@ class TestExtenders:
         assert not verdict.not_asked
         assert cluster.engine.dump() == before
 
-    def test_what_it_refuses_is_said(self):
+    def test_its_refusals_are_shown(self):
         cluster, _ = self.asked(rack("r", 2), members(2), a_group(2), refuses=["r-0", "r-1"])
         verdict = cluster.explain_group("train")
         assert not verdict.fits
         assert "2 not mine" in verdict.best.refused[0].reason
-        # More room is not what would help.
+        # Larger nodes would not help.
         assert group_relief(cluster, verdict) == []
 
-    def test_one_that_fails(self):
+    def test_a_failing_extender(self):
         cluster, _ = self.asked(rack("r", 2), members(2), a_group(2), refuses=None)
         verdict = cluster.explain_group("train")
         assert verdict.status.code == Code.Error
         assert group_relief(cluster, verdict) == []
 
-    def test_who_is_not_asked_is_named(self):
+    def test_skipped_extenders_are_listed(self):
         cluster, calls = self.asked(rack("r", 2), members(2), a_group(2), refuses=["r-0", "r-1"])
         verdict = cluster.explain_group("train", extenders=False)
         assert verdict.fits
@@ -215,7 +215,7 @@ class TestExtenders:
             verdict = cluster.explain_group("train", extenders=extenders)
             assert verdict.waiting
             assert verdict.best.victims == ("default/low",)
-        # The trial with the victim away; nobody is asked to preempt.
+        # The trial without the victim; preempt is not called.
         assert calls == [("filter", "train-0"), ("filter", "train-1")]
 
 
@@ -245,7 +245,7 @@ class TestPages:
 
 
 class TestRelief:
-    def test_each_change_was_tried(self, racks):
+    def test_each_suggestion_was_tried(self, racks):
         found = {one.changes[0]["kind"]: one for one in group_relief(racks, racks.explain_group("train"))}
         assert found["addNodes"].text == "add 1 node like large-0"
         assert found["addNodes"].pods == 8
@@ -254,7 +254,7 @@ class TestRelief:
         (smaller,) = (one for kind, one in found.items() if kind not in ("addNodes", "minCount", "dropTopology"))
         assert smaller.text == "of all its pods, request 1 cpu instead of 1500m"
 
-    def test_nothing_for_a_group_that_fits(self):
+    def test_no_suggestions_for_a_group_that_fits(self):
         cluster = cluster_of(rack("large", 4), members(8), a_group(8))
         assert group_relief(cluster, cluster.explain_group("train")) == []
 
@@ -266,7 +266,7 @@ class TestRelief:
         topology=st.booleans(),
     )
     def test_verdicts_agree_with_scheduling(self, sizes, pods, share, topology):
-        """A verdict that it fits places the gang whole; any other leaves all its pods."""
+        """If the verdict says that the gang fits, it is placed completely; otherwise no pod is."""
         nodes = [rack(f"r{i}", size) for i, size in enumerate(sizes)]
         group = a_group(min(share, pods), topology=RACK if topology else None)
         cluster = cluster_of(*nodes, members(pods), group)

@@ -1,4 +1,4 @@
-"""A node with a scheduler's eyes: its state, its pods, whom it takes, whom it refuses and what would change that."""
+"""A node as the scheduler sees it: its state, its pods, which pods fit, which do not, and suggestions."""
 
 import json
 
@@ -29,7 +29,7 @@ def a_small_node(name="n"):
     return a_node(name).allocatable(cpu="4", memory="8Gi", pods="5")
 
 
-def test_how_full_it_is_and_who_is_on_it():
+def test_allocation_and_pods():
     pods = [
         a_pod("vip").requests(cpu="1500m", memory="2Gi").priority(10).on("n"),
         a_pod("old").requests(cpu="500m").on("n").started("2026-01-01T00:00:00Z"),
@@ -54,7 +54,7 @@ def test_how_full_it_is_and_who_is_on_it():
     )
 
 
-def test_whom_it_takes():
+def test_pods_that_fit():
     here = a_pod("here").requests(cpu="1").node_selector({"kubernetes.io/hostname": "n"})
     there = (
         a_pod("there")
@@ -69,7 +69,7 @@ def test_whom_it_takes():
     assert "  default/either  as well as m does: chance decides\n" in out
 
 
-def test_whom_it_refuses_and_what_would_let_them_in():
+def test_refused_pods_and_suggestions():
     node = a_small_node().tainted("gpu").obj()
     roomy = a_node("m").allocatable(cpu="64", memory="8Gi", pods="5").obj()
     out = page([node, roomy, a_pod("big").requests(cpu="6").obj(), a_pod("small").requests(cpu="1").obj()])
@@ -85,14 +85,14 @@ def test_whom_it_refuses_and_what_would_let_them_in():
     ) in out
 
 
-def test_nothing_small_would_do():
+def test_no_small_change_helps():
     full = a_pod("full").requests(cpu="4").on("n").obj()
     assert "default/x: no small change would do\n" in page(
         [a_small_node().obj(), full, a_pod("x").requests(cpu="1").obj()]
     )
 
 
-def test_preemption_could_make_room():
+def test_preemption_would_help():
     low = [a_pod(f"low-{i}").requests(cpu="2").on("n").obj() for i in range(2)]
     vip = a_pod("vip").requests(cpu="4").priority(9).obj()
     view = viewed([a_small_node().obj(), *low, vip])
@@ -112,7 +112,7 @@ def test_pods_that_are_not_tried():
     assert "Not tried\n  default/later  waiting for scheduling gates: [wait]\n" in out
 
 
-def test_a_pod_that_was_refused_as_a_whole():
+def test_a_pod_refused_by_pre_filter():
     elsewhere = a_pod("x").requires_node(fields=[{"key": "metadata.name", "operator": "In", "values": ["m"]}])
     out = page([a_small_node().obj(), a_small_node("m").obj(), elsewhere.obj()])
     assert "default/x  NodeAffinity" in out
@@ -122,7 +122,7 @@ def test_a_pod_that_was_refused_as_a_whole():
 @pytest.mark.parametrize(
     ("node", "troubles"),
     [
-        pytest.param(a_small_node(), [], id="well"),
+        pytest.param(a_small_node(), [], id="healthy"),
         pytest.param(a_small_node().condition("MemoryPressure", "False"), [], id="no pressure"),
         pytest.param(
             a_small_node().condition("MemoryPressure"), [Trouble("MemoryPressure", "True", False)], id="not tainted"
@@ -137,9 +137,9 @@ def test_a_pod_that_was_refused_as_a_whole():
             .condition("PIDPressure")
             .tainted("node.kubernetes.io/pid-pressure", effect="PreferNoSchedule"),
             [Trouble("PIDPressure", "True", False)],
-            id="a taint that keeps nobody away",
+            id="a taint without effect on scheduling",
         ),
-        pytest.param(a_small_node().condition("FrequentKubeletRestart"), [], id="a condition that nobody knows"),
+        pytest.param(a_small_node().condition("FrequentKubeletRestart"), [], id="an unknown condition"),
     ],
 )
 def test_conditions_matter_only_by_their_taints(node, troubles):
@@ -149,7 +149,7 @@ def test_conditions_matter_only_by_their_taints(node, troubles):
     assert (told in page(objects)) == any(not trouble.tainted for trouble in troubles)
 
 
-def test_the_short_form_is_short_and_the_wide_one_is_not():
+def test_short_and_wide_output():
     on_it = [a_pod(f"p-{i:02}").on("n").obj() for i in range(12)]
     waiting = [a_pod(f"w-{i:02}").requests(cpu=str(10 + i)).obj() for i in range(15)]
     objects = [a_small_node().labels(team="red").obj(), *on_it, *waiting]
@@ -174,7 +174,7 @@ def test_as_data():
     assert [found["text"] for found in refused["suggestions"]] == ["tolerate gpu:NoSchedule"]
 
 
-def test_the_command_asks_files_too(tmp_path):
+def test_the_command_with_files(tmp_path):
     from click.testing import CliRunner
 
     from stowplan.cli.main import cli
@@ -187,8 +187,8 @@ def test_the_command_asks_files_too(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_suggested_for_a_node_lets_the_pod_onto_that_node(seed):
-    """Each suggestion that changes the pod alone, carried out, has the node take it."""
+def test_suggestions_for_a_node_make_the_pod_fit_it(seed):
+    """Each suggestion that only changes the pod, carried out, makes the pod fit the node."""
     rng = np.random.default_rng(seed)
     nodes = []
     for i in range(6):

@@ -1,4 +1,4 @@
-"""A verdict stays what it was whatever moves; what needs the cluster as it was is refused once that has moved on."""
+"""A verdict never changes; operations that need the cluster of its time are refused once the cluster has changed."""
 
 import gzip
 import itertools
@@ -55,7 +55,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES.keys())
-def test_a_verdict_stays_and_advice_is_refused_when_the_cluster_moves(cluster, move):
+def test_after_a_change_verdicts_stay_and_suggestions_are_refused(cluster, move):
     verdict = cluster.explain("big")
     before = full(verdict)
     move(cluster)
@@ -69,7 +69,7 @@ def test_a_verdict_stays_and_advice_is_refused_when_the_cluster_moves(cluster, m
     assert full(verdict) == before
 
 
-def test_advice_that_was_asked_for_in_time_is_part_of_the_snapshot(cluster):
+def test_suggestions_computed_in_time_are_part_of_the_snapshot(cluster):
     verdict = cluster.explain("big")
     assert [s.text for s in verdict.suggestions()]
     before = full(verdict)
@@ -78,7 +78,7 @@ def test_advice_that_was_asked_for_in_time_is_part_of_the_snapshot(cluster):
     assert full(verdict) == before
 
 
-def test_looking_closer_does_not_make_other_verdicts_stale(cluster):
+def test_details_do_not_make_other_verdicts_stale(cluster):
     cluster.add({**small("n3", cpu="8"), "spec": {"unschedulable": True}})
     verdicts = [cluster.explain("big"), cluster.explain("db"), cluster.explain("big")]
     for verdict in verdicts:
@@ -87,7 +87,7 @@ def test_looking_closer_does_not_make_other_verdicts_stale(cluster):
     assert any("uncordon n3" in suggestion.text for suggestion in verdicts[-1].suggestions())
 
 
-def test_a_placed_pod_can_be_looked_at_closer(cluster):
+def test_details_of_a_placed_pod(cluster):
     verdict = cluster.explain("db")
     assert verdict.current_node == "n1"
     before = full(verdict)
@@ -98,7 +98,7 @@ def test_a_placed_pod_can_be_looked_at_closer(cluster):
         page(cluster, verdict)
 
 
-def test_inside_a_question_of_what_would_be(cluster):
+def test_inside_a_hypothetical_change(cluster):
     outside = cluster.explain("big")
     with cluster.transaction():
         cluster.remove(a_pod("db").obj())
@@ -122,7 +122,7 @@ def scenarios(category, number):
 @pytest.mark.parametrize("category", CATEGORIES)
 @given(data=st.data())
 @settings(max_examples=times(15), deadline=None)
-def test_no_verdict_is_changed_by_what_happens_later(category, data):
+def test_later_changes_do_not_affect_verdicts(category, data):
     scenario = data.draw(st.sampled_from(scenarios(category, 6)))
     cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
     placed = [obj for obj in scenario["objects"] if obj["kind"] == "Pod"]
@@ -134,5 +134,5 @@ def test_no_verdict_is_changed_by_what_happens_later(category, data):
         cluster.remove(obj)
     cluster.schedule()
     assert [full(verdict) for verdict in verdicts] == before
-    # Also when nobody looked at them before the cluster moved.
+    # Also if they were not read before the cluster changed.
     assert [full(verdict) for verdict in untouched] == before

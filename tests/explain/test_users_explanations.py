@@ -1,5 +1,7 @@
-"""What a user's plugin says of its own refusals is shown, and its remedies are tried out beside those of in-tree
-plugins; one that fails costs only its words. Scheduling imports none of it."""
+"""Explanations of out-of-tree plugins are shown, and their remedies tried together with those of in-tree plugins.
+
+A failing explanation loses only its own text. Scheduling imports none of this.
+"""
 
 import logging
 import subprocess
@@ -58,7 +60,7 @@ class QuietExplained(Explanation):
 
 
 class TurnDown(Remedy):
-    """How much quieter the pod must be."""
+    """How much quieter the pod must become."""
 
     def __init__(self, inspection, mask):
         super().__init__(inspection, mask)
@@ -96,7 +98,7 @@ def loud(level, **requests):
     return a_pod("loud").labels(loudness=str(level)).requests(**requests or {"cpu": "1"}).obj()
 
 
-def test_details_are_summed_up(page):
+def test_details_are_summarized(page):
     text = page(nodes(10, 10, 20), loud(30), config=config("Quiet"), plugins=[Quiet])
     assert "node(s) want quieter pods" in text
     assert "2× takes up to 10, 1× takes up to 20" in text
@@ -105,12 +107,12 @@ def test_details_are_summed_up(page):
     assert "takes up to 20" in wide
 
 
-def test_a_remedy_is_tried_out_and_turned_back_as_far_as_it_helps(advice):
+def test_remedies_are_tried_and_minimized(advice):
     found = advice(nodes(10, 20), loud(30), config=config("Quiet"), plugins=[Quiet])
     assert [s.text for s in found.suggestions] == ["turn the pod down by 10 to gain 1 node (n1)"]
 
 
-def test_it_goes_together_with_what_in_tree_plugins_propose(texts):
+def test_remedies_are_combined_with_those_of_in_tree_plugins(texts):
     objects = [*nodes(10), a_pod("db").requests(cpu="1500m").on("n0").obj()]
     (text,) = texts(objects, loud(30), config=config("Quiet"), plugins=[Quiet])
     assert text == "request 500m cpu instead of 1 and turn the pod down by 20 to gain 1 node (n0)"
@@ -142,7 +144,7 @@ def nothing(inspection):
 
 
 @pytest.mark.parametrize("explained", [Broken, BrokenWays, nothing])
-def test_an_explanation_that_fails_costs_its_words_only(page, advice, caplog, explained):
+def test_a_failing_explanation_loses_only_its_text(page, advice, caplog, explained):
     class Failing(Quiet):
         name = "Failing"
 
@@ -154,7 +156,7 @@ def test_an_explanation_that_fails_costs_its_words_only(page, advice, caplog, ex
     assert caplog.records
 
 
-# -- refusals of the pod as a whole
+# -- refusals by PreFilter and PreEnqueue
 
 
 class TicketExplained(Explanation):
@@ -185,7 +187,7 @@ class TicketGate(PreEnqueuePlugin):
 
 
 @pytest.mark.parametrize("plugin", [Ticket, TicketGate])
-def test_a_refusal_of_the_whole_pod_can_be_lifted(texts, plugin):
+def test_remedies_for_pre_filter_and_pre_enqueue(texts, plugin):
     assert texts(nodes(10), loud(0), config=config(plugin.name), plugins=[plugin]) == [
         "get a ticket to gain 1 node (n0)"
     ]

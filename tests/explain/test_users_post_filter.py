@@ -1,4 +1,5 @@
-"""What a user's PostFilter plans is shown like DefaultPreemption's plan; an explanation that fails costs its words."""
+"""Plans of out-of-tree PostFilter plugins are shown like DefaultPreemption's; failing explanations lose only their
+text."""
 
 import logging
 
@@ -60,7 +61,7 @@ class Forgetful(Ousting):
 
 
 class Moving(PostFilterPlugin):
-    """Knows of a node that is about to take the pod."""
+    """Nominates a node without evictions."""
 
     name = "Moving"
     effect_free = True
@@ -98,7 +99,7 @@ def waiting():
 
 
 def of(plugin, *more):
-    """A profile with the PostFilter plugins, of which the first is new."""
+    """A profile with these PostFilter plugins, the first of which is not in-tree."""
     return {"config": config(plugin.name, *(p if isinstance(p, str) else p.name for p in more)), "plugins": [plugin]}
 
 
@@ -148,7 +149,7 @@ def test_the_plugin_that_succeeds_is_shown_before_those_that_refused(page):
     assert "Refusing" not in text
 
 
-def test_a_users_refusal_leaves_room_for_the_details_of_others(page):
+def test_refusals_do_not_hide_details_of_other_plugins(page):
     assert "Preemption (DefaultPreemption)\n" in page(objects(), waiting(), **of(Silent, "DefaultPreemption"))
 
 
@@ -158,7 +159,7 @@ def test_a_refusal_without_details_has_no_section(page):
 
 
 @pytest.mark.parametrize("asked_for", ["page", "record"])
-def test_a_failing_explanation_costs_its_words(page, caplog, asked_for):
+def test_a_failing_explanation_loses_only_its_text(page, caplog, asked_for):
     with caplog.at_level(logging.ERROR):
         if asked_for == "page":
             assert "would evict 1 pod from b: " in page(objects(), waiting(), **of(Forgetful))

@@ -1,11 +1,11 @@
-"""Pods that are refused for their volumes: whose and how far, and what would help."""
+"""Pods refused for their volumes: which volumes, by how much, and suggestions."""
 
 import pytest
 
 from stowplan.testing import a_node, a_pod
 from support.plugins.storage import of, pvc, storage
 
-#: Binding is another plugin's matter.
+#: VolumeBinding is disabled.
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
@@ -60,14 +60,14 @@ def test_how_far_a_node_is_over_its_limit(page):
     assert f"{EBS}: 2 attached, 2 more wanted, limit 1" in shown
 
 
-def test_the_closest_node_stands_for_a_group(page):
+def test_the_best_node_represents_its_group(page):
     objects = [a_node("a"), a_node("b"), limits("a", 2), limits("b", 2), disk("x", "1", "2").on("a"),
                disk("y", "3").on("b"), disk("z", "4", "5").on("b")]  # fmt: skip
     shown = page(ready(*objects), disk("new", "6").obj(), config=CONFIG)
     assert f"closest: a, {EBS}: 2 attached, 1 more wanted, limit 2" in shown
 
 
-def test_pods_are_moved_to_make_room(texts):
+def test_moving_pods_is_suggested(texts):
     objects = [
         a_node("a"),
         a_node("b"),
@@ -120,7 +120,7 @@ def test_which_volume_is_elsewhere(page):
             ["c"],
             "the only node where the pod's volumes are (volume pv-c of claim c in zone y) does not take the pod: "
             "refused by NodeResourcesFit (1)",
-            id="no room in the zone",
+            id="zone full",
         ),
         pytest.param(
             [
@@ -131,25 +131,25 @@ def test_which_volume_is_elsewhere(page):
             ["c"],
             "none of the 2 nodes where the pod's volumes are (volume pv-c of claim c in zone y or z) takes the pod: "
             "refused by NodeResourcesFit (2)",
-            id="no room in several nodes",
+            id="several nodes full",
         ),
     ],
 )
-def test_what_keeps_a_pod_from_its_zone(advice, objects, claims, obstacle):
+def test_obstacles_in_the_volumes_zone(advice, objects, claims, obstacle):
     pod = a_pod("new").requests(cpu="1")
     for claim in claims:
         pod.claims_volume(claim)
     assert obstacle in advice(ready(*objects), pod.obj(), config=CONFIG).obstacles
 
 
-def test_room_in_the_zone_is_suggested(texts):
+def test_freeing_resources_in_the_zone_is_suggested(texts):
     objects = ready(a_node("a").zone("x"), a_node("b").zone("y"), a_pod("big").requests(cpu="3500m").on("b"),
                     *bound("c", zone="y"))  # fmt: skip
     pod = a_pod("new").requests(cpu="1").claims_volume("c")
     assert texts(objects, pod.obj(), config=CONFIG) == ["request 500m cpu instead of 1 to gain 1 node (b)"]
 
 
-def test_who_mounts_a_disk(page, texts):
+def test_pods_that_mount_a_disk_are_named(page, texts):
     objects = ready(a_node("a"), disk("x", "vol-1").on("a"))
     assert "awsElasticBlockStore vol-1 is mounted by default/x" in page(
         objects, disk("new", "vol-1").obj(), config=CONFIG
@@ -157,7 +157,7 @@ def test_who_mounts_a_disk(page, texts):
     assert texts(objects, disk("new", "vol-1").obj(), config=CONFIG) == ["move default/x off a to gain 1 node (a)"]
 
 
-def test_who_uses_a_claim_that_wants_to_be_alone(advice):
+def test_users_of_a_read_write_once_pod_claim_are_named(advice):
     objects = ready(a_node("a"), a_node("b"), *alone("c"), a_pod("x").uid("x").claims_volume("c").on("a"))
     found = advice(objects, a_pod("new").claims_volume("c").obj(), config=CONFIG)
     assert found.obstacles == ("claim c is for one pod at a time (ReadWriteOncePod), and default/x on a uses it",)

@@ -1,4 +1,4 @@
-"""Answers of HTTP extenders, read as Go reads them: nothing that comes back gets further than that."""
+"""Responses of HTTP extenders, decoded as in Go; invalid ones are errors."""
 
 import json
 
@@ -86,7 +86,7 @@ def test_bind(answer, error):
 
 
 @pytest.mark.parametrize("body", [b'{"Error":"a"} and more', b' \r\n{"Error":"a"}{"Error":"b"}', b'{"Error":"a"}\x00'])
-def test_what_follows_the_first_value_is_not_looked_at(body):
+def test_data_after_the_first_value_is_ignored(body):
     assert answer_to("bind", body) == {"error": "a"}
 
 
@@ -95,7 +95,7 @@ def test_what_follows_the_first_value_is_not_looked_at(body):
     [
         pytest.param("filter", b"", "it is not JSON", id="empty"),
         pytest.param("filter", b"<html>", "it is not JSON", id="a page"),
-        pytest.param("filter", b'{"Error": "a"', "it is not JSON", id="torn"),
+        pytest.param("filter", b'{"Error": "a"', "it is not JSON", id="truncated"),
         pytest.param("filter", b'{"Error": NaN}', "it is not JSON: NaN is not a JSON number", id="not a number"),
         pytest.param("filter", b"\xff\xfe", "it is not JSON", id="no text"),
         pytest.param("filter", b"[" * 100_000, "it is nested too deeply", id="deep"),
@@ -133,7 +133,7 @@ def test_what_follows_the_first_value_is_not_looked_at(body):
         pytest.param("bind", b'"ok"', "expected an object, got a string", id="bound"),
     ],
 )
-def test_what_is_no_answer(verb, body, why):
+def test_invalid_responses(verb, body, why):
     with pytest.raises(AnswerError) as caught:
         answer_to(verb, body)
     assert str(caught.value).startswith(why)
@@ -152,7 +152,7 @@ json_values = st.recursive(
 
 
 def is_an_answer_or_an_error(verb, body):
-    """Whatever is read has the types that the framework relies on."""
+    """The decoded result has the types that the framework relies on."""
     try:
         found = answer_to(verb, body)
     except AnswerError as error:

@@ -1,4 +1,4 @@
-"""Bodies of requests to HTTP extenders, field by field as kube-scheduler encodes them."""
+"""Request bodies for HTTP extenders, field by field as kube-scheduler encodes them."""
 
 import base64
 import json
@@ -45,7 +45,7 @@ NODE = {
 
 
 class Asking:
-    """One extender with everything, and what it is asked."""
+    """One extender with all verbs, and its requests."""
 
     def __init__(self, *objects, kinds=(Node, Pod), **settings):
         config = load_config(configuration({"urlPrefix": URL, **VERBS, **settings}))
@@ -64,7 +64,7 @@ class Asking:
 
 
 class Info:
-    """As much of a PodInfo as questions read."""
+    """The part of PodInfo that requests read."""
 
     def __init__(self, pod, node_name=""):
         self.pod, self.node_name = pod, node_name
@@ -106,7 +106,7 @@ def victim(name, node, *, placed=True):
 
 
 def candidates(asking):
-    """Of a pod with victims v1 and v2 on n2, and v3 on n1, which is only assumed there."""
+    """For a pod with victims v1 and v2 on n2, and v3 on n1, where it is only assumed."""
     _, v1, v2, v3 = asking.objects
     return [
         Candidate("n2", (Info(v1, "n2"), Info(v2, "n2")), 1),
@@ -150,7 +150,7 @@ def test_uids_of_victims():
 def test_a_candidate_without_victims():
     asking = Asking(POD, nodeCacheCapable=True)
     question = asking.extender.preempt_question(Info(asking.objects[0]), [Candidate("n1", (), 0)])
-    # As Go writes a slice that nothing was ever appended to.
+    # As Go encodes a nil slice.
     assert asking.body("preempt", question)["NodeNameToMetaVictims"] == {"n1": {"Pods": None, "NumPDBViolations": 0}}
 
 
@@ -163,7 +163,7 @@ def test_a_binding():
 
 @pytest.mark.parametrize(("verb", "action"), [("filter", "f"), ("prioritize", "p"), ("preempt", "e"), ("bind", "b")])
 @pytest.mark.parametrize("prefix", ["http://h/x", "http://h/x/", "http://h/x///"])
-def test_where_it_goes(verb, action, prefix):
+def test_urls(verb, action, prefix):
     asking = Asking(POD, urlPrefix=prefix)
     pod = Info(asking.objects[0])
     arguments = {"bind": ("n1",), "preempt": ([],)}.get(verb, ([],))
@@ -172,7 +172,7 @@ def test_where_it_goes(verb, action, prefix):
     assert call.longest_answer == ANSWER_SLACK + 2 * len(call.body)
 
 
-def test_what_was_not_kept_is_sent_as_it_is_known():
+def test_objects_that_are_not_kept_completely():
     asking = Asking(POD, NODE, kinds=())
     pod, node = asking.objects
     body = asking.body("filter", asking.extender.filter_question(Info(pod), [node]))
@@ -191,11 +191,11 @@ def test_what_was_not_kept_is_sent_as_it_is_known():
         pytest.param({"preemptVerb": "e"}, {Pod}, id="preempts"),
     ],
 )
-def test_what_is_kept_whole(settings, kinds):
+def test_kinds_kept_completely(settings, kinds):
     assert kinds_wanted(load_config(configuration({"urlPrefix": URL, **settings}))) == kinds
 
 
-def test_a_status_that_is_no_success():
+def test_http_errors():
     asking = Asking(POD)
     call = asking.call("filter", asking.extender.filter_question(Info(asking.objects[0]), []))
     with pytest.raises(CallError) as caught:
@@ -203,14 +203,14 @@ def test_a_status_that_is_no_success():
     assert str(caught.value) == "failed f with extender at URL http://extender.example:8888/scheduler/f, code 404"
 
 
-def test_questions_are_values_that_effects_can_hold():
+def test_calls_are_hashable_values():
     asking = Asking(POD, NODE)
     pod, node = asking.objects
     question = asking.extender.filter_question(Info(pod), [node])
     assert msgspec.json.encode(question) == msgspec.json.encode(asking.extender.filter_question(Info(pod), [node]))
 
 
-# -- who is interested ------------------------------------------------------------------------------------------------
+# -- interest ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -233,12 +233,12 @@ def test_interest(pod, is_interested):
     assert Asking().extender.is_interested(Info(struct(pod)))
 
 
-def test_extenders_of_one_url_are_told_apart():
+def test_extenders_with_the_same_url_are_distinguished():
     config = load_config(configuration({"urlPrefix": "http://h"}, {"urlPrefix": "http://h"}, {"urlPrefix": "http://i"}))
     assert [extender.name for extender in configured_extenders(config)] == ["http://h", "http://h (2)", "http://i"]
 
 
-def test_extenders_that_may_fail_come_last():
+def test_ignorable_extenders_come_last():
     config = load_config(configuration({"urlPrefix": "http://h", "ignorable": True}, {"urlPrefix": "http://i"}))
     assert [extender.name for extender in configured_extenders(config)] == ["http://i", "http://h"]
 

@@ -1,4 +1,4 @@
-"""Extenders of a `Cluster`, of simulated time, and of explanations: asked by a function, or over HTTP."""
+"""Extenders of a `Cluster`, of simulated time, and of explanations, by a function or over HTTP."""
 
 import json
 
@@ -21,7 +21,7 @@ def rooms(*names, pods=10):
 
 
 class Answering:
-    """Answers in place of extenders, by what a call ends in."""
+    """Replaces extenders; answers by the end of the URL."""
 
     def __init__(self, **answers):
         self.calls, self._answers = [], answers
@@ -48,7 +48,7 @@ def cluster_with(*objects, extender=BOTH, answers):
 # -- placing ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_asks_extenders():
+def test_a_cluster_calls_extenders():
     answers = Answering(filter=only("n2", "n3"), prioritize=[{"Host": "n3", "Score": 10}])
     cluster = cluster_with(*rooms("n1", "n2", "n3"), answers=answers)
     pod = a_pod("p").obj()
@@ -68,21 +68,21 @@ def test_an_extender_that_fails_fails_the_pod():
     assert decision.message == "no"
 
 
-def test_nobody_is_asked_to_bind_in_memory():
+def test_bind_is_not_called_in_memory():
     answers = Answering()
     cluster = cluster_with(*rooms("n1"), answers=answers, extender={"urlPrefix": URL, "bindVerb": "bind"})
     assert [decision.node_name for decision in cluster.schedule([a_pod("p").obj()])] == ["n1"]
     assert answers.calls == []
 
 
-def test_simulated_time_asks_extenders():
+def test_simulated_time_calls_extenders():
     answers = Answering(filter=only("n2"))
     with live_cluster(*rooms("n1", "n2"), config=configuration(FILTER), call_extender=answers) as cluster:
         cluster.create(a_pod("p").obj())
         assert cluster.node_of("p") == "n2"
 
 
-def test_simulated_time_in_which_nobody_answers():
+def test_simulated_time_without_a_handler():
     with live_cluster(*rooms("n1"), config=configuration(FILTER)) as cluster:
         cluster.create(a_pod("p").obj())
         assert cluster.why_pending("p") == f"there is no one to answer {URL} in this simulation"
@@ -91,7 +91,7 @@ def test_simulated_time_in_which_nobody_answers():
 # -- explaining -------------------------------------------------------------------------------------------------------
 
 
-def test_explanations_ask_and_say_who_refused_what():
+def test_explanations_call_extenders():
     answers = Answering(filter=only("n2", "n3"), prioritize=[{"Host": "n2", "Score": 10}])
     cluster = cluster_with(*rooms("n1", "n2", "n3"), answers=answers)
     verdict = cluster.explain(a_pod("p").obj())
@@ -133,7 +133,7 @@ def test_an_extender_that_fails_is_named(ignorable):
     assert found["extenders"] == [{"extender": URL, "verb": "filter", "asked": 1, "failed": "it broke"}]
 
 
-def test_extenders_may_be_left_out():
+def test_extenders_can_be_skipped():
     answers = Answering()
     found = cluster_with(*rooms("n1", "n2"), answers=answers).explain(a_pod("p").obj(), extenders=False).to_dict()
     assert answers.calls == []
@@ -142,7 +142,7 @@ def test_extenders_may_be_left_out():
     }
 
 
-def test_preemption_is_asked_for_in_attempts_only():
+def test_preempt_is_called_only_in_attempts():
     extender = {"urlPrefix": URL, "preemptVerb": "preempt"}
     objects = [*rooms("n1", pods=1), a_pod("v").on("n1").obj()]
     answers = Answering(preempt={})
@@ -163,7 +163,7 @@ def program():
         yield found
 
 
-def test_a_cluster_asks_over_http(program):
+def test_a_cluster_calls_over_http(program):
     program.dislikes("n1")
     config = configuration(program.settings("good", "filter", "prioritize"))
     cluster = stowplan.Cluster(rooms("n1", "n2", "n3"), config)
@@ -171,7 +171,7 @@ def test_a_cluster_asks_over_http(program):
     assert [decision.node_name for decision in cluster.schedule([a_pod("p").obj()])] == ["n3"]
 
 
-async def test_a_cluster_asks_over_http_within_an_event_loop(program):
+async def test_a_cluster_calls_over_http_within_an_event_loop(program):
     program.dislikes()
     cluster = stowplan.Cluster(rooms("n1", "n2"), configuration(program.settings("good", "prioritize")))
     assert cluster.explain(a_pod("p").obj()).node_name == "n2"

@@ -1,4 +1,4 @@
-"""Statuses and the diagnosis of a failed attempt: codes, reasons, counts and texts."""
+"""Statuses and the diagnosis of a failed attempt: codes, reasons, counts and messages."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_status(status, message, rejected):
     assert (status.message, str(status), status.rejected) == (message, message, rejected)
 
 
-def test_reasons_keep_what_they_speak_of():
+def test_reasons_keep_their_parameters():
     reason = SHORT.of(resource="cpu", requested=3)
     assert (reason.code, str(reason), reason.detail) == (
         "Short",
@@ -57,7 +57,7 @@ def test_reasons_keep_what_they_speak_of():
     assert unschedulable(reason).records == (reason,)
 
 
-def test_a_status_takes_its_plugins_name():
+def test_a_status_gets_its_plugins_name():
     status = unschedulable("a").with_plugin("P")
     assert (status.plugin, status.reasons) == ("P", ("a",))
 
@@ -69,7 +69,7 @@ def mask(*bits):
     return np.array(bits, bool)
 
 
-def test_the_hardest_code_among_a_nodes_reasons_decides():
+def test_the_most_severe_code_of_a_nodes_reasons_counts():
     cpu, memory = SHORT.of(resource="cpu"), SHORT.of(resource="memory")
     entries = [Entry(mask(1, 1, 0), NO, cpu), Entry(mask(0, 1, 0), NEVER, memory), Entry(mask(1, 0, 0), NO, memory)]
     rejections = Rejections(mask(1, 1, 0), lambda: entries)
@@ -77,7 +77,7 @@ def test_the_hardest_code_among_a_nodes_reasons_decides():
     assert rejections.status(1) == Status(NEVER, ("Insufficient cpu", "Insufficient memory"))
 
 
-def test_statuses_a_node_are_grouped_by_reason():
+def test_statuses_per_node_are_grouped_by_reason():
     rejections = from_statuses({0: unschedulable("a"), 2: unschedulable("a"), 3: unresolvable("a", "b")}, 4)
     assert rejections.mask.tolist() == [True, False, True, True]
     found = {(e.code, str(e.reason)): e.mask.tolist() for e in rejections.entries}
@@ -89,7 +89,7 @@ def test_statuses_a_node_are_grouped_by_reason():
     assert rejections.status(3) == Status(NEVER, ("a", "b"))
 
 
-def test_entries_are_made_when_somebody_reads_them():
+def test_entries_are_created_lazily():
     made = []
     rejections = Rejections(mask(1), lambda: made.append(1) or [Entry(mask(1), NO, SHORT)])
     assert made == []
@@ -126,7 +126,7 @@ def test_a_node_has_the_reasons_of_the_first_plugin_that_refused_it():
     assert diagnosis.codes.tolist() == [NO, NO, NEVER, 0]
 
 
-def test_a_plugin_that_was_never_first_did_not_refuse():
+def test_plugins_that_were_never_first_are_not_rejectors():
     diagnosis = diagnosis_of(refuses("P", {0: unschedulable("p")}), refuses("Q", {0: unschedulable("q")}), nodes=4)
     assert diagnosis.unschedulable_plugins == {"P"}
 
@@ -143,7 +143,7 @@ def test_rows_without_a_node_do_not_count():
     assert diagnosis.codes.tolist() == [NO, 0, NO, NO]
 
 
-def test_rows_that_were_not_looked_at_have_the_absent_status():
+def test_rows_not_examined_have_the_absent_status():
     absent = unresolvable("left out")
     diagnosis = diagnosis_of(refuses("P", {0: unschedulable("p")}), examined=mask(1, 0, 0, 0), absent=absent)
     assert diagnosis.message() == "0/4 nodes are available: 1 p, 3 left out."
@@ -174,7 +174,7 @@ def test_nominated_pods_come_first():
     assert diagnosis.unschedulable_plugins == {"P", "Fit"}
 
 
-def test_plugins_that_wait_for_something():
+def test_pending_plugins():
     state = state_of([a_node("a"), a_node("b")])
     waits = fake("Waits", filter=lambda state, pod, node: Status(Code.Pending, ("soon",)) if node.name == "a" else None)
     refuses_b = fake("Refuses", filter=unschedulable("no"))
@@ -195,7 +195,7 @@ class Counter:
         return Counter(self.n)
 
 
-def test_what_can_clone_itself_is_cloned_and_the_rest_is_shared():
+def test_cloning_a_cycle_state():
     state = CycleState()
     shared = []
     state.write("counter", Counter(1))
@@ -208,7 +208,7 @@ def test_what_can_clone_itself_is_cloned_and_the_rest_is_shared():
     assert copy.skip_filter == {"P"}
 
 
-def test_what_was_not_written_is_not_found():
+def test_missing_state():
     state = CycleState()
     state.write("key", 1)
     state.delete("key")

@@ -12,7 +12,7 @@ def install(folder, name, value):
     (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {value}\n")
 
 
-def test_what_comes_is_found_and_nothing_is_read_twice(tmp_path, monkeypatch):
+def test_new_entry_points_are_found_and_metadata_is_cached(tmp_path, monkeypatch):
     reads = []
     found = importlib.metadata.entry_points
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **group: reads.append(group) or found(**group))
@@ -25,6 +25,6 @@ def test_what_comes_is_found_and_nothing_is_read_twice(tmp_path, monkeypatch):
     assert (point.name, point.value) == ("one", "os:path")
 
 
-def test_folders_that_are_not_there_offer_nothing(tmp_path, monkeypatch):
+def test_missing_folders_are_ignored(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path / "gone")
     assert entry_points(group=GROUP) == ()

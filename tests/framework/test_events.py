@@ -1,4 +1,4 @@
-"""Cluster events: which ones a change is, who hears them, and what the framework registers by itself."""
+"""Cluster events: classification of changes, matching, and implicit registrations."""
 
 import pytest
 
@@ -155,7 +155,7 @@ def test_events_of_other_kinds(obj, resource):
 
 
 @pytest.mark.parametrize("obj", [namespace("n"), budget("b", {}, 0)], ids=lambda obj: obj["kind"])
-def test_kinds_that_nobody_waits_for(obj):
+def test_kinds_without_events(obj):
     assert labels(None, obj) == []
 
 
@@ -209,7 +209,7 @@ def test_labels(event, label):
         ),
     ],
 )
-def test_who_hears(registered, incoming, heard):
+def test_matching(registered, incoming, heard):
     assert ClusterEvent(*registered).covers(ClusterEvent(*incoming)) == heard
 
 

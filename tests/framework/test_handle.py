@@ -1,4 +1,4 @@
-"""What plugins may ask the scheduler for, and what a state carries to it."""
+"""The handle of plugins, and the cycle state."""
 
 from types import SimpleNamespace
 
@@ -69,7 +69,7 @@ def refused(framework, pod, *names):
         ),
     ],
 )
-def test_room_is_left_for_nominated_pods(nominated_priority, expected):
+def test_nominated_pods_count(nominated_priority, expected):
     framework = framework_of(OnePerNode, NotOnThree, objects=(*NODES, a_pod("old").on("n1")))
     if nominated_priority is not None:
         nominated = info_of(framework, a_pod("nominated").priority(nominated_priority))
@@ -79,7 +79,7 @@ def test_room_is_left_for_nominated_pods(nominated_priority, expected):
     assert refused(framework, pod, "n3") == {"n3": expected["n3"]}
 
 
-def test_a_hypothetical_view_is_taken_as_it_is():
+def test_hypothetical_views_are_used_as_given():
     framework = framework_of(OnePerNode, objects=(a_node("n1"), a_pod("old").on("n1")))
     state = framework.handle.cluster
     view = HypotheticalNodes(state, state.table.valid.nonzero()[0])
@@ -88,13 +88,13 @@ def test_a_hypothetical_view_is_taken_as_it_is():
     assert framework.handle.run_filter_plugins_with_nominated_pods(CycleState(), pod, view) == {}
 
 
-def test_removed_nodes_are_not_asked_about():
+def test_removed_nodes_are_skipped():
     framework = framework_of(NotOnThree, objects=NODES)
     framework.handle.cluster.remove_node("n1")
     assert refused(framework, info_of(framework, a_pod())) == {"n3": ("NotOnThree", "not here")}
 
 
-def test_an_error_ends_the_question():
+def test_an_error_ends_filtering():
     framework = framework_of(Failing, objects=NODES)
     pod = info_of(framework, a_pod())
     nodes = Nodes(framework.handle.cluster)
@@ -115,7 +115,7 @@ def test_activation_reaches_the_queue():
     assert activated == [[pod], "default/g"]
 
 
-def test_offline_there_is_no_queue_nobody_waits_and_no_extender():
+def test_offline_there_is_no_queue_waiting_pod_or_extender():
     handle = framework_of().handle
     handle.activate([info_of(handle.framework, a_pod())])
     handle.activate_group("default/g")
@@ -133,7 +133,7 @@ def test_extenders_and_waiting_pods_are_the_schedulers_own():
     assert handle.waiting_pods is waiting
 
 
-def test_signatures_tell_pods_apart():
+def test_signatures_distinguish_pods():
     framework = framework_of(NotOnThree, objects=NODES)
     pods = [info_of(framework, a_pod(name).requests(cpu=cpu)) for name, cpu in (("a", "1"), ("b", "1"), ("c", "2"))]
     a, b, c = (framework.handle.sign_pod(pod) for pod in pods)
@@ -168,7 +168,7 @@ def test_a_state_collects_pods_to_activate():
     assert state.pods_to_activate.take() == []
 
 
-def test_pods_to_activate_do_not_mind_what_a_plugin_wrote_there():
+def test_pods_to_activate_despite_a_plugins_own_entry():
     state = CycleState()
     state.write(PODS_TO_ACTIVATE, "nonsense")
     assert isinstance(state.pods_to_activate, PodsToActivate)
@@ -227,7 +227,7 @@ def test_installed_plugins_are_known_to_a_cluster(installed):
         pytest.param(FilterPlugin, "has no name", id="nameless"),
     ],
 )
-def test_an_installed_plugin_that_cannot_be_had(installed, answer, text):
+def test_unusable_installed_plugins(installed, answer, text):
     import stowplan
 
     installed(answer)
@@ -241,7 +241,7 @@ def test_an_installed_plugin_that_cannot_be_had(installed, answer, text):
 # -- nodes -------------------------------------------------------------------------------------------------------------
 
 
-def test_nodes_are_had_by_name_and_all_together():
+def test_nodes_by_name_and_as_a_list():
     pod = a_pod("there").labels(app="a").annotations(owner="me").on("n2")
     framework = framework_of(recorder("Any", []), objects=(a_node("n1"), a_node("n2").labels(zone="a"), pod))
     handle = framework.handle
@@ -254,7 +254,7 @@ def test_nodes_are_had_by_name_and_all_together():
     assert [node.name for node in handle.nodes()] == ["n1", "n2"]
 
 
-def test_a_node_that_left_is_not_there():
+def test_a_removed_node_is_missing():
     framework = framework_of(recorder("Any", []), objects=(a_node("n1"), a_node("n2"), a_pod("there").on("n1")))
     state, handle = framework.handle.cluster, framework.handle
     state.remove_node("n1")

@@ -1,4 +1,4 @@
-"""Plugins that answer what is no answer, or would end the process: the attempt fails, with their name."""
+"""Plugins that return invalid results or try to exit the process fail the attempt, with their name."""
 
 import numpy as np
 import pytest
@@ -119,13 +119,13 @@ def test_events(state, events, text):
     assert in_short(str(raised.value)) == f'registering the events of plugin "P": {text}'
 
 
-def test_a_module_that_ends_the_process_is_a_plugin_that_cannot_be_had(tmp_path, monkeypatch):
+def test_a_module_that_exits_is_an_import_error(tmp_path, monkeypatch):
     (tmp_path / "leaves_when_imported.py").write_text("import sys\nsys.exit(3)\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginLoadError, match="cannot import leaves_when_imported: SystemExit: 3"):
         load_plugin("leaves_when_imported:P")
 
 
-def test_what_was_raised_stays_the_cause():
+def test_the_exception_is_kept_as_cause():
     leaving = SystemExit(3)
     assert error(leaving).error.__cause__ is leaving

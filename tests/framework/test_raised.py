@@ -1,4 +1,4 @@
-"""What users' plugins raise is told with its type, file and line; what in-tree plugins say stays as it is."""
+"""Exceptions of out-of-tree plugins are reported with type, file and line; those of in-tree plugins unchanged."""
 
 import re
 
@@ -52,13 +52,13 @@ def test_the_cause_is_kept():
     assert raised(cause).error.__cause__ is cause
 
 
-def test_what_our_own_code_raises_is_told_in_its_words():
-    # A traceback that begins below the caller: none of its frames are a user's.
+def test_our_own_exceptions_are_reported_unchanged():
+    # The traceback starts below the caller, so none of its frames are a user's.
     cause = caught(in_ours)
     cause.__traceback__ = cause.__traceback__.tb_next.tb_next
     assert described(cause) == str(cause)
     assert raised(cause) == error(cause)
 
 
-def test_what_was_not_raised_has_no_place():
+def test_exceptions_that_were_not_raised_have_no_location():
     assert described(ValueError("only made")) == "only made"

@@ -1,4 +1,4 @@
-"""Plugins that are switched off take no part at any point; switched on again, each is back in its place."""
+"""Disabled plugins are skipped at every point; enabled again, they are back in their place."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ from support.examples import examples
 from support.plugins.fake_plugins import fake, framework_of, judged
 from support.scheduling.worlds import state_of, struct
 
-#: What a framework says about itself.
+#: What a framework derives from its plugins.
 LINES = (
     *("pre_enqueue", "queue_sort", "pre_filter", "filter", "post_filter", "pre_score", "score", "reserve", "permit"),
     *("pre_bind", "bind", "post_bind", "placement_generate", "placement_score"),
@@ -69,7 +69,7 @@ def without(profile, names):
 
 
 def lined_up(framework):
-    """All that is worked out of which plugins take part, by name."""
+    """All lists of participating plugins, by name."""
     found = {line: [plugin.name for plugin in getattr(framework, line)] for line in LINES}
     events = {name: [r.event for r in of_plugin] for name, of_plugin in framework.registered_events().items()}
     signers = framework._signers and [plugin.name for plugin in framework._signers]
@@ -83,7 +83,7 @@ names = st.sets(st.sampled_from([*NAMES, "NoSuchPlugin"]))
 
 @given(names)
 @examples(60)
-def test_switching_off_is_as_if_the_profile_had_none_of_them(off):
+def test_disabling_equals_a_profile_without_them(off):
     framework = built(PROFILE)
     framework.switch_off(off)
     assert lined_up(framework) == lined_up(built(without(PROFILE, off)))
@@ -92,7 +92,7 @@ def test_switching_off_is_as_if_the_profile_had_none_of_them(off):
 
 @given(st.lists(st.tuples(st.booleans(), names), max_size=4))
 @examples(60)
-def test_what_is_on_in_the_end_takes_part(steps):
+def test_enabled_plugins_take_part(steps):
     framework, off = built(PROFILE), set()
     for on, some in steps:
         (framework.switch_on if on else framework.switch_off)(some)
@@ -100,20 +100,20 @@ def test_what_is_on_in_the_end_takes_part(steps):
     assert lined_up(framework) == lined_up(built(without(PROFILE, off)))
     framework.switch_on(NAMES)
     assert lined_up(framework) == lined_up(built(PROFILE))
-    assert set(framework.plugins) == set(NAMES), "plugins are not built anew"
+    assert set(framework.plugins) == set(NAMES), "plugins were rebuilt"
 
 
-def test_lists_have_what_they_are_about():
-    """Lest the properties compare nothing with nothing."""
+def test_lists_are_not_empty():
+    """Otherwise the properties might compare empty lists."""
     found, events, signers, *_ = lined_up(built(without(PROFILE, {"Mute"})))
     assert all(found[line] for line in ("pre_enqueue", "filter", "score", "bind", *LINES[-4:]))
     assert set(EXTENSION_POINTS) == set(built(PROFILE).points)
     assert "Told" in signers
     assert len(events) > 10
-    assert built(PROFILE)._signers is None, "one that cannot sign"
+    assert built(PROFILE)._signers is None, "no plugin without signature"
 
 
-def test_who_is_off_is_not_asked():
+def test_disabled_plugins_are_not_called():
     state = state_of([a_node("a"), a_node("b")])
     framework = framework_of(state, fake("No", filter=unschedulable("no"), pre_enqueue=unschedulable("no")))
     pod = framework.handle.pod_info(struct(a_pod()))
@@ -125,7 +125,7 @@ def test_who_is_off_is_not_asked():
 
 
 def test_results_of_other_plugins_are_not_reused():
-    """The same pod again and again, with results kept in between."""
+    """The same pod repeatedly, with cached results in between."""
     state = state_of([a_node("a"), a_node("b")])
     picky = fake("NotA", filter=lambda state, pod, node: unschedulable("no") if node.name == "a" else None)
     likes = fake("LikesB", score=lambda state, pod, node: 100 if node.name == "b" else 0)
@@ -137,10 +137,10 @@ def test_results_of_other_plugins_are_not_reused():
         framework.switch_off(off)
         chosen.append(scheduler.schedule(framework, state.pod_info(struct(a_pod()))).node_name)
     assert chosen == ["b", "b", "a", "b", "a", "b"]
-    assert ShapeSigned in picky.__mro__, "their results are kept"
+    assert ShapeSigned in picky.__mro__, "results were not cached"
 
 
-def test_plugins_that_are_off_are_closed_as_well():
+def test_disabled_plugins_are_closed():
     closed = []
 
     class Open(fake("Open", filter=None)):
@@ -154,7 +154,7 @@ def test_plugins_that_are_off_are_closed_as_well():
 
 
 @pytest.mark.parametrize("names", [(), ("NoSuchPlugin",)])
-def test_switching_nothing_changes_nothing(names):
+def test_switching_no_plugin_changes_nothing(names):
     framework = built(PROFILE)
     before = framework.filter
     framework.switch_off(names)

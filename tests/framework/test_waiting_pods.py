@@ -1,4 +1,4 @@
-"""Waiting on Permit and stopping in PreBind: who decides first, and when time is up."""
+"""Waiting on Permit and cancellation in PreBind: the first decision counts, and timeouts."""
 
 import asyncio
 
@@ -58,7 +58,7 @@ TIMED_OUT = ("Unschedulable", "A", "rejected due to timeout after waiting 10s at
         pytest.param([allow("A")], None, id="one of two allows"),
         pytest.param([allow("A", "B")], ALLOWED, id="all allow"),
         pytest.param([allow("A", "A")], None, id="the same one twice"),
-        pytest.param([allow("stranger")], None, id="a plugin that nobody waits for"),
+        pytest.param([allow("stranger")], None, id="a plugin that is not waited for"),
         pytest.param([reject("C", "go away")], ("Unschedulable", "C", "go away"), id="rejected by any plugin"),
         pytest.param([preempt("C", "preempted")], ("Error", "C", "preempted"), id="preempted"),
         pytest.param([allow("A", "B"), reject("C", "late")], ALLOWED, id="allowed, then rejected"),
@@ -86,14 +86,14 @@ def test_the_first_signal_wins(pods, clock, steps, decision):
     assert heard == ([] if decision is None else [waiting.decision])
 
 
-def test_a_passed_deadline_beats_a_signal_that_comes_before_its_timer(pods, clock):
+def test_an_expired_deadline_has_precedence_over_a_later_signal(pods, clock):
     waiting = pods.add(info(), {"A": 10.0})
     clock.advance(11)
     waiting.allow("A")
     assert shown(waiting.decision) == TIMED_OUT
 
 
-def test_signals_tell_whether_they_counted(pods):
+def test_signals_return_whether_they_counted(pods):
     waiting = pods.add(info(), {"A": 10.0})
     assert waiting.reject("A", "no") is True
     assert waiting.reject("B", "no") is False
@@ -113,14 +113,14 @@ def test_pending_plugins_and_deadlines_shrink(pods, clock):
     ("seconds", "text"),
     [(0.0, "0s"), (0.25, "250ms"), (1.5, "1.5s"), (10.0, "10s"), (90.0, "1m30s"), (900.0, "15m0s")],
 )
-def test_timeouts_are_spelled_as_go_does(pods, clock, seconds, text):
+def test_timeouts_are_formatted_as_in_go(pods, clock, seconds, text):
     waiting = pods.add(info(), {"P": seconds})
     clock.advance(seconds)
     assert waiting.expire()
     assert waiting.decision.message == f"rejected due to timeout after waiting {text} at plugin P"
 
 
-def test_who_asks_late_hears_at_once(pods):
+def test_a_decision_can_be_read_later(pods):
     waiting = pods.add(info(), {"A": 10.0})
     waiting.allow("A")
     heard = []
@@ -136,7 +136,7 @@ def test_who_asks_late_hears_at_once(pods):
         pytest.param(preempt("B", "preempted"), ("Error", "B", "waiting on permit for pod: preempted"), id="preempted"),
     ],
 )
-def test_what_a_decision_means_for_the_binding(pods, clock, signal, outcome):
+def test_outcomes_for_the_binding(pods, clock, signal, outcome):
     waiting = pods.add(info(), {"A": 10.0})
     signal(waiting, clock)
     assert shown(permit_outcome(waiting.decision)) == outcome
@@ -156,7 +156,7 @@ def test_an_event_loop_can_wait_for_the_decision(pods):
 # -- the map ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_map_knows_its_pods_by_uid(pods):
+def test_pods_are_found_by_uid(pods):
     waiting = pods.add(info("a"), {"A": 10.0})
     assert pods.get(waiting.uid) is waiting
     assert len(pods) == 1
@@ -165,7 +165,7 @@ def test_the_map_knows_its_pods_by_uid(pods):
     assert pods.get(waiting.uid) is None
 
 
-def test_pods_may_leave_while_somebody_iterates(pods):
+def test_pods_may_be_removed_during_iteration(pods):
     for name in "abc":
         pods.add(info(name), {"A": 10.0})
     seen = []
@@ -218,7 +218,7 @@ def test_prebound_before_cancelled():
     assert causes == []
 
 
-def test_pods_in_pre_bind_come_and_go():
+def test_pods_in_pre_bind_are_added_and_removed():
     pods = PodsInPreBind()
     pod = pods.add("u", lambda reason: None)
     assert pods.get("u") is pod

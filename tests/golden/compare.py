@@ -1,11 +1,11 @@
-"""Compare what Stowplan answers with what the reference scheduler answered.
+"""Compare Stowplan's answers with the recorded answers of the reference scheduler.
 
-`data/` holds the reference's answers on random clusters; data/README.md describes their shape and
-the few freedoms a comparison has: the order of reasons and of maps, a score of 0 against no score,
-and which of several equally good nodes preemption selects. Everything else must be equal.
+`data/` has the reference's answers on random clusters; data/README.md describes their format and what a comparison
+ignores: the order of reasons and of maps, a score of 0 versus none, and which of several equally good nodes preemption
+selects. Everything else must be equal.
 
-Both sides are brought into one normal form (`normal_verdict`), then compared value by value, so that
-a failing test lists the paths that differ instead of two walls of JSON.
+Both sides are normalized (`normal_verdict`) and compared value by value, so that a failing test lists the paths that
+differ.
 """
 
 import functools
@@ -21,7 +21,7 @@ from support.examples import sampled
 
 DATA = pathlib.Path(__file__).parent / "data"
 
-#: Categories whose every verdict must equal the reference's.
+#: Categories in which every verdict must equal the reference's.
 CLAIMED = (
     "resources",
     "scoring",
@@ -49,7 +49,7 @@ ECHOED_STRUCT = re.compile(r"(?<=Invalid value: )\{.*?\}(?=: )")
 
 @functools.cache
 def rows(name):
-    """All rows of a data file, read once for each process."""
+    """All rows of a data file, read once per process."""
     with gzip.open(DATA / f"{name}.jsonl.gz", "rb") as lines:
         return [json.loads(line) for line in lines]
 
@@ -60,7 +60,7 @@ def scenarios(category):
 
 
 def compared(category):
-    """Those that tests compare with the reference: a tenth where `.ci/run` has just had all of them compared."""
+    """The clusters that tests compare: a tenth if `.ci/run` has just compared all of them."""
     return rows(category)[::10] if os.environ.get("STOWPLAN_GOLDEN_CHECKED") else scenarios(category)
 
 
@@ -84,17 +84,17 @@ def normal_preemption(preemption):
     return {
         "eligible": bool(preemption.get("eligible")),
         "reason": preemption.get("reason") or "",
-        # Victims keep their order: it is part of the answer.
+        # The order of victims is part of the answer.
         "candidates": preemption.get("candidates") or {},
         "selected": sorted(preemption.get("selected") or []),
     }
 
 
 def normal_verdict(verdict):
-    """The verdict without what a comparison may not depend on; absent and empty become one."""
+    """The verdict without what a comparison must ignore; absent and empty become the same."""
     error = DEVICE_ID.sub("<device>", verdict.get("error") or "")
     if error and error != "gated":
-        # The cycle broke off: what it had found so far is not an answer.
+        # The cycle was aborted: partial results are not an answer.
         return {"pod": verdict["pod"], "error": error}
     absent = verdict.get("absentNodesStatus") or {}
     scores = verdict.get("scores") or {}
@@ -124,7 +124,7 @@ def verdict_differences(want, got):
     if want.get("preemption") and got.get("preemption"):
         allowed, selected = want["preemption"]["selected"], got["preemption"]["selected"]
         if selected and set(selected) <= set(allowed):
-            # Several allowed nodes are a tie: any of them is right.
+            # Several allowed nodes are a tie: any of them is correct.
             got["preemption"]["selected"] = allowed
     return differences(want, got)
 
@@ -143,7 +143,7 @@ def hint_differences(want_events, want_hints, got):
 
 
 def normal_error(text):
-    """An error without Go's source positions and without the way in which Go prints a struct."""
+    """An error without Go's source positions and formatting of structs."""
     return ECHOED_STRUCT.sub("{}", SCHEME_POSITION.sub("", text))
 
 
@@ -151,7 +151,7 @@ def normal_error(text):
 
 
 def differences(want, got, path=""):
-    """Every place where the two differ, as lines a person can read."""
+    """All differences, as readable lines."""
     if isinstance(want, dict) and isinstance(got, dict):
         found = []
         for key in sorted(want.keys() | got.keys()):
@@ -169,7 +169,7 @@ def differences(want, got, path=""):
 
 
 def same(want, got):
-    """Equality of JSON values: unlike Python's, it tells true from 1."""
+    """Equality of JSON values, which unlike Python's distinguishes true from 1."""
     if isinstance(want, dict) and isinstance(got, dict):
         return want.keys() == got.keys() and all(same(value, got[key]) for key, value in want.items())
     if isinstance(want, list) and isinstance(got, list):
@@ -183,7 +183,7 @@ def show(value):
 
 
 def fail_on(found):
-    """Fail with the first few of the differences found: a list of `place: difference` lines."""
+    """Fail with the first of the differences, each a `place: difference` line."""
     if found:
         more = f"\n  (+{len(found) - SHOWN} more)" if len(found) > SHOWN else ""
-        pytest.fail("not what the reference answered:\n  " + "\n  ".join(found[:SHOWN]) + more, pytrace=False)
+        pytest.fail("differs from the reference:\n  " + "\n  ".join(found[:SHOWN]) + more, pytrace=False)

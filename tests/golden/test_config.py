@@ -1,4 +1,4 @@
-"""Every configuration is read, defaulted, merged or refused as the reference does."""
+"""Every configuration is decoded, defaulted, merged or refused as in the reference."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every wake-up hint equals the reference's, in all categories and of all plugins."""
+"""Every queueing hint equals the reference's, in all categories and for all plugins."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def hint_differences(scenario):
     found = []
     for answer in scenario["hints"]:
         change = scenario["changes"][answer["change"]]
-        assert answer["hints"], "a change that no pod was asked about compares nothing"
+        assert answer["hints"], "a change without hints compares nothing"
         for key, want in answer["hints"].items():
             got = cluster.hints(change.get("old"), change.get("new"), pods[key])
             place = f"{scenario['name']} change {answer['change']} {key}"

@@ -1,4 +1,4 @@
-"""Plugins that hang where no event loop turns: `Cluster`, `explain`, `live_testing`."""
+"""Plugins that hang without a running event loop: `Cluster`, `explain`, `live_testing`."""
 
 import signal
 import threading
@@ -47,7 +47,7 @@ def a_cluster(plugin=Hangs):
     return stowplan.Cluster([NODE], config=CONFIG, plugins=[plugin], plugin_timeout=LIMIT)
 
 
-def test_a_question_is_answered():
+def test_questions_have_an_answer():
     cluster = a_cluster()
     verdict = cluster.explain(BAD)
     assert 'plugin "Hangs" did not return from Filter within 100ms (test_call_guard.py:' in verdict.error.message
@@ -55,7 +55,7 @@ def test_a_question_is_answered():
 
 
 @pytest.mark.parametrize(("plugin", "point"), [(Hangs, "Filter"), (Binds, "PreBind")])
-def test_the_others_are_scheduled(plugin, point):
+def test_other_pods_are_scheduled(plugin, point):
     decisions = {decision.pod.name: decision for decision in a_cluster(plugin).schedule([BAD, GOOD])}
     assert decisions["good"].node_name == "n1"
     assert decisions["bad"].node_name == ""
@@ -69,14 +69,14 @@ def test_live_testing():
         assert cluster.node_of("good") == "n1"
 
 
-def test_what_a_plugin_keeps_at_its_class_is_its_own():
+def test_class_attributes_of_plugins_are_kept():
     Hangs.calls = 0
     a_cluster().explain(GOOD)
     assert Hangs.calls == 1
 
 
-def test_many_pods_that_it_hangs_for_do_not_cost_a_limit_each(monkeypatch):
-    # However busy the machine is, all are within the time for which it gets less.
+def test_repeated_hangs_share_a_limit(monkeypatch):
+    # Even on a busy machine all calls are within the interval of the reduced limit.
     monkeypatch.setattr(hang_guard, "_SHORTENED_FOR", 1000)
     guard, asked = CallGuard(seconds=LIMIT), []
 
@@ -92,7 +92,7 @@ def test_many_pods_that_it_hangs_for_do_not_cost_a_limit_each(monkeypatch):
     assert guard.call("Other", "Filter", lambda: "asked", (), {}) == "asked"
 
 
-def test_nothing_is_left_behind():
+def test_the_signal_handler_is_removed():
     before = signal.getsignal(signal.SIGURG)
     guard = CallGuard(seconds=LIMIT)
     assert guard.call("P", "Filter", divmod, (7, 2), {}) == (3, 1)
@@ -101,7 +101,7 @@ def test_nothing_is_left_behind():
     while guard._watched and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not guard._watched
-    # And begins again.
+    # And starts again.
     with pytest.raises(PluginTimeoutError):
         guard.call("P", "Filter", _forever, (), {})
 
@@ -111,8 +111,8 @@ def _forever():
         pass
 
 
-def test_one_handler_serves_the_calls_of_a_series(monkeypatch):
-    """Calls within are broken off as ever; afterwards whoever had the signal has it again."""
+def test_a_series_of_calls_installs_one_handler(monkeypatch):
+    """Nested calls are still interrupted; afterwards the previous signal handler is restored."""
     put_in, theirs = [], signal.getsignal(signal.SIGURG)
     as_ever = signal.signal
     monkeypatch.setattr(signal, "signal", lambda *args: put_in.append(args[1]) or as_ever(*args))
@@ -120,11 +120,11 @@ def test_one_handler_serves_the_calls_of_a_series(monkeypatch):
     decisions = {decision.pod.name: decision for decision in cluster.schedule([BAD, GOOD])}
     assert decisions["good"].node_name == "n1"
     assert "did not return from Filter" in decisions["bad"].status.message
-    assert put_in[1:] == [theirs], "one for the whole list, and given back"
+    assert put_in[1:] == [theirs], "not one handler for the whole list, or not restored"
     assert signal.getsignal(signal.SIGURG) == theirs
 
 
-def test_another_thread_is_left_alone():
+def test_other_threads_are_not_guarded():
     found, guard = [], CallGuard(seconds=0.02)
     thread = threading.Thread(target=lambda: found.append(guard.call("P", "Filter", time.sleep, (0.1,), {})))
     thread.start()
@@ -133,7 +133,7 @@ def test_another_thread_is_left_alone():
 
 
 @pytest.mark.parametrize("score", [0.5, "7", None])
-def test_a_score_is_a_whole_number(score):
+def test_scores_must_be_integers(score):
     class Scores(NodeScorePlugin):
         name = "Hangs"
 

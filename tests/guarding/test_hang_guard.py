@@ -1,4 +1,4 @@
-"""Plugins that hang: their call is broken off, their pod tried again, and every pod bound exactly once."""
+"""Plugins that hang are interrupted, their pods retried, and every pod is bound exactly once."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ POINTS += ["unreserve", "permit", "preBindPreFlight", "preBind", "preBind, later
 
 
 class HangingTime:
-    """A clock that stands still but for what hangs: what does not is never late, however busy the machine is."""
+    """A clock that advances only during hangs: other calls are never late, however busy the machine is."""
 
     def __init__(self):
         self.spent, self.since = 0.0, None
@@ -67,7 +67,7 @@ def timed(plugin):
 
 
 class Binds:
-    """Counts what reaches the API."""
+    """Counts requests to the API."""
 
     def __init__(self, port):
         self._port = port
@@ -83,7 +83,7 @@ class Binds:
 
 @asynccontextmanager
 async def cluster_with(plugin, guard, *objects):
-    """What happens is recorded, and played again at the end: nothing hangs then, and the effects are the same."""
+    """The run is recorded and replayed at the end: then nothing hangs, and the effects are the same."""
     binds, recorded = [], Recorded(guard=guard)
 
     def counting(port):
@@ -127,7 +127,7 @@ async def test_a_busy_loop_at_each_point_costs_one_attempt(point):
         for _ in range(3):
             await cluster.advance(11.0)
         if point == "preEnqueue":
-            # Who fails to say whether a pod may be tried keeps it out, until something happens that it waits for.
+            # A plugin that hangs in PreEnqueue gates the pod until an event that it registered for.
             assert cluster.scheduler.queue.counts()["gated"] == 0
         check_all_bound(cluster, binds, ["odd", *(f"good-{i}" for i in range(5))])
         assert plugin.left == [0]
@@ -162,7 +162,7 @@ async def test_plugins_that_see_all_nodes_at_once(plugin):
         check_all_bound(cluster, binds, ["odd", "good"])
 
 
-async def test_an_order_that_nobody_finds():
+async def test_a_hanging_queue_sort():
     guard = a_guard()
     async with cluster_with(hanging.Sorting.at("queueSort"), guard, *nodes()) as (cluster, binds):
         cluster.server.create_all([a_pod(f"p{i}").labels(hangs="yes").obj() for i in range(20)])
@@ -172,7 +172,7 @@ async def test_an_order_that_nobody_finds():
         assert guard.interrupted == {("Hanging", "QueueSort"): 1}
 
 
-async def test_who_always_hangs_leaves_its_pod_pending_and_nobody_else():
+async def test_a_plugin_that_always_hangs_leaves_only_its_pod_pending():
     guard = a_guard()
     async with cluster_with(hanging.Everywhere.at("filter", times=10**6), guard, *nodes()) as (cluster, binds):
         await cluster.create(a_pod("odd").labels(hangs="yes").obj(), *(a_pod(f"good-{i}").obj() for i in range(10)))
@@ -182,12 +182,12 @@ async def test_who_always_hangs_leaves_its_pod_pending_and_nobody_else():
         assert "did not return from Filter" in cluster.condition("odd")["message"]
 
 
-async def test_a_hint_that_hangs_for_every_pod_holds_up_an_event_only_once():
+async def test_a_hanging_hint_delays_an_event_once():
     guard = a_guard()
     plugin = hanging.Everywhere.at("hint", times=10**6)
     async with cluster_with(plugin, guard, *nodes()) as (cluster, binds):
         names = [f"p{i}" for i in range(50)]
-        # All different, so that each is asked about.
+        # All different, so the hint is called for each.
         pods = [a_pod(name).labels(hangs="yes", refused="yes", who=name).obj() for name in names]
         cluster.server.create_all(pods)
         await cluster.settle()
@@ -199,7 +199,7 @@ async def test_a_hint_that_hangs_for_every_pod_holds_up_an_event_only_once():
         assert set(binds.of.values()) == {1}
 
 
-async def test_who_plays_it_again_has_to_be_told_what_was_broken_off():
+async def test_a_replay_needs_the_recorded_interruptions():
     guard, plugin = a_guard(), hanging.Everywhere.at("reserve")
     guard.in_use, recorded = True, Recorded(guard=guard)
     options = {"config": hanging.configuration(plugin), "recorder": recorded.recorder}
@@ -210,7 +210,7 @@ async def test_who_plays_it_again_has_to_be_told_what_was_broken_off():
 
 
 @pytest.mark.parametrize("point", ["preBind", "bind"])
-async def test_what_waits_for_ever_has_a_limit_of_its_own(point):
+async def test_coroutines_have_their_own_limit(point):
     guard = a_guard(binding_seconds=0.05)
     async with cluster_with(hanging.Waiting.at(point), guard, *nodes()) as (cluster, binds):
         cluster.server.create_all([a_pod("odd").labels(hangs="yes").obj(), a_pod("good").obj()])
@@ -223,7 +223,7 @@ async def test_what_waits_for_ever_has_a_limit_of_its_own(point):
         check_all_bound(cluster, binds, ["odd", "good"])
 
 
-async def test_after_the_binding_somebody_who_waits_for_ever_is_given_up():
+async def test_a_post_bind_that_never_ends_is_abandoned():
     guard = a_guard(binding_seconds=0.05)
     async with cluster_with(hanging.Waiting.at("postBind"), guard, *nodes()) as (cluster, binds):
         cluster.server.create_all([a_pod("odd").labels(hangs="yes").obj()])
@@ -245,14 +245,14 @@ class NeverCloses(hanging.Waiting):
         busy()
 
 
-async def test_the_end_is_not_kept_waiting(caplog):
+async def test_shutdown_does_not_wait_for_hanging_plugins(caplog):
     guard = a_guard()
     async with cluster_with(NeverCloses, guard, *nodes()) as (cluster, _):
         await cluster.create(a_pod("p").obj())
     assert f'Hanging failed to close: plugin "Hanging" did not return from Close {WITHIN}' in caplog.text
 
 
-# -- the guard by itself ----------------------------------------------------------------------------------------------
+# -- the guard alone ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ async def guard():
         yield found
 
 
-async def test_it_gives_back_what_the_plugin_gives(guard):
+async def test_results_are_passed_on(guard):
     assert guard.call("P", "Filter", divmod, (7, 2), {}) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         guard.call("P", "Filter", divmod, (7, 0), {})
@@ -281,7 +281,7 @@ async def test_calls_of_a_turn_share_one_limit(guard):
 
     assert given("P", "Filter", 0.3) == 1.0
     assert given("P", "Filter", 0.2) == 0.7
-    # Used up but for a moment.
+    # Used up except for a moment.
     assert given("P", "Filter", 0.45) == 0.5
     assert given("P", "Filter", 0.0) == 0.02 / LIMIT
     assert given("P", "Score", 0.7) == 1.0
@@ -292,7 +292,7 @@ async def test_calls_of_a_turn_share_one_limit(guard):
     assert given("P", "Filter", 0.7) == 1.0
 
 
-async def test_who_was_broken_off_often_is_not_asked_until_the_loop_has_turned(guard):
+async def test_often_interrupted_plugins_are_skipped_until_the_next_turn(guard):
     asked = []
 
     def hang():
@@ -307,7 +307,7 @@ async def test_who_was_broken_off_often_is_not_asked_until_the_loop_has_turned(g
     assert guard.call("P", "Filter", lambda: "asked", (), {}) == "asked"
 
 
-async def test_the_innermost_of_nested_calls_is_broken_off(guard):
+async def test_the_innermost_of_nested_calls_is_interrupted(guard):
     def outer():
         with pytest.raises(PluginTimeoutError):
             guard.call("Inner", "PreEnqueue", busy, (), {})
@@ -317,8 +317,8 @@ async def test_the_innermost_of_nested_calls_is_broken_off(guard):
     assert guard.interrupted == {("Inner", "PreEnqueue"): 1}
 
 
-async def test_calls_within_one_that_is_broken_off_do_not_count(guard):
-    """Whoever plays it again does not make them."""
+async def test_calls_within_an_interrupted_one_do_not_count(guard):
+    """A replay does not make them."""
 
     def outer():
         with pytest.raises(PluginTimeoutError):
@@ -340,7 +340,7 @@ async def test_calls_within_one_that_is_broken_off_do_not_count(guard):
     assert guard.interrupted_in_step == []
 
 
-async def test_the_schedulers_own_code_is_never_broken_off(guard):
+async def test_the_schedulers_own_code_is_never_interrupted(guard):
     done = []
 
     def state_change():
@@ -362,12 +362,12 @@ async def test_the_schedulers_own_code_is_never_broken_off(guard):
     assert done == ["whole"]
 
 
-async def test_what_cannot_be_interrupted_is_complained_of_once(guard, caplog):
+async def test_uninterruptible_calls_are_reported_once(guard, caplog):
     def complained():
         return [record for record in caplog.records if "cannot be interrupted" in record.message]
 
     def deaf():
-        # All of it is deaf: the clock's own wrapper could be broken off.
+        # Not even its wrapper can be interrupted.
         CLOCK.since = time.monotonic()
         end = time.monotonic() + 20
         while not complained() and time.monotonic() < end:
@@ -384,7 +384,7 @@ async def test_what_cannot_be_interrupted_is_complained_of_once(guard, caplog):
     assert f"{__file__}:" in said.message
 
 
-async def test_the_error_says_where_it_hung(guard):
+async def test_the_error_has_the_location(guard):
     with pytest.raises(PluginTimeoutError) as caught:
         guard.call("P", "Filter", busy, (), {})
     frame = caught.value.__cause__.__traceback__
@@ -393,7 +393,7 @@ async def test_the_error_says_where_it_hung(guard):
     assert frame.tb_frame.f_code is hanging.busy.__code__
 
 
-async def test_threads_of_plugins_are_their_own(guard):
+async def test_threads_of_plugins_are_not_guarded(guard):
     found = []
     thread = threading.Thread(target=lambda: found.append(guard.call("P", "Filter", time.sleep, (2 * LIMIT,), {})))
     thread.start()
@@ -401,13 +401,13 @@ async def test_threads_of_plugins_are_their_own(guard):
     assert found == [None]
 
 
-async def test_a_late_signal_hurts_nobody(guard):
+async def test_a_late_signal_is_ignored(guard):
     for _ in range(100):
         signal.raise_signal(signal.SIGURG)
     assert guard.call("P", "Filter", lambda: signal.raise_signal(signal.SIGURG) or 1, (), {}) == 1
 
 
-async def test_cancelling_goes_through_to_the_plugin(guard):
+async def test_cancellation_reaches_the_plugin(guard):
     seen = []
 
     async def waiting():
@@ -425,7 +425,7 @@ async def test_cancelling_goes_through_to_the_plugin(guard):
     assert seen == [("preempted",)]
 
 
-async def test_a_timeout_of_the_plugins_own_is_not_ours(guard):
+async def test_a_plugins_own_timeout_is_not_an_interruption(guard):
     async def impatient():
         raise TimeoutError("mine")
 
@@ -446,7 +446,7 @@ async def test_values_and_exceptions_pass_between_the_loop_and_the_plugin(guard)
     assert await guard.wait("P", "Bind", working, ([1],), {"b": 2}) == [1, 2]
 
 
-# -- what is guarded ---------------------------------------------------------------------------------------------------
+# -- guarded methods ---------------------------------------------------------------------------------------------------
 
 
 class Mine(NodeFilterPlugin):
@@ -472,7 +472,7 @@ def test_only_plugins_that_are_not_in_tree_are_wrapped():
 
 
 @pytest.mark.parametrize("declared", [False, True])
-def test_what_a_queue_sort_declares_of_its_order_stays(declared):
+def test_declarations_of_a_queue_sort_are_kept(declared):
     class Sorting(QueueSortPlugin):
         name = "Sorting"
         by_priority_and_time = declared
@@ -484,7 +484,7 @@ def test_what_a_queue_sort_declares_of_its_order_stays(declared):
 
 
 def test_every_method_that_plugins_define_is_guarded():
-    """Or what is new in the interface hangs unguarded."""
+    """Otherwise a new method of the interface would hang unguarded."""
     from stowplan.framework import interface
     from stowplan.guarding import guarded_plugins
 
@@ -503,7 +503,7 @@ def test_every_method_that_plugins_define_is_guarded():
 
 
 @pytest.mark.parametrize("seconds", [0.0, 5.0])
-async def test_without_a_limit_or_plugins_nothing_watches(seconds):
+async def test_without_a_limit_or_plugins_there_is_no_guard(seconds):
     guard = HangGuard(seconds=seconds)
     guard.in_use = not seconds
     before, handler = threading.active_count(), signal.getsignal(signal.SIGURG)
@@ -512,7 +512,7 @@ async def test_without_a_limit_or_plugins_nothing_watches(seconds):
         assert guard.call("P", "Filter", divmod, (7, 2), {}) == (3, 1)
 
 
-async def test_the_signal_is_given_back():
+async def test_the_signal_handler_is_restored():
     guard = HangGuard(seconds=LIMIT)
     guard.in_use = True
     before = signal.getsignal(signal.SIGURG)

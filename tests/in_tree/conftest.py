@@ -1,4 +1,4 @@
-"""One plugin at work on a small cluster, without the rest of the scheduler."""
+"""One plugin on a small cluster, without the rest of the scheduler."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ from stowplan.framework.status import Code, Status
 
 
 def struct(obj):
-    """Builders, dicts and structs alike as structs."""
+    """Builders, dicts and structs, as structs."""
     if obj is None or isinstance(obj, t.ApiStruct):
         return obj
     return decode_object(obj.obj() if hasattr(obj, "obj") else obj)
 
 
 class Bench:
-    """A plugin and the cluster it looks at."""
+    """A plugin and its cluster."""
 
     def __init__(self, plugin, *objects, args=None, **gates):
         self.state = ClusterState()
@@ -55,7 +55,7 @@ class Bench:
         return self.plugin.pre_filter(cycle or CycleState(), self.pod(pod), self.nodes())
 
     def refusals(self, pod, *names):
-        """Node -> message of each node (all, or the ones named) that the plugin refuses."""
+        """Node -> message for each node (all, or the ones named) that the plugin refuses."""
         cycle, info = CycleState(), self.pod(pod)
         if isinstance(self.plugin, PreFilterPlugin):
             answer = self.plugin.pre_filter(cycle, info, self.nodes())
@@ -70,13 +70,13 @@ class Bench:
         if rejections is None:
             return {}
         assert len(rejections.mask) == len(nodes)
-        assert rejections.mask.any(), "nobody refused is None"
+        assert rejections.mask.any(), "no refusal must be None"
         valid = nodes.take(self.state.table.valid)
         places = np.flatnonzero(rejections.mask & valid)
         return {nodes.names()[i]: rejections.status(int(i)).message for i in places}
 
     def scores(self, pod, *names, normalized=True):
-        """Node -> score; None when the plugin skips."""
+        """Node -> score; None if the plugin skips."""
         cycle, info, nodes = CycleState(), self.pod(pod), self.nodes(*names)
         if isinstance(self.plugin, PreScorePlugin):
             answer = self.plugin.pre_score(cycle, info, nodes)
@@ -91,7 +91,7 @@ class Bench:
         return {nodes.names()[i]: int(found[i]) for i in np.flatnonzero(valid)}
 
     def hint(self, pod, old, new):
-        """What the plugin says of a change; None when it does not hear of it."""
+        """The plugin's hint for a change; None if it does not register for it."""
         old, new = struct(old), struct(new)
         events = events_of_change(old, new)
         info = self.pod(pod)

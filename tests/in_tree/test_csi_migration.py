@@ -1,4 +1,4 @@
-"""In-tree volumes in the words of the CSI drivers that took them over."""
+"""In-tree volumes translated for the CSI drivers that they migrated to."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_inline_and_persistent_volumes_have_the_same_handle(source, driver, hand
     assert (migration.driver, migration.handle(volume(source))) == (driver, handle)
 
 
-def test_shares_are_named_by_where_they_are_used():
+def test_handles_of_file_shares():
     share = {"azureFile": {"secretName": "azure-storage-account-acc-secret", "shareName": "s"}}
     assert inline_handle(inline(share), "ns") == ("file.csi.azure.com", "#acc#s#v#ns")
     assert inline_handle(inline(share), "") == ("file.csi.azure.com", "#acc#s#v#default")
@@ -102,7 +102,7 @@ def test_disks_of_gce_are_named_by_their_zones(labels, handle):
         ),
     ],
 )
-def test_what_a_driver_cannot_name_is_an_error(source, labels, problem):
+def test_untranslatable_volumes_are_errors(source, labels, problem):
     broken = volume(source, labels)
     with pytest.raises(TranslationError, match=problem):
         migration_of(broken).handle(broken)
@@ -110,12 +110,12 @@ def test_what_a_driver_cannot_name_is_an_error(source, labels, problem):
         migrated_affinity(broken, migration_of(broken))
 
 
-def test_an_inline_error_names_the_volume():
+def test_errors_of_inline_volumes_have_their_name():
     with pytest.raises(TranslationError, match=r"^converting volume\(v\) from inline to csi: kind\(Dedicated\)"):
         inline_handle(inline({"azureDisk": {"kind": "Dedicated", "diskURI": "u"}}), "ns")
 
 
-def test_volumes_that_nobody_took_over():
+def test_volumes_that_are_not_migrated():
     assert inline_handle(inline({"emptyDir": {}}), "ns") is None
     assert migration_of(volume({"csi": {"driver": "d", "volumeHandle": "h"}})) is None
     assert migration_of_provisioner("d.example.com") is None
@@ -129,7 +129,7 @@ def test_provisioners():
     ]
 
 
-def test_a_node_names_the_plugins_that_it_migrated():
+def test_migrated_plugins_of_a_node():
     ebs, pd = migration_of(volume(EBS)), migration_of(volume(PD))
 
     def node(annotations):
@@ -138,7 +138,7 @@ def test_a_node_names_the_plugins_that_it_migrated():
     here = node({MIGRATED_PLUGINS: "kubernetes.io/aws-ebs,kubernetes.io/vsphere-volume"})
     assert is_migrated_on(here, ebs)
     assert not is_migrated_on(here, pd)
-    assert not is_migrated_on(here, migration_of_provisioner("kubernetes.io/vsphere-volume")), "never asked of a driver"
+    assert not is_migrated_on(here, migration_of_provisioner("kubernetes.io/vsphere-volume")), "no driver was needed"
     assert not is_migrated_on(node({}), ebs)
     assert not is_migrated_on(None, ebs)
 
@@ -153,7 +153,7 @@ EBS_ZONE = "topology.ebs.csi.aws.com/zone"
 @pytest.mark.parametrize(
     ("labels", "terms", "expected"),
     [
-        pytest.param({}, None, [], id="nothing said"),
+        pytest.param({}, None, [], id="no labels"),
         pytest.param({}, [required((ZONE, "a"))], [[(EBS_ZONE, "a")]], id="zone"),
         pytest.param({}, [required((BETA_ZONE, "a"))], [[(EBS_ZONE, "a")]], id="beta zone"),
         pytest.param(
@@ -178,7 +178,7 @@ EBS_ZONE = "topology.ebs.csi.aws.com/zone"
         pytest.param({}, [required(("host", "h"))], [[("host", "h")]], id="other labels stay"),
     ],
 )
-def test_affinity_in_the_words_of_the_driver(labels, terms, expected):
+def test_translated_node_affinity(labels, terms, expected):
     ebs = volume(EBS, labels, terms)
     selector = migrated_affinity(ebs, migration_of(ebs))
     found = () if selector is None else selector.node_selector_terms

@@ -1,4 +1,4 @@
-"""DefaultBinder: what it asks of the API server, and what it makes of the answer."""
+"""DefaultBinder: its request to the API server, and how it interprets the response."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from stowplan.testing import a_pod
 
 
 def answer_to(steps, outcome):
-    """What the plugin answers once its one request has ended so."""
+    """The plugin's result after its only request ended with this outcome."""
     with pytest.raises(StopIteration) as end:
         steps.send(outcome)
     return end.value.value

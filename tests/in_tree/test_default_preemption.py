@@ -1,4 +1,4 @@
-"""DefaultPreemption: who may preempt, which node is chosen, and what is said when there is none."""
+"""DefaultPreemption: eligibility, the choice of the node, and messages if there is none."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def big(cpu="2"):
 
 
 class UnderWay:
-    """Says of the pods with these keys that their preemption is being carried out."""
+    """Reports that the preemptions by the pods with these keys are in progress."""
 
     def __init__(self, *keys):
         self.keys = keys
@@ -105,14 +105,14 @@ def two_nodes():
         ),
     ],
 )
-def test_the_node_that_is_chosen(placed, objects, chosen):
+def test_choice_of_the_node(placed, objects, chosen):
     decision, result = decide(big(), two_nodes(), placed, objects)
     assert (result.status.code, result.nominated_node_name) == (Code.Success, chosen)
     assert decision.message == "0/2 nodes are available: 2 Insufficient cpu."
     assert decision.node_name == ""
 
 
-def test_a_tie_is_the_first_or_up_to_chance():
+def test_ties_are_broken_by_order_or_at_random():
     class Last:
         @staticmethod
         def randrange(stop):
@@ -142,12 +142,12 @@ TERMINATING = "preemption: not eligible due to a terminating pod on the nominate
         pytest.param(big().nominated_to("a"), [preempted("v", "a")], TERMINATING, id="its victim is still terminating"),
         pytest.param(big().nominated_to("a"), [victim("v", "a", cpu="2").deleted(OLD)], "", id="terminating by itself"),
         pytest.param(big().nominated_to("a"), [preempted("v", "a", reason="Other")], "", id="for another reason"),
-        pytest.param(big().nominated_to("a"), [preempted("v", "a", status="False")], "", id="not so any more"),
+        pytest.param(big().nominated_to("a"), [preempted("v", "a", status="False")], "", id="no longer so"),
         pytest.param(
             big().nominated_to("a"),
             [preempted("v", "a", 100), victim("w", "b", cpu="2")],
             "",
-            id="somebody else's victim: as important as the pod",
+            id="victim of another pod: of equal priority",
         ),
         pytest.param(big().nominated_to("b"), [preempted("v", "a")], "", id="on another node"),
         pytest.param(big().nominated_to("gone"), [preempted("v", "a")], "", id="the node is gone"),
@@ -155,12 +155,12 @@ TERMINATING = "preemption: not eligible due to a terminating pod on the nominate
         pytest.param(big(), [preempted("v", "a")], "", id="no nomination"),
     ],
 )
-def test_who_may_preempt(pod, placed, reason):
+def test_eligibility(pod, placed, reason):
     nodes = [a_node("a").allocatable(cpu=2), a_node("b").allocatable(cpu=1)]
     _, result = decide(pod, nodes, placed)
     if reason:
         assert (result.status.code, result.status.message) == (Code.Unschedulable, reason)
-        assert result.nominated_node_name is None, "the nomination stays as it is"
+        assert result.nominated_node_name is None, "the nomination changed"
         assert result.detail.ineligible_reason == reason.removeprefix("preemption: ")
     else:
         assert "not eligible" not in result.status.message
@@ -180,7 +180,7 @@ def test_who_may_preempt(pod, placed, reason):
             [victim("v", "a", 100, cpu="2")],
             "0/4 nodes are available: 1 No preemption victims found for incoming pod, "
             "3 Preemption is not helpful for scheduling.",
-            id="nobody less important",
+            id="no pod of lower priority",
         ),
         pytest.param(
             [a_node("a").allocatable(cpu=2)],
@@ -193,7 +193,7 @@ def test_who_may_preempt(pod, placed, reason):
 def test_when_there_is_no_candidate(nodes, placed, message):
     decision, result = decide(big(), nodes, placed)
     assert (result.status.code, result.status.message) == (Code.Unschedulable, f"preemption: {message}")
-    assert result.nominated_node_name == "", "a nomination that leads nowhere is cleared"
+    assert result.nominated_node_name == "", "a useless nomination was kept"
     assert decision.message.endswith(f" preemption: {message}")
 
 
@@ -201,8 +201,8 @@ def test_when_there_is_no_candidate(nodes, placed, message):
     ("budgets", "violations"),
     [
         pytest.param([], 0, id="no budget"),
-        pytest.param([budget("b", WEB, 1)], 0, id="one may go"),
-        pytest.param([budget("b", WEB, 0)], 1, id="none may go"),
+        pytest.param([budget("b", WEB, 1)], 0, id="one disruption allowed"),
+        pytest.param([budget("b", WEB, 0)], 1, id="no disruption allowed"),
         pytest.param([budget("b", WEB, 0, disrupted=("v",))], 0, id="it is being disrupted already"),
         pytest.param([budget("b", WEB, 0, namespace_name="blue")], 0, id="of another namespace"),
         pytest.param([budget("b", {}, 0)], 0, id="the empty selector matches nothing"),
@@ -224,21 +224,22 @@ def test_a_pod_without_labels_is_in_no_budget():
 
 
 def test_violations_are_counted_in_order_of_importance():
-    """One may go: the budget lets the most important pod go first, so the lesser one violates and is tried first."""
+    """The budget allows one disruption: it goes to the pod of highest priority, so the other violates it and is tried
+    first."""
     placed = [victim("low", "a", 0, app="web"), victim("high", "a", 5, app="web")]
     _, result = decide(big("1"), [a_node("a").allocatable(cpu=2)], placed, [budget("b", WEB, 1)])
     selected = result.plan
     assert ([v.uid for v in selected.victims], selected.pdb_violations) == (["high"], 0)
 
 
-def test_room_of_a_more_important_nominated_pod_is_not_taken():
+def test_nominated_pods_of_higher_priority_keep_their_resources():
     nodes = [a_node("a").allocatable(cpu=2, pods=1)]
     _, result = decide(big("1"), nodes, [victim("v", "a")], nominated=[("first", "a", 200)])
     assert result.status.code is Code.Unschedulable
     assert result.status.message == "preemption: 0/1 nodes are available: 1 Too many pods."
 
 
-def test_the_choice_is_a_plan():
+def test_the_result_is_an_eviction_plan():
     placed = [victim("v", "a", cpu="2", app="web"), victim("important", "b", 200, cpu="2")]
     decision, result = decide(big(), two_nodes(), placed, [budget("all", WEB, 0)])
     assert result.nominated_node_name == "a"
@@ -274,15 +275,15 @@ def test_without_a_choice_there_is_no_plan(pod, priority):
     ],
 )
 def test_a_nomination_in_memory_counts(told):
-    """Its victims are leaving already: others must not go as well because a status was written late."""
+    """Its victims are terminating: more must not be evicted because a status was written late."""
     placed = [preempted("v", "a"), victim("w", "b", cpu="2")]
     pod = big().uid("big").nominated_to(told) if told else big().uid("big")
     _, result = decide(pod, two_nodes(), placed, nominated=[("big", "a", 100)])
     assert (result.status.message, result.plan) == (TERMINATING, None)
-    assert result.nominated_node_name == "a", "the nomination stays"
+    assert result.nominated_node_name == "a", "the nomination was lost"
 
 
-def test_a_nomination_outlives_a_dry_run_that_fails():
+def test_a_nomination_outlives_a_failed_dry_run():
     class Breaks(FilterPlugin, SignPlugin):
         name = "Breaks"
 
@@ -302,7 +303,7 @@ def test_a_nomination_outlives_a_dry_run_that_fails():
     assert result.status.message.startswith("preemption: ")
 
 
-def test_a_pod_whose_preemption_is_under_way_waits_for_it(bench):
+def test_a_pod_is_gated_during_its_preemption(bench):
     from stowplan.in_tree.default_preemption.plugin import DefaultPreemption
 
     world = bench(DefaultPreemption)
@@ -315,7 +316,7 @@ def test_a_pod_whose_preemption_is_under_way_waits_for_it(bench):
     assert world.plugin.pre_enqueue(world.pod(a_pod("other"))) is None
 
 
-def test_a_deleted_pod_is_no_reason_to_try_again(bench):
+def test_hints_for_deleted_pods(bench):
     from stowplan.in_tree.default_preemption.plugin import DefaultPreemption
 
     world = bench(DefaultPreemption)

@@ -1,4 +1,4 @@
-"""Extended resources and the DeviceClasses behind them."""
+"""Extended resources and their DeviceClasses."""
 
 import pytest
 

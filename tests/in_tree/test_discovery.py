@@ -1,4 +1,4 @@
-"""In-tree plugins are what their folders say: nothing else has to know of one."""
+"""In-tree plugins are discovered by their folders; no other module lists them."""
 
 import sys
 from pathlib import Path
@@ -70,7 +70,7 @@ class QuietNodes(FilterPlugin):
 
 @pytest.fixture
 def dropped(tmp_path, monkeypatch):
-    """Make a folder of the in-tree package; what it holds is gone after the test."""
+    """Create a folder in the in-tree package; it is removed after the test."""
     monkeypatch.setattr(in_tree, "__path__", [*in_tree.__path__, str(tmp_path)])
 
     def drop(folder, **modules):
@@ -115,7 +115,7 @@ def test_a_folder_is_all_that_a_plugin_needs(dropped):
     assert WatchedKind(ResourceSlice, frozenset({"DynamicResources", "QuietNodes"})) in watched
 
 
-def test_it_decides_where_a_profile_names_it(dropped):
+def test_it_runs_where_a_profile_enables_it(dropped):
     quiet_nodes(dropped)
     profile = {"plugins": {"filter": {"enabled": [{"name": "QuietNodes"}]}}}
     assert "QuietNodes" not in [ref.name for ref in stowplan.load_config().profiles[0].points["filter"]], "gate is off"
@@ -149,7 +149,7 @@ def test_its_arguments_are_decoded_and_validated(dropped):
         pytest.param(('"QuietNodes"', '"NodeName"'), "both declare 'NodeName'", id="a name"),
     ],
 )
-def test_nothing_is_claimed_twice(dropped, changed, text):
+def test_duplicates_are_refused(dropped, changed, text):
     dropped("other", declaration=DECLARATION.replace(*changed))
     with pytest.raises(DeclarationError, match=text):
         discovery.discovered(in_tree)
@@ -164,7 +164,7 @@ def test_nothing_is_claimed_twice(dropped, changed, text):
         pytest.param({"name": "Q", "points": {"filter"}}, "is named P, and declared as Q", id="name"),
     ],
 )
-def test_a_declaration_that_is_not_the_class_is_refused(declared, text):
+def test_a_declaration_that_differs_from_the_class_is_refused(declared, text):
     declaration = PluginDeclaration(name=declared["name"], points=frozenset(declared["points"]))
     with pytest.raises(PluginLoadError, match=text):
         Registry().register(fake("P", filter=None), declaration)
@@ -178,14 +178,14 @@ def test_every_folder_but_the_shared_one_is_a_plugin():
 
 
 def test_no_module_elsewhere_lists_plugins():
-    """In-tree names that the registry, the configuration and the watched kinds would have to know."""
+    """In-tree names that the registry, the configuration and the watched kinds would have to list."""
     root = Path(stowplan.__file__).parent
     for room in ("config", "framework", "engine"):
         for file in (root / room).rglob("*.py"):
             if file.parent.name == "older":
-                # The default profiles of older releases are what they were.
+                # The default profiles of older releases are fixed.
                 continue
             text = file.read_text()
             named = {name for name in folders() if f'"{name}"' in text}
-            # These are names of feature gates, too.
+            # These are also names of feature gates.
             assert named <= {"GangScheduling", "NodeDeclaredFeatures"}, file

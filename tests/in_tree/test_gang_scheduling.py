@@ -1,4 +1,4 @@
-"""GangScheduling: what holds pods of a gang back, and which events end that."""
+"""GangScheduling: what holds the pods of a gang back, and which events release them."""
 
 import pytest
 
@@ -46,7 +46,7 @@ class TestPreEnqueue:
     def test_a_pod_without_a_group(self, world):
         assert gated(world, world.pod(a_pod())) is None
 
-    def test_a_group_that_is_not_there(self, world):
+    def test_a_missing_group(self, world):
         text = 'waiting for pods\'s pod group "g" to appear in scheduling queue'
         assert gated(world, pending(world, member())) == (Code.UnschedulableAndUnresolvable, text)
 
@@ -58,7 +58,7 @@ class TestPreEnqueue:
         put(world, a_group())
         assert gated(world, pending(world, member())) is None
 
-    def test_a_gang_that_is_not_complete(self, world):
+    def test_an_incomplete_gang(self, world):
         put(world, a_group(gang=2))
         first = pending(world, member("a"))
         text = "waiting for minCount pods from a gang to appear in scheduling queue"
@@ -70,7 +70,7 @@ class TestPreEnqueue:
         put(world, a_group(gang=2), a_node("n1").obj(), member("a").on("n1").obj())
         assert gated(world, pending(world, member("b"))) is None
 
-    def test_a_group_of_which_no_pod_is_known(self, world):
+    def test_a_group_without_known_pods(self, world):
         put(world, a_group(gang=2))
         text = "pod group state not found for pod group default/g"
         assert gated(world, world.pod(member())) == (Code.Error, text)
@@ -81,7 +81,7 @@ class TestPermit:
         answer, seconds = world.plugin.permit(None, pod, "n1")
         return None if answer is None else (answer.code, answer.message, seconds)
 
-    def test_until_enough_have_a_node(self, world):
+    def test_waits_for_min_count(self, world):
         put(world, a_group(gang=2), a_node("n1").obj())
         first, second = pending(world, member("a")), pending(world, member("b"))
         world.state.assume(first, "n1")
@@ -90,11 +90,11 @@ class TestPermit:
         world.state.assume(second, "n1")
         assert self.permit(world, second) is None
 
-    def test_a_group_that_is_gone(self, world):
+    def test_a_deleted_group(self, world):
         text = 'failed to get podGroup default/g: podgroup.scheduling.k8s.io "g" not found'
         assert self.permit(world, pending(world, member())) == (Code.Error, text, 0.0)
 
-    def test_basic_groups_and_single_pods_go(self, world):
+    def test_basic_groups_and_single_pods_do_not_wait(self, world):
         put(world, a_group())
         assert self.permit(world, pending(world, member())) is None
         assert self.permit(world, world.pod(a_pod("q"))) is None

@@ -1,4 +1,4 @@
-"""ImageLocality: the spec's table, and arrays against the rule node by node."""
+"""ImageLocality: the spec's table, and arrays compared with the plain rule per node."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ MB = 1024 * 1024
 
 
 def cluster(total, *images):
-    """Node n0 holds all the images, given as (size in MB, nodes that hold it); image i is called `img<i>:1`."""
+    """Node n0 has all the images, given as (size in MB, number of nodes that have it); image i is called `img<i>:1`."""
     nodes = [a_node(f"n{i}") for i in range(total)]
     for i, (size, holders) in enumerate(images):
         for node in nodes[:holders]:
@@ -67,7 +67,7 @@ IMAGES = st.dictionaries(st.sampled_from("abc"), st.sampled_from([100 * MB, 100_
     wanted=st.lists(st.sampled_from("abcd"), min_size=1, max_size=4),
 )
 def test_arrays_agree_with_the_plain_rule(bench, before, after, gone, wanted):
-    # An image has the size that its first report gave it; here all reports agree.
+    # The first report determines an image's size; here all reports agree.
     size = {}
     for images in (*before, *after):
         for name in images:

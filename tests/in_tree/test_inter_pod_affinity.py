@@ -1,4 +1,4 @@
-"""InterPodAffinity: the spec's tables and oddities, and counts a domain against the rule node by node."""
+"""InterPodAffinity: the spec's tables and quirks, and counts per domain compared with the plain rule per node."""
 
 import pytest
 from hypothesis import given
@@ -51,7 +51,7 @@ def refusals(pod, *existing, objects=(), nodes=None, args=None):
     return list(found.values()) if isinstance(found, dict) else found
 
 
-# -- filter by example -------------------------------------------------------------------------------------------------
+# -- filter: examples --------------------------------------------------------------------------------------------------
 
 NEAR_DB = a_pod().requires_pods(ZONE, DB)
 OK = None
@@ -81,19 +81,19 @@ OK = None
             a_pod().labels(app="web"),
             [pod_on("n3").avoids_pods(ZONE, WEB)],
             [OK, OK, AVOIDING, OK],
-            id="kept away by another",
+            id="excluded by an existing pod",
         ),
         pytest.param(
             a_pod().requires_pods(ZONE, DB).requires_pods(HOST, TIER),
             [pod_on("n1", app="db", tier="1")],
             [OK, AWAY, AWAY, AWAY],
-            id="all terms at once",
+            id="all terms must match",
         ),
         pytest.param(
             a_pod().requires_pods(ZONE, DB).requires_pods(HOST, TIER),
             [pod_on("n1", "x", app="db"), pod_on("n1", "y", tier="1")],
             [AWAY] * 4,
-            id="not by two pods together",
+            id="not by two pods combined",
         ),
         pytest.param(
             a_pod().requires_pods(ZONE, DB).avoids_pods(ZONE, WEB),
@@ -124,7 +124,7 @@ NAMESPACES = [
 @pytest.mark.parametrize(
     ("where", "reached"),
     [
-        pytest.param({}, ["default"], id="nothing said: its own"),
+        pytest.param({}, ["default"], id="default: its own"),
         pytest.param({"namespaces": ("blue",)}, ["blue"], id="listed"),
         pytest.param({"namespace_selector": {}}, ["default", "blue", "green", "unknown"], id="everywhere"),
         pytest.param({"namespace_selector": selector(labels={"team": "blue"})}, ["blue"], id="selected"),
@@ -159,7 +159,7 @@ def test_namespaces_that_an_incoming_pods_term_reaches(where, reached):
 @pytest.mark.parametrize(
     ("where", "reached"),
     [
-        pytest.param({}, ["default"], id="nothing said: its own"),
+        pytest.param({}, ["default"], id="default: its own"),
         pytest.param({"namespace_selector": {}}, ["default", "blue", "green", "unknown"], id="everywhere"),
         pytest.param({"namespace_selector": selector(labels={"team": "blue"})}, ["blue"], id="selected"),
         pytest.param(
@@ -203,13 +203,13 @@ def test_namespaces_that_an_existing_pods_term_reaches(where, reached):
         ),
     ],
 )
-def test_terms_that_do_not_parse(pod, text):
+def test_invalid_terms(pod, text):
     status = refusals(pod)
     assert status.code is NEVER
     assert status.message.startswith(f"parsing pod: {text}")
 
 
-def test_a_pod_that_is_not_prepared_is_an_error():
+def test_filter_without_state_is_an_error():
     state = state_of(four_nodes())
     plugin = plugin_on(InterPodAffinity, state, InterPodAffinityArgs())
     status = plugin.filter(CycleState(), state.pod_info(struct(a_pod())), Nodes(state))
@@ -219,7 +219,7 @@ def test_a_pod_that_is_not_prepared_is_an_error():
     )
 
 
-# -- scores by example -------------------------------------------------------------------------------------------------
+# -- scores: examples --------------------------------------------------------------------------------------------------
 
 
 def scores_of(pod, *existing, args=None, nodes=None, objects=()):
@@ -229,7 +229,7 @@ def scores_of(pod, *existing, args=None, nodes=None, objects=()):
     return found if found == SKIPPED else tuple(list(part.values()) for part in found)
 
 
-def test_likes_and_dislikes():
+def test_preferred_terms():
     pod = a_pod().prefers_pods(8, ZONE, DB).prefers_no_pods(3, HOST, WEB)
     assert scores_of(pod, pod_on("n1", app="db"), pod_on("n2", app="web")) == ([8, 5, 0], [100, 62, 0])
 
@@ -250,7 +250,7 @@ def test_likes_and_dislikes():
         ),
     ],
 )
-def test_what_existing_pods_want(holder, args, expected):
+def test_scores_from_existing_pods(holder, args, expected):
     found = scores_of(a_pod().labels(app="web"), holder.on("n3"), args=InterPodAffinityArgs(**args))
     assert found == expected
 
@@ -261,7 +261,7 @@ def test_existing_pods_count_again_once_the_pod_has_preferences():
     assert scores_of(pod, a_pod("e").prefers_pods(4, ZONE, WEB).on("n3"), args=args)[1] == [0, 0, 100]
 
 
-def test_entries_that_cancel_out_are_entries():
+def test_weights_that_add_up_to_zero_are_scored():
     pod = a_pod().prefers_pods(3, ZONE, DB).prefers_no_pods(3, ZONE, DB)
     assert scores_of(pod, pod_on("n1", app="db"))[1] == [0, 0, 0]
 
@@ -276,8 +276,8 @@ def test_entries_that_cancel_out_are_entries():
         ((0, 29, 100), [0, 28, 100]),
     ],
 )
-def test_stretching(raw, normal):
-    """Each node has one pod of its own app; the incoming pod likes each app as much as the table says."""
+def test_normalization(raw, normal):
+    """Each node has one pod of its own app; the incoming pod prefers each app by the weight in the table."""
     nodes, existing, pod = [], [], a_pod()
     for i, weight in enumerate(raw):
         nodes.append(a_node(f"n{i}"))
@@ -288,7 +288,7 @@ def test_stretching(raw, normal):
     assert scores_of(pod, *existing, nodes=nodes)[1] == normal
 
 
-# -- against the rule node by node -------------------------------------------------------------------------------------
+# -- compared with the plain rule per node -----------------------------------------------------------------------------
 
 
 def terms(pod, kind, when):
@@ -317,7 +317,8 @@ class Plain:
         self.namespaces = {name_of(o): labels_of(o) for o in objects if o["kind"] == "Namespace"}
 
     def reaches(self, term, other):
-        """An incoming pod's term, its namespaces expanded and its selector still in force, against no labels."""
+        """A term of the incoming pod: its namespaces are expanded, but its namespace selector still matches empty
+        labels."""
         names = names_of(term, self.pod)
         selects = requirements(term.get("namespaceSelector"))
         if selects:
@@ -325,7 +326,7 @@ class Plain:
         return term_matches(term, names, other, {})
 
     def is_reached(self, term, owner):
-        """An existing pod's term, against the labels of the incoming pod's namespace."""
+        """A term of an existing pod: its namespace selector matches the labels of the incoming pod's namespace."""
         labels = self.namespaces.get(namespace_of(self.pod), {})
         return term_matches(term, names_of(term, owner), self.pod, labels)
 
@@ -398,12 +399,12 @@ class Plain:
                     self.add(table, t, node, sign * weight)
 
 
-WISHES = ("near", "away", "prefers", "prefers no")
-crowded = clusters(most_nodes=6, most_pods=12, special=WISHES)
+TERM_KINDS = ("near", "away", "prefers", "prefers no")
+crowded = clusters(most_nodes=6, most_pods=12, special=TERM_KINDS)
 
 
 @examples(250)
-@given(crowded, pods(special=WISHES, most=3))
+@given(crowded, pods(special=TERM_KINDS, most=3))
 def test_filter_equals_the_rule(cluster, pod):
     nodes, placed, objects = cluster
     objects = last_versions(objects)
@@ -428,14 +429,14 @@ def test_scores_equal_the_rule(cluster, pod, hard_weight, ignore, left_out):
     feasible = [name_of(n) for n in nodes if name_of(n) != f"n{left_out}"] or [name_of(nodes[0])]
     got = scored(plugin_on(InterPodAffinity, state, args), state, state.pod_info(struct(pod)), feasible)
     want = Plain(pod, nodes, placed, objects).score(hard_weight, ignore, feasible)
-    # A plugin that skips and one that gives everybody nothing are the same.
+    # A plugin that skips is equivalent to one that scores all nodes zero.
     nothing = dict.fromkeys(feasible, 0)
     assert (nothing if got == SKIPPED else got[1]) == (nothing if want == SKIPPED else want)
 
 
-@given(crowded, pods(special=WISHES, most=3), st.data())
-def test_counts_follow_as_pods_and_namespaces_come_and_go(cluster, pod, data):
-    """The same plugin is asked again after changes: what it keeps between questions is kept current."""
+@given(crowded, pods(special=TERM_KINDS, most=3), st.data())
+def test_counts_follow_changes_of_pods_and_namespaces(cluster, pod, data):
+    """The same plugin is called again after changes, so its cached state must be kept current."""
     nodes, placed, objects = cluster
     objects = last_versions(objects)
     state = state_of(nodes, placed, objects)
@@ -448,7 +449,7 @@ def test_counts_follow_as_pods_and_namespaces_come_and_go(cluster, pod, data):
             gone = placed.pop(data.draw(st.integers(0, len(placed) - 1)))
             state.remove_pod(gone["metadata"]["uid"])
         elif what == "put":
-            new = bound(data.draw(pods(f"new{i}", special=WISHES)), name_of(data.draw(st.sampled_from(nodes))))
+            new = bound(data.draw(pods(f"new{i}", special=TERM_KINDS)), name_of(data.draw(st.sampled_from(nodes))))
             placed.append(new)
             state.add_pod(struct(new))
         elif what == "namespace":
@@ -459,8 +460,8 @@ def test_counts_follow_as_pods_and_namespaces_come_and_go(cluster, pod, data):
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_hint_on_an_update_wants_a_place_before_and_after():
-    """A pod that gets its node is one that is added, and is told of as such."""
+def test_update_hints_ignore_binding():
+    """Binding a pod is an add event, not an update."""
     state = state_of([a_node("n")])
     handle = plugin_on(InterPodAffinity, state, InterPodAffinityArgs()).handle
     pod = state.pod_info(struct(NEAR_DB))
@@ -470,7 +471,7 @@ def test_a_hint_on_an_update_wants_a_place_before_and_after():
     assert after_pod_change(handle, pod, None, struct(labelled)) is Hint.QUEUE
 
 
-def test_a_hint_for_terms_that_do_not_parse_is_an_error():
+def test_hints_for_invalid_terms_are_errors():
     cluster = stowplan.Cluster([a_node("a").obj()])
     broken = a_pod().requires_pods(ZONE, selector(labels={"service": "{{.bad-value.}}"})).obj()
     added = a_pod("other").on("a").obj()

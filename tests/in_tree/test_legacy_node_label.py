@@ -1,4 +1,4 @@
-"""LegacyNodeLabel: labels that nodes must have or lack, and that make them better, against the rule node by node."""
+"""LegacyNodeLabel: required, forbidden and preferred labels, compared with the plain rule per node."""
 
 import pytest
 from hypothesis import given
@@ -26,13 +26,13 @@ def world_of(bench, labels, **args):
         pytest.param({"present_labels": "a", "absent_labels": "b"}, ["n0", "n2", "n3"], id="both"),
     ],
 )
-def test_labels_that_nodes_must_have_or_lack(bench, args, refused):
+def test_required_and_forbidden_labels(bench, args, refused):
     world = world_of(bench, ["", "a", "b", "ab"], **args)
     assert world.refusals(a_pod()) == dict.fromkeys(refused, REASON)
 
 
 @given(labels=st.lists(KEYS, min_size=1, max_size=5), present=KEYS, absent=KEYS)
-def test_scores_are_the_average_of_what_a_node_satisfies(bench, labels, present, absent):
+def test_scores_are_the_share_of_satisfied_preferences(bench, labels, present, absent):
     world = world_of(bench, labels, present_labels_preference=present, absent_labels_preference=absent)
     wants = len(present) + len(absent)
     expected = {

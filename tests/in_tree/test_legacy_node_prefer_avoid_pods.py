@@ -1,4 +1,4 @@
-"""LegacyNodePreferAvoidPods: nodes whose annotation names a pod's controller."""
+"""LegacyNodePreferAvoidPods: nodes whose annotation lists the pod's controller."""
 
 import json
 
@@ -42,7 +42,7 @@ def node(name, annotation=None):
         pytest.param(avoiding("ReplicaSet", "1"), a_pod(), 100, id="no controller"),
         pytest.param("{", pod_of("ReplicaSet", "1"), 100, id="no JSON"),
         pytest.param('{"preferAvoidPods": 1}', pod_of("ReplicaSet", "1"), 100, id="of another type"),
-        pytest.param('{"preferAvoidPods": [{}]}', pod_of("ReplicaSet", "1"), 100, id="names nobody"),
+        pytest.param('{"preferAvoidPods": [{}]}', pod_of("ReplicaSet", "1"), 100, id="empty list"),
     ],
 )
 def test_scores(bench, annotation, pod, score):
@@ -51,14 +51,14 @@ def test_scores(bench, annotation, pod, score):
     assert world.scores(pod, "n0") == {"n0": score}
 
 
-def test_an_annotation_that_goes_is_forgotten(bench):
+def test_a_removed_annotation_has_no_effect(bench):
     world = bench(LegacyNodePreferAvoidPods, node("n0", avoiding("ReplicaSet", "1")))
     assert world.scores(pod_of("ReplicaSet", "1")) == {"n0": 0}
     world.put(node("n0"))
     assert world.scores(pod_of("ReplicaSet", "1")) == {"n0": 100}
 
 
-def test_pods_of_different_controllers_share_nothing(bench):
+def test_pods_of_different_controllers_have_different_signatures(bench):
     plugin = bench(LegacyNodePreferAvoidPods)
     signs = [plugin.plugin.sign_pod(plugin.pod(pod_of("ReplicaSet", uid))) for uid in "12"]
     assert signs[0] != signs[1]

@@ -1,4 +1,4 @@
-"""LegacyServiceAffinity against the rule of Kubernetes 1.22, pod by pod and node by node, on dicts."""
+"""LegacyServiceAffinity compared with the rule of Kubernetes 1.22, per pod and node."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def is_served(pod_labels, services):
 
 
 def accepts(row, nodes, matching, served, selector):
-    """`matching`: rows of pods with the pod's labels, in the order in which the node sees them."""
+    """`matching`: rows of pods with the pod's labels, in the order in which the node has them."""
     wanted = {key: selector[key] for key in KEYS if key in selector}
     if served and matching:
         anchor = nodes[matching[0]]
@@ -59,7 +59,7 @@ SERVICES = st.lists(st.sampled_from([{"app": "w"}, {"app": "s"}, {"tier": "front
 
 
 @given(data=st.data(), nodes=NODES, own=POD_LABELS, selectors=SERVICES, selected=LABELS)
-def test_the_filter_is_the_rule_also_in_worlds_where_pods_are_gone(bench, data, nodes, own, selectors, selected):
+def test_filter_agrees_with_the_rule_also_in_hypothetical_clusters(bench, data, nodes, own, selectors, selected):
     rows = st.integers(0, len(nodes) - 1)
     pods = sorted(data.draw(st.lists(st.tuples(rows, POD_LABELS), max_size=6)), key=lambda pod: pod[0])
     services = [service(f"s{i}", **selector) for i, selector in enumerate(selectors)]
@@ -89,7 +89,7 @@ def test_the_filter_is_the_rule_also_in_worlds_where_pods_are_gone(bench, data, 
     away = {row: [i for i, (where, _) in enumerate(pods) if where == row] for row in range(len(nodes))}
     back = {row: [] for row in range(len(nodes))}
     for _ in range(data.draw(st.integers(0, 5))):
-        # One pod of each of some nodes leaves, or comes back.
+        # One pod of some nodes leaves or returns.
         sign, source, target = data.draw(st.sampled_from([(-1, away, back), (1, back, away)]))
         moves = {
             row: data.draw(st.sampled_from(some)) for row, some in source.items() if some and data.draw(st.booleans())
@@ -135,7 +135,7 @@ def test_scores_spread_the_pods_of_a_service(bench, nodes, data, selectors, own)
 # --- examples
 
 
-def test_pods_of_a_service_stay_where_the_first_one_is(bench):
+def test_pods_of_a_service_follow_the_first_one(bench):
     world = bench_of(
         bench, [{"rack": "a"}, {"rack": "b"}, {"rack": "b"}], [(1, {"app": "w"})], [service(app="w")], ["rack"]
     )
@@ -152,7 +152,7 @@ def test_pods_of_other_namespaces_and_without_a_service_do_not_count(bench):
     assert bench_of(bench, nodes, pods, served).refusals(a_pod(namespace="other").labels(app="w")) == {}
 
 
-def test_the_order_of_nodes_is_that_of_zones_in_turn(bench):
+def test_nodes_are_ordered_alternately_by_zone(bench):
     zones = ("z1", "z1", "z2")
     nodes = [{"topology.kubernetes.io/zone": zone, "rack": str(i)} for i, zone in enumerate(zones)]
     world = bench_of(bench, nodes, [(1, {"app": "w"}), (2, {"app": "w"})], [service(app="w")], ["rack"])
@@ -168,7 +168,7 @@ def test_terminating_pods_do_not_count_in_scores(bench):
     assert world.scores(a_pod().labels(app="w")) == {"n0": 100, "n1": 0}
 
 
-def test_without_labels_it_refuses_nobody(bench):
+def test_without_labels_it_refuses_no_node(bench):
     world = bench_of(bench, [{"rack": "a"}], [(0, {"app": "w"})], [service(app="w")], affinity=())
     assert world.refusals(a_pod().labels(app="w").node_selector(rack="b")) == {}
 
@@ -181,5 +181,5 @@ def test_without_labels_it_refuses_nobody(bench):
         (a_pod("p").labels(app="w").on("n0"), None),
     ],
 )
-def test_what_wakes_pods(bench, old, new):
+def test_hints(bench, old, new):
     assert bench_of(bench, [{}]).hint(a_pod().labels(app="w"), old, new) == "Queue"

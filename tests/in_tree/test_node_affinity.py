@@ -1,4 +1,4 @@
-"""NodeAffinity: the spec's tables, and masks against the rule node by node."""
+"""NodeAffinity: the spec's tables, and masks compared with the plain rule per node."""
 
 import pytest
 from hypothesis import given
@@ -55,12 +55,12 @@ def with_required(*terms):
         pytest.param(a_pod().node_selector(a="b"), None, id="node selector"),
     ],
 )
-def test_names_narrow_the_attempt(bench, pod, expected):
+def test_required_names_restrict_the_nodes(bench, pod, expected):
     answer = bench(NodeAffinity).pre_filter(pod)
     assert answer == (None if expected is None else PreFilterResult(frozenset(expected)))
 
 
-def test_conflicting_names_end_the_attempt(bench):
+def test_conflicting_names_are_unschedulable(bench):
     status = bench(NodeAffinity).pre_filter(a_pod().requires_node(fields=[named("n1"), named("n2")]))
     assert (status.code, status.message) == (Code.UnschedulableAndUnresolvable, "pod affinity terms conflict")
 
@@ -68,7 +68,7 @@ def test_conflicting_names_end_the_attempt(bench):
 @pytest.mark.parametrize(
     "pod", [a_pod(), a_pod().spec(affinity={"nodeAffinity": {}}), a_pod().prefers_node(1, named("x"))]
 )
-def test_pods_that_demand_nothing_skip(bench, pod):
+def test_pods_without_affinity_skip(bench, pod):
     assert bench(NodeAffinity).pre_filter(pod) is SKIP
 
 
@@ -153,7 +153,7 @@ def test_preferences(bench, weights, expected):
     assert list(bench(NodeAffinity, *nodes).scores(preferring(*weights)).values()) == expected
 
 
-def test_added_preferences_join_the_pods_own(bench):
+def test_added_preferences_are_combined_with_the_pods(bench):
     term = {"weight": 3, "preference": {"matchExpressions": [expression("i", "In", "1")]}}
     args = added(preferredDuringSchedulingIgnoredDuringExecution=[term])
     nodes = [a_node(f"n{i}").labels({"i": str(i)}) for i in range(3)]
@@ -191,7 +191,7 @@ WANTS_FOO = a_pod().node_selector(foo="bar")
         ),
         pytest.param(a_node().labels({"foo": "bar"}), a_node(), "Skip", id="no longer matches"),
         pytest.param(a_node(), a_node().labels({"foo": "bar"}), "Queue", id="matches now"),
-        pytest.param(a_node(), a_node().tainted("x"), None, id="taints are the framework's affair"),
+        pytest.param(a_node(), a_node().tainted("x"), None, id="taints are ignored"),
     ],
 )
 def test_hint_after_node_change(bench, old, new, expected):
@@ -202,7 +202,7 @@ def test_hint_with_added_affinity(bench):
     world = bench(NodeAffinity, args=added(**required({"matchExpressions": [expression("pool", "Exists")]})))
     assert world.hint(a_pod(), None, a_node()) == "Skip"
     assert world.hint(a_pod(), None, a_node().labels({"pool": "x"})) == "Queue"
-    # Parity: the pod itself wanted nothing that it did not have before.
+    # Parity: the pod's own terms match before and after.
     assert world.hint(a_pod(), a_node(), a_node().labels({"pool": "x"})) == "Skip"
 
 
@@ -290,7 +290,7 @@ def test_masks_agree_with_the_plain_rule(bench, before, after, gone, wanted, ter
     for labels_of_nodes in (before, after):
         for i, labels in enumerate(labels_of_nodes):
             world.put(a_node(f"n{i}").without_labels("kubernetes.io/hostname").labels(labels))
-        # Columns exist before the next labels are written, so that their upkeep is tested too.
+        # Columns exist before the next labels are written, so that their updates are tested too.
         required_node_affinity_mask(world.state.table, info)
     world.state.remove_node(f"n{gone}")
 

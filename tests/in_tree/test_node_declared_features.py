@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: nodes must declare what a pod's spec needs."""
+"""NodeDeclaredFeatures: nodes must declare the features that a pod's spec needs."""
 
 import pytest
 
@@ -16,7 +16,7 @@ BOTH = a_pod().host_network().spec(hostUsers=False, containers=[RULE])
 
 
 @pytest.mark.parametrize("pod", [a_pod(), a_pod().host_network(), a_pod().spec(hostUsers=False)])
-def test_pods_that_need_nothing_skip(bench, pod):
+def test_pods_that_need_no_feature_skip(bench, pod):
     assert bench(NodeDeclaredFeatures, a_node()).pre_filter(pod) is SKIP
 
 
@@ -45,7 +45,7 @@ def test_required_features(bench, pod, features, fits):
     assert world.refusals(pod) == ({} if fits else {"n": REASON})
 
 
-def test_lists_out_of_order_lose_entries():
+def test_unsorted_lists_lose_entries():
     assert recognized((USER_NAMESPACES, RESTART_ALL)) == {USER_NAMESPACES}
     assert recognized((RESTART_ALL, "Some", USER_NAMESPACES)) == {RESTART_ALL, USER_NAMESPACES}
 

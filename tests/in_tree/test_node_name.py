@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes nowhere else."""
+"""NodeName: a pod that names a node fits no other."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_named_node(bench, wanted, refused):
     assert world.refusals(a_pod().on(wanted), "n2") == {n: REASON for n in refused if n == "n2"}
 
 
-def test_pods_that_name_different_nodes_share_nothing(bench):
+def test_pods_that_name_different_nodes_have_different_signatures(bench):
     world = bench(NodeName)
     fragments = [world.plugin.sign_pod(world.pod(a_pod().on(node))) for node in ("", "n1", "n2")]
     assert len({repr(fragment) for fragment in fragments}) == 3

@@ -1,4 +1,4 @@
-"""NodePorts: a host port is taken once, as the spec's tables and a plain rule say."""
+"""NodePorts: host port conflicts, from the spec's tables and compared with a plain rule."""
 
 import pytest
 from hypothesis import given
@@ -98,7 +98,7 @@ def asking(name, ports):
 
 
 def plain_conflict(wanted, used):
-    """Pair by pair, as the spec's table reads."""
+    """Compare each pair, as in the spec's table."""
     for ip, protocol, port in wanted:
         for other_ip, other_protocol, other_port in used:
             a, b = ip or "0.0.0.0", other_ip or "0.0.0.0"

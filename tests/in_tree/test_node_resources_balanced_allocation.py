@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: the spec's tables, and columns against the rule node by node, to the last bit."""
+"""NodeResourcesBalancedAllocation: the spec's tables, and columns compared with the plain rule per node, bit by bit."""
 
 import math
 
@@ -23,7 +23,7 @@ def args_of(*names):
 
 
 def score_of(used, pod, allocatable, names=("cpu", "memory")):
-    """Figures in the order cpu (milli), memory, gpu."""
+    """Amounts in the order cpu (milli), memory, gpu."""
 
     def resources(figures):
         units = ("{}m", "{}", "{}")
@@ -38,16 +38,16 @@ def score_of(used, pod, allocatable, names=("cpu", "memory")):
 @pytest.mark.parametrize(
     ("used", "pod", "allocatable", "score"),
     [
-        pytest.param((600, 1000), (2000, 2000), (4000, 12000), 67, id="less even"),
-        pytest.param((1000, 2000), (2000, 4000), (8000, 8000), 69, id="still less"),
-        pytest.param((500, GI), (1500, 2 * GI), (4000, 8 * GI), 71, id="a little"),
+        pytest.param((600, 1000), (2000, 2000), (4000, 12000), 67, id="less balanced"),
+        pytest.param((1000, 2000), (2000, 4000), (8000, 8000), 69, id="even less balanced"),
+        pytest.param((500, GI), (1500, 2 * GI), (4000, 8 * GI), 71, id="slightly"),
         pytest.param((500, 2 * GI), (1000, 0), (4000, 8 * GI), 75, id="no change"),
-        pytest.param((5000, 2 * GI), (1000, 0), (4000, 8 * GI), 75, id="cpu is capped at its all"),
-        pytest.param((4000, 0), (0, 8 * GI), (4000, 8 * GI), 100, id="the best there is"),
-        pytest.param((0, 0), (0, 8 * GI), (4000, 8 * GI), 50, id="the worst there is"),
+        pytest.param((5000, 2 * GI), (1000, 0), (4000, 8 * GI), 75, id="cpu is capped at 1"),
+        pytest.param((4000, 0), (0, 8 * GI), (4000, 8 * GI), 100, id="maximum"),
+        pytest.param((0, 0), (0, 8 * GI), (4000, 8 * GI), 50, id="minimum"),
         # Balance before is 65, not 66: (1 − 0.34)·100 is 65.99999999999999 in float64. After: 82.
-        pytest.param((680, 0), (0, 320), (1000, 1000), 83, id="float64 counts"),
-        pytest.param((0, 0), (500, 0), (1000, 0), 75, id="one resource is always even"),
+        pytest.param((680, 0), (0, 320), (1000, 1000), 83, id="float64 rounding"),
+        pytest.param((0, 0), (500, 0), (1000, 0), 75, id="one resource is always balanced"),
     ],
 )
 def test_scores(used, pod, allocatable, score):
@@ -57,7 +57,7 @@ def test_scores(used, pod, allocatable, score):
 def test_three_resources():
     names = ("cpu", "memory", GPU)
     assert score_of((1000, 3000, 1), (1000, 0, 1), (8000, 12000, 4), names) == 72
-    # A scalar that the pod does not ask for is left out, even where the node has it.
+    # A scalar resource that the pod does not request is ignored, even if the node has it.
     assert score_of((1000, 3000, 1), (1000, 0, 0), (8000, 12000, 4), names) == score_of(
         (1000, 3000), (1000, 0), (8000, 12000)
     )
@@ -72,11 +72,11 @@ def test_skips(pod):
     plugin = plugin_on(NodeResourcesBalancedAllocation, state, args_of())
     info = state.pod_info(struct(pod))
     assert scored(plugin, state, info) == SKIPPED
-    # Where it is not configured to prepare, it says 0.
+    # Without PreScore the score is 0.
     assert plugin.score(CycleState(), info, Nodes(state)).tolist() == [0]
 
 
-def test_a_request_that_no_node_counts_is_a_request():
+def test_requests_for_unknown_resources_count():
     state = state_of([a_node("n").allocatable(cpu="4", memory="8Gi")])
     plugin = plugin_on(NodeResourcesBalancedAllocation, state, args_of("cpu", "memory", "storage"))
     assert scored(plugin, state, state.pod_info(struct(a_pod().requests(storage="1Gi"))))[1] == {"n": 75}
@@ -90,7 +90,7 @@ def test_pod_level_requests_count():
     assert scored(plugin, state, state.pod_info(struct(a_pod().pod_requests(cpu="3")))) == plain
 
 
-# -- against the rule node by node -------------------------------------------------------------------------------------
+# -- compared with the plain rule per node -----------------------------------------------------------------------------
 
 
 def integers(resources):
@@ -169,7 +169,7 @@ def figures(draw):
 
 
 @given(figures(), st.sampled_from((("cpu", "memory"), ("cpu", "memory", GPU), (GPU, "memory", "cpu"))))
-def test_any_figures(figures, names):
+def test_any_amounts(figures, names):
     used, pod, allocatable = figures
     at = {"cpu": 0, "memory": 1, GPU: 2}
     before = balance([(used[at[n]], allocatable[at[n]]) for n in names])

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: the spec's tables, and columns against the rule node by node."""
+"""NodeResourcesFit: the spec's tables, and columns compared with the plain rule per node."""
 
 from fractions import Fraction
 
@@ -35,7 +35,7 @@ def args_of(kind="LeastAllocated", shape=(), ignored=(), groups=(), **resources)
     )
 
 
-# -- by example --------------------------------------------------------------------------------------------------------
+# -- examples ----------------------------------------------------------------------------------------------------------
 
 HUGE = "hugepages-2Mi"
 BOX = {"ephemeral-storage": "10Gi", GPU: 4, HUGE: "512Mi"}
@@ -48,7 +48,7 @@ def asks(**resources):
 @pytest.mark.parametrize(
     ("in_use", "pod", "args", "expected"),
     [
-        pytest.param({"cpu": "2", "memory": "4Gi"}, a_pod(), {}, FITS, id="full, but nothing asked"),
+        pytest.param({"cpu": "2", "memory": "4Gi"}, a_pod(), {}, FITS, id="full, but nothing requested"),
         pytest.param(
             {"cpu": "2", "memory": "4Gi"}, asks(cpu="100m", memory="1Mi"), {}, (NO, "cpu", "memory"), id="full"
         ),
@@ -80,16 +80,16 @@ def asks(**resources):
             (NEVER, "foo.kubernetes.io/x"),
             id="only extended resources are ignored",
         ),
-        pytest.param({}, asks(**{FPGA: 0}), {}, FITS, id="none of what is not there"),
+        pytest.param({}, asks(**{FPGA: 0}), {}, FITS, id="zero of a missing resource"),
         pytest.param({"cpu": "1"}, asks(cpu="400m").overhead(cpu="700m"), {}, (NO, "cpu"), id="overhead"),
         pytest.param({"cpu": "1"}, asks(cpu="100m").pod_requests(cpu="1200m"), {}, (NO, "cpu"), id="pod-level"),
         pytest.param({}, a_pod().pod_requests({HUGE: "1Gi"}), {}, (NEVER, HUGE), id="pod-level hugepages"),
         pytest.param(
-            {"cpu": "2"}, asks(cpu="100m", **{GPU: 5}), {}, (NEVER, "cpu", GPU), id="one that never fits decides"
+            {"cpu": "2"}, asks(cpu="100m", **{GPU: 5}), {}, (NEVER, "cpu", GPU), id="a resource that never fits decides"
         ),
     ],
 )
-def test_who_fits(in_use, pod, args, expected):
+def test_filter(in_use, pod, args, expected):
     node = a_node("n").allocatable(BOX, cpu="2", memory="4Gi", pods=10)
     state = state_of([node], [a_pod("other").requests(in_use).on("n")])
     found = filtered(plugin_on(NodeResourcesFit, state, args_of(**args)), state, state.pod_info(struct(pod)))["n"]
@@ -132,8 +132,8 @@ def test_resources_of_a_device_class(node, expected):
     assert filtered(plugin, state, state.pod_info(struct(asks(**{FPGA: 2}))))["n"] == expected
 
 
-def test_the_resize_of_a_sidecar_alone_counts():
-    """Two pods that differ in nothing but the status of their sidecar do not take the same."""
+def test_the_resize_status_of_a_sidecar_counts():
+    """Two pods that differ only in the status of their sidecar have different requests."""
     plain, resized = (a_pod(name).sidecar("s", cpu="1").on("n").obj() for name in ("plain", "resized"))
     resized["status"] = {"initContainerStatuses": [{"name": "s", "resources": {"requests": {"cpu": "3"}}}]}
     state = state_of([a_node("n").allocatable(cpu="8")], [plain, resized])
@@ -150,7 +150,7 @@ RATIO = "RequestedToCapacityRatio"
     ("pod", "kind", "shape", "score"),
     [
         pytest.param(asks(cpu="1", memory="2Gi"), "LeastAllocated", (), 60, id="least"),
-        pytest.param(a_pod(), "LeastAllocated", (), 82, id="least, nothing asked"),
+        pytest.param(a_pod(), "LeastAllocated", (), 82, id="least, nothing requested"),
         pytest.param(asks(cpu="1", memory="2Gi"), "MostAllocated", (), 39, id="most"),
         pytest.param(asks(cpu="1", memory="2Gi"), RATIO, UP, 40, id="ratio up, half away from zero"),
         pytest.param(asks(cpu="1", memory="2Gi"), RATIO, DOWN, 61, id="ratio down"),
@@ -171,11 +171,11 @@ def test_scores_of_pods(pod, kind, shape, score):
     [
         pytest.param((3500, 4800), (5000, 12000), (1, 1), 45, 55, 55, 45, 74, id="1"),
         pytest.param((3500, 4800), (5000, 12000), (1, 3), 52, 47, 48, 53, 77, id="2: weights"),
-        pytest.param((7000, 3000), (5000, 12000), (1, 1), 37, 62, 63, 75, 35, id="3: more than there is"),
+        pytest.param((7000, 3000), (5000, 12000), (1, 1), 37, 62, 63, 75, 35, id="3: more than allocatable"),
         pytest.param((1234, 5678), (4000, 9000), (1, 1), 52, 46, 47, 54, 70, id="4: odd numbers"),
         pytest.param((2000, 6000, 3), (8000, 9000, 7), (1, 1, 1), 55, 44, 44, 56, 70, id="5: a scalar"),
         pytest.param((0, 0), (5000, 12000), (1, 1), 100, 0, 0, 100, 0, id="6: nothing used"),
-        pytest.param((0, 0), (0, 0), (1, 1), 0, 0, 0, 0, 0, id="7: nothing there"),
+        pytest.param((0, 0), (0, 0), (1, 1), 0, 0, 0, 0, 0, id="7: nothing allocatable"),
         pytest.param((0, 500), (1000, 1000), (1, 1), 75, 25, 50, 75, 100, id="ratio leaves zero scores out"),
     ],
 )
@@ -187,7 +187,7 @@ def test_scores_of_plain_figures(used, allocatable, weights, least, most, up, do
         GPU: allocatable[2] if len(allocatable) > 2 else 0,
     }
     node = a_node("n").allocatable(amounts)
-    # Explicit zeros keep the scheduler's defaults for silent containers out.
+    # Explicit zeros exclude the scheduler's default requests.
     held = a_pod("held").requests(cpu=f"{used[0]}m", memory=used[1]).on("n")
     pod = a_pod().requests({GPU: used[2]} if len(used) > 2 else {}, cpu=0, memory=0)
     state = state_of([node], [held])
@@ -211,7 +211,7 @@ def test_scores_of_plain_figures(used, allocatable, weights, least, most, up, do
         pytest.param(((0, 3), (50, 10), (100, 0)), {1: 31, 25: 65, 33: 76, 51: 98, 67: 66, 99: 2}, id="a peak"),
     ],
 )
-def test_the_line_through_the_points(points, scores):
+def test_the_shape_function(points, scores):
     for utilization, score in scores.items():
         state = state_of([a_node("n").allocatable(cpu="100m")], [])
         pod = a_pod().requests(cpu=f"{utilization}m")
@@ -219,15 +219,15 @@ def test_the_line_through_the_points(points, scores):
         assert scored(plugin, state, state.pod_info(struct(pod)))[1] == {"n": score}
 
 
-def test_a_percentage_that_wraps_around_stays_on_the_line():
-    """2^58 bytes times 100 do not fit int64; what comes of it lies below 0, where the line is flat."""
+def test_an_overflowing_percentage():
+    """2^58 bytes times 100 overflow int64 to a negative number, where the function is flat."""
     state = state_of([a_node("n").allocatable(memory=1 << 58)], [])
     plugin = plugin_on(NodeResourcesFit, state, args_of(RATIO, DOWN, memory=1))
     pod = a_pod().requests(memory=1 << 57)
     assert scored(plugin, state, state.pod_info(struct(pod)))[1] == {"n": 100}
 
 
-def test_a_pod_that_is_not_prepared_is_an_error(bench):
+def test_filter_without_state_is_an_error(bench):
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
 
@@ -253,11 +253,15 @@ BY_CLASS = "deviceclass.resource.kubernetes.io/fpga"
 @pytest.mark.parametrize(
     ("pod", "old", "new", "expected"),
     [
-        pytest.param(asks(**{BY_CLASS: 1}), None, device_class("fpga"), "Queue", id="its class came"),
-        pytest.param(asks(**{BY_CLASS: 1}), None, device_class("gpu"), "Skip", id="another class came"),
-        pytest.param(asks(**{FPGA: 1}), None, device_class("x", FPGA), "Queue", id="a class for its resource came"),
-        pytest.param(asks(**{FPGA: 0}), None, device_class("x", FPGA), "Queue", id="asking for none is asking"),
-        pytest.param(asks(**{GPU: 1}), None, device_class("x", FPGA), "Skip", id="a class for another resource came"),
+        pytest.param(asks(**{BY_CLASS: 1}), None, device_class("fpga"), "Queue", id="its class was added"),
+        pytest.param(asks(**{BY_CLASS: 1}), None, device_class("gpu"), "Skip", id="another class was added"),
+        pytest.param(
+            asks(**{FPGA: 1}), None, device_class("x", FPGA), "Queue", id="a class for its resource was added"
+        ),
+        pytest.param(asks(**{FPGA: 0}), None, device_class("x", FPGA), "Queue", id="a request of zero counts"),
+        pytest.param(
+            asks(**{GPU: 1}), None, device_class("x", FPGA), "Skip", id="a class for another resource was added"
+        ),
         pytest.param(
             asks(**{FPGA: 1}),
             device_class("x", GPU),
@@ -275,7 +279,7 @@ BY_CLASS = "deviceclass.resource.kubernetes.io/fpga"
         pytest.param(
             asks(**{FPGA: 1}), device_class("x", FPGA), device_class("x"), "Skip", id="a class gave its resource up"
         ),
-        # A class keeps its name, so an update brings nothing to who asks for it by name.
+        # A class keeps its name, so an update changes nothing for pods that request it by name.
         pytest.param(
             asks(**{BY_CLASS: 1}), device_class("fpga"), device_class("fpga", FPGA), "Skip", id="its class was updated"
         ),
@@ -291,13 +295,13 @@ SMALL, LARGE = a_node("n").allocatable(cpu="1"), a_node("n").allocatable(cpu="2"
 @pytest.mark.parametrize(
     ("pod", "old", "new", "expected"),
     [
-        pytest.param(asks(cpu="2"), None, LARGE, "Queue", id="a node with room came"),
-        pytest.param(asks(cpu="3"), None, LARGE, "Skip", id="a node that is too small came"),
-        pytest.param(asks(cpu="2"), SMALL, LARGE, "Queue", id="grown to what is asked"),
+        pytest.param(asks(cpu="2"), None, LARGE, "Queue", id="a node that fits was added"),
+        pytest.param(asks(cpu="3"), None, LARGE, "Skip", id="a node that is too small was added"),
+        pytest.param(asks(cpu="2"), SMALL, LARGE, "Queue", id="grown enough"),
         pytest.param(asks(cpu="3"), SMALL, LARGE, "Skip", id="grown, but not enough"),
         pytest.param(asks(cpu="1"), LARGE, SMALL, "Skip", id="shrunk"),
         pytest.param(asks(memory="1Mi"), SMALL, LARGE, "Skip", id="grown in something else"),
-        pytest.param(a_pod(), SMALL, LARGE, "Skip", id="nothing is asked"),
+        pytest.param(a_pod(), SMALL, LARGE, "Skip", id="nothing requested"),
         pytest.param(a_pod(), a_node("n").allocatable(pods=1), a_node("n"), "Queue", id="more pods allowed"),
         pytest.param(a_pod(), None, a_node("n").allocatable(pods=0), "Skip", id="no pods allowed"),
         pytest.param(asks(**{FPGA: 1}), SMALL, LARGE, "Queue", id="left to DynamicResources"),
@@ -320,7 +324,7 @@ def held(**resources):
         pytest.param(asks(memory="1Mi"), held(cpu="2").on("n"), held(cpu="1").on("n"), "Skip", id="in something else"),
         pytest.param(asks(cpu="1"), held(cpu="2"), held(cpu="1"), "Skip", id="one that is on no node"),
         pytest.param(held(memory="1Mi"), held(cpu="2"), held(cpu="1"), "Queue", id="the pod itself"),
-        pytest.param(asks(cpu="1"), held(cpu="1").on("n"), held(cpu="2").on("n"), None, id="scaled up is not heard"),
+        pytest.param(asks(cpu="1"), held(cpu="1").on("n"), held(cpu="2").on("n"), None, id="scaled up"),
         pytest.param(asks(cpu="1"), held(memory="1Mi").on("n"), None, "Queue", id="deleted"),
         pytest.param(asks(cpu="1"), held(cpu="1"), None, "Skip", id="one that is on no node deleted"),
     ],
@@ -329,7 +333,7 @@ def test_hint_after_pod_change(bench, pod, old, new, expected):
     assert bench(NodeResourcesFit, args=args_of()).hint(pod, old, new) == expected
 
 
-# -- against the rule node by node -------------------------------------------------------------------------------------
+# -- compared with the plain rule per node -----------------------------------------------------------------------------
 
 UNITS = {"m": Fraction(1, 1000), "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 BASE = ("cpu", "memory", "ephemeral-storage")
@@ -352,7 +356,7 @@ def integers(resources):
 
 
 def requests_of(pod, defaults=None):
-    """What the one container of these pods asks for."""
+    """The requests of the only container of these pods."""
     asked = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
     return integers({**(defaults or {}), **asked})
 
@@ -394,7 +398,7 @@ def test_filter_equals_the_rule(cluster, pod, ignored, groups):
     assert got == {n["metadata"]["name"]: plain_filter(n, on_node(placed, n), pod, ignored, groups) for n in nodes}
 
 
-def line(points, p):
+def interpolate(points, p):
     points = [(u, s * 10) for u, s in points]
     for i, (u, s) in enumerate(points):
         if p <= u:
@@ -426,7 +430,7 @@ def plain_score(node, on_it, pod, kind, shape, resources):
         elif kind == "MostAllocated":
             score = min(requested, capacity) * 100 // capacity
         else:
-            score = line(shape, 100 if requested > capacity else requested * 100 // capacity)
+            score = interpolate(shape, 100 if requested > capacity else requested * 100 // capacity)
             if score <= 0:
                 continue
         total, weights = total + score * weight, weights + weight
@@ -472,7 +476,7 @@ def test_scores_equal_the_rule(cluster, pod, strategy, resources):
     st.sampled_from(("LeastAllocated", "MostAllocated")),
 )
 def test_division_is_exact_however_large_the_numbers(capacity, used, asked, kind):
-    """Floats stand in for integers only where they give the same; up to 2^56, as products with 100 must fit int64."""
+    """Floats replace integers only where the result is the same; up to 2^56, as products with 100 must fit int64."""
     capacity >>= 6
     node = a_node("n").allocatable(memory=capacity).obj()
     held = a_pod("held").requests(memory=used, cpu=0).on("n").obj()

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes are for those who tolerate a cordon."""
+"""NodeUnschedulable: cordoned nodes fit only pods that tolerate the cordon."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: what counts on a node and for a pod, against a plain rule too; and what pods wait for."""
+"""NodeVolumeLimits: volumes that count on a node and for a pod, compared with a plain rule; and hints."""
 
 from collections import defaultdict
 
@@ -22,7 +22,7 @@ EBS = "ebs.csi.aws.com"
 
 
 def limits(name="n", **counts):
-    """A CSINode whose drivers have these limits; None: the driver says none."""
+    """A CSINode whose drivers have these limits; None means no limit."""
     drivers = [
         {"name": driver, "nodeID": name} | ({} if count is None else {"allocatable": {"count": count}})
         for driver, count in counts.items()
@@ -74,7 +74,7 @@ def test_pods_without_such_volumes_skip(bench, pod):
 
 
 @pytest.mark.parametrize("pod", [CLAIMING, EPHEMERAL, INLINE, a_pod().volume("f", azureFile={"shareName": "s"})])
-def test_pods_with_such_volumes_are_looked_at(bench, pod):
+def test_pods_with_such_volumes_do_not_skip(bench, pod):
     assert bench(NodeVolumeLimits, a_node()).pre_filter(pod) is None
 
 
@@ -119,7 +119,7 @@ PENDING = (pvc("p", storageClassName="s"), waiting_class())
             [*A, *B, attached("1", "pv-a", attacher=""), attached("2", "gone"), limits(d=1)],
             using("new", "b"),
             False,
-            id="attachments that say nothing",
+            id="attachments without volume",
         ),
         pytest.param(
             [*A, *B, *PENDING, using("x", "a", "p").on("n"), limits(d=2)], using("new", "b"), True, id="a pending claim"
@@ -153,10 +153,10 @@ PENDING = (pvc("p", storageClassName="s"), waiting_class())
             False,
             id="an in-tree class that never counts",
         ),
-        pytest.param([*A, limits(d=None)], using("new", "a"), False, id="no limit said"),
+        pytest.param([*A, limits(d=None)], using("new", "a"), False, id="no limit"),
         pytest.param([*A, limits(e=0)], using("new", "a"), False, id="another driver's limit"),
         pytest.param([*A, limits(d=0)], using("new", "a"), True, id="none at all"),
-        pytest.param([*A, limits(d=-3)], using("new", "a"), True, id="a limit below nothing"),
+        pytest.param([*A, limits(d=-3)], using("new", "a"), True, id="a negative limit"),
         pytest.param([*A, limits("m", d=0)], using("new", "a"), False, id="no CSINode"),
         pytest.param(
             [ebs("x", "vol-1").on("n"), ebs("y", "vol-2").on("n"), *bound("a", EBS, "vol-3"), limits(**{EBS: 2})],
@@ -192,13 +192,13 @@ PENDING = (pvc("p", storageClassName="s"), waiting_class())
         ),
     ],
 )
-def test_what_counts(bench, objects, pod, refused):
+def test_filter(bench, objects, pod, refused):
     world = bench(NodeVolumeLimits, a_node("n"), a_node("other"), *objects)
     assert world.refusals(pod) == ({"n": TOO_MANY} if refused else {})
 
 
 def asked(world, pod):
-    """The plugin's answer to Filter."""
+    """The plugin's status at Filter."""
     cycle, info = CycleState(), world.pod(pod)
     assert world.plugin.pre_filter(cycle, info, world.nodes()) is None
     return world.plugin.filter(cycle, info, world.nodes())
@@ -226,7 +226,7 @@ def with_scratch(name):
     return a_pod(name).uid(name).volume("e", ephemeral={"volumeClaimTemplate": {}})
 
 
-def test_claims_made_for_a_pod_count(bench):
+def test_claims_of_ephemeral_volumes_count(bench):
     claims = [made_for("x", "x"), made_for("new", "new"), volume("pv-x-e"), volume("pv-new-e")]
     world = bench(NodeVolumeLimits, a_node("n"), limits(d=1), *claims)
     assert world.refusals(with_scratch("new")) == {}
@@ -240,13 +240,13 @@ def error_of(answer):
     return answer.message
 
 
-def test_a_claim_made_for_another_pod_is_an_error(bench):
+def test_a_claim_of_another_pods_ephemeral_volume_is_an_error(bench):
     world = bench(NodeVolumeLimits, a_node("n"), made_for("new", "somebody else"))
     text = "PVC default/new-e was not created for pod default/new (pod is not owner)"
     assert error_of(asked(world, with_scratch("new"))) == text
 
 
-def test_a_running_pod_whose_volumes_cannot_be_told_is_an_error(bench):
+def test_a_running_pod_with_unresolvable_volumes_is_an_error(bench):
     objects = [*A, limits(d=9), made_for("x", "another"), with_scratch("x").on("n")]
     world = bench(NodeVolumeLimits, a_node("n"), a_node("m"), *objects)
     text = "PVC default/x-e was not created for pod default/x (pod is not owner)"
@@ -254,9 +254,9 @@ def test_a_running_pod_whose_volumes_cannot_be_told_is_an_error(bench):
     info = world.pod(using("new", "a"))
     others = world.nodes()
     others.candidates = np.array([name != "n" for name in others.names()])
-    assert world.plugin.filter(CycleState(), info, others) is None, "nobody asks about the node"
+    assert world.plugin.filter(CycleState(), info, others) is None, "the node was examined"
     world.put(limits())
-    assert asked(world, using("new", "a")) is None, "nothing is limited"
+    assert asked(world, using("new", "a")) is None, "no limit applies"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_running_pod_whose_volumes_cannot_be_told_is_an_error(bench):
         {"azureDisk": {"diskName": "d", "diskURI": "u", "kind": "Shared"}},
     ],
 )
-def test_a_disk_that_its_driver_cannot_name_is_an_error_where_it_migrated(bench, source):
+def test_an_untranslatable_disk_is_an_error_on_migrated_nodes(bench, source):
     world = bench(NodeVolumeLimits, a_node("n"))
     pod = a_pod().volume("v", **source)
     assert asked(world, pod) is None
@@ -287,7 +287,7 @@ def test_a_claim_without_a_name_is_an_error(bench):
         pytest.param(True, [limits("n", d=None), limits("m", e=1)], {"m"}, id="listed on one node"),
     ],
 )
-def test_drivers_that_pods_must_not_come_without(bench, csi_driver, nodes, refused):
+def test_prevent_pod_scheduling_if_missing(bench, csi_driver, nodes, refused):
     drivers = (
         [] if csi_driver is None else [storage("CSIDriver", "d", spec={"preventPodSchedulingIfMissing": csi_driver})]
     )
@@ -307,14 +307,14 @@ def test_drivers_that_pods_must_not_come_without(bench, csi_driver, nodes, refus
         pytest.param((1 << 31) - 1, False, id="the largest"),
     ],
 )
-def test_counts_of_a_csi_node_as_they_should_not_be(bench, count, full):
+def test_invalid_limits_of_a_csi_node(bench, count, full):
     world = bench(NodeVolumeLimits, a_node("n"), *A, limits(d=count))
     assert world.refusals(using("new", "a")) == ({"n": TOO_MANY} if full else {})
     world.put(limits(d=1))
     assert world.refusals(using("new", "a")) == {}
 
 
-def test_pods_that_bring_as_much_share_their_work(bench):
+def test_pods_with_equal_volumes_share_an_evaluation(bench):
     world = bench(NodeVolumeLimits, a_node("n"), *A, *B, *C, *PENDING, limits(d=2))
     signed = {claim: world.plugin.sign_pod(world.pod(using("q", claim))) for claim in ("a", "b", "p", "gone")}
     assert signed["a"] == signed["b"] == signed["p"] != signed["gone"]
@@ -323,7 +323,7 @@ def test_pods_that_bring_as_much_share_their_work(bench):
     assert world.plugin.sign_pod(world.pod(a_pod())) == {}
 
 
-def test_unrelated_changes_leave_the_answer_alone(bench):
+def test_unrelated_changes_keep_the_verdict(bench):
     world = bench(NodeVolumeLimits, a_node("n"), *A, limits(d=2))
     cycle, info = CycleState(), world.pod(using("new", "a"))
     world.plugin.pre_filter(cycle, info, world.nodes())
@@ -334,13 +334,13 @@ def test_unrelated_changes_leave_the_answer_alone(bench):
     assert not world.plugin.filter_holds(cycle, info)
 
 
-# -- against a plain rule ---------------------------------------------------------------------------------------------
+# -- compared with a plain rule ----------------------------------------------------------------------------------------
 
 NODES, DRIVERS, CLAIMS = ("n0", "n1", "n2"), ("d", "e", EBS), ("a", "b", "c", "f")
 
 
 class Plain:
-    """The objects of a world, and the rule looked up node by node."""
+    """The objects of a cluster, and the rule evaluated per node."""
 
     def __init__(self):
         self.objects = defaultdict(dict)
@@ -355,7 +355,7 @@ class Plain:
         return self.objects[kind].get(name)
 
     def volumes(self, pod, *, migrated):
-        """(driver, name) of the pod's volumes; None where a claim is missing."""
+        """(driver, name) of the pod's volumes; None if a claim is missing."""
         found = []
         for v in pod["spec"].get("volumes", ()):
             if "awsElasticBlockStore" in v:
@@ -401,7 +401,7 @@ class Plain:
 
 
 def things(index, variant):
-    """The object with a number, in one of its variants."""
+    """The object with this number, in one of its variants."""
     name, kind = CLAIMS[index % 4], index // 4 % 8
     driver = DRIVERS[variant % 3]
     if kind == 0:
@@ -438,7 +438,7 @@ PROBES = (using("new", "a"), using("new", "a", "b", "c"), ebs("new", "h1"), usin
 
 
 class Both:
-    """A plugin's world and a plain one that go the same way."""
+    """The plugin's cluster and a plain one, changed in the same way."""
 
     def __init__(self, bench):
         self.world, self.plain, self.open = bench(NodeVolumeLimits), Plain(), []
@@ -504,13 +504,15 @@ def test_the_columns_follow_every_change(bench, walk):
     afresh = NodeVolumeLimits(None, both.world.handle)
     afresh._columns.refresh()
     both.world.plugin._columns.refresh()
-    assert settled(both.world.plugin._columns) == settled(afresh._columns), "as if built from nothing"
+    assert without_empty_entries(both.world.plugin._columns) == without_empty_entries(afresh._columns), (
+        "differs from newly built columns"
+    )
 
 
 @examples(120)
 @given(steps)
-def test_verdicts_that_hold_are_those_of_now(bench, walk):
-    """What `filter_holds` spares a cycle: equal pods find the nodes as they would be judged anew."""
+def test_reused_verdicts_are_current(bench, walk):
+    """Verdicts that `filter_holds` lets a cycle reuse equal those of a new evaluation."""
     both, kept = Both(bench), {}
     plugin, state = both.world.plugin, both.world.state
     for what, index, variant in walk:
@@ -528,8 +530,8 @@ def test_verdicts_that_hold_are_those_of_now(bench, walk):
                 kept[place] = cycle, stamp, both.world.refusals_in(cycle, info, both.world.nodes())
 
 
-def settled(columns):
-    """All that the columns hold, without what is empty."""
+def without_empty_entries(columns):
+    """The content of the columns, without empty entries."""
     rows = {row: (r.uses, dict(r.mounted), dict(r.counts)) for row, r in columns._rows.items() if r.uses or r.counts}
     counts = {driver: column.tolist() for driver, column in columns._counts.items() if column.any()}
     return (
@@ -545,8 +547,8 @@ def settled(columns):
 
 @examples(80)
 @given(steps, st.lists(st.tuples(st.booleans(), st.integers(0, 8), st.integers(0, 59)), min_size=1, max_size=6))
-def test_pods_that_come_and_go_in_a_hypothesis(bench, walk, shifts):
-    """Shifting answers like a world in which the pods really came and went."""
+def test_hypothetical_pods(bench, walk, shifts):
+    """Hypothetical changes give the same verdicts as real ones."""
     there, moved = Both(bench), Both(bench)
     for what, index, variant in walk:
         if what in ("put", "remove"):
@@ -570,7 +572,7 @@ def test_pods_that_come_and_go_in_a_hypothesis(bench, walk, shifts):
 
 
 def shift_of(world, comes, index, variant):
-    """A pod that came to the world, or left it; None if there is none to go."""
+    """A pod that was added or removed; None if there is none to remove."""
     made = things(20 + index, variant)
     if comes:
         made["metadata"] = {"name": f"q{index}", "uid": f"q{index}-{variant}", "namespace": "default"}
@@ -586,7 +588,7 @@ def shift_of(world, comes, index, variant):
     return gone
 
 
-# -- what pods wait for -----------------------------------------------------------------------------------------------
+# -- hints -------------------------------------------------------------------------------------------------------------
 
 
 def attachment(attacher):

@@ -1,4 +1,4 @@
-"""PodTopologySpread: the spec's tables, and counts a domain against the rule node by node."""
+"""PodTopologySpread: the spec's tables, and counts per domain compared with the plain rule per node."""
 
 import math
 
@@ -55,11 +55,11 @@ def list_defaults(*constraints):
     return PodTopologySpreadArgs(default_constraints=parsed, defaulting_type="List")
 
 
-# -- filter by example -------------------------------------------------------------------------------------------------
+# -- filter: examples --------------------------------------------------------------------------------------------------
 
 
 def spread_out(counts, pod=None, **options):
-    """Node -> refusal; a node a domain, with as many matching pods as `counts` says."""
+    """Node -> refusal; each node is a domain, with as many matching pods as `counts` says."""
     nodes = [a_node(f"n-{zone}").zone(zone) for zone in counts]
     placed = [a_pod(f"{z}{i}").labels(app="web").on(f"n-{z}") for z, n in counts.items() for i in range(n)]
     state = state_of(nodes, placed)
@@ -73,13 +73,13 @@ def spread_out(counts, pod=None, **options):
     ("counts", "options", "pod", "refused"),
     [
         pytest.param({"a": 0, "b": 0}, {}, None, "", id="empty"),
-        pytest.param({"a": 3, "b": 2}, {}, None, "a", id="the fuller one is out"),
+        pytest.param({"a": 3, "b": 2}, {}, None, "a", id="the fuller one is refused"),
         pytest.param({"a": 3, "b": 2}, {"max_skew": 2}, None, "", id="a larger skew is allowed"),
         pytest.param({"a": 3, "b": 1, "c": 0}, {}, a_pod(), "a", id="a pod that does not match itself"),
         pytest.param({"a": 2, "b": 2, "c": 1}, {"min_domains": 4, "max_skew": 2}, None, "ab", id="too few domains"),
         pytest.param({"a": 2, "b": 2, "c": 1}, {"min_domains": 3, "max_skew": 2}, None, "", id="enough domains"),
         pytest.param({"a": 5, "b": 0}, {"matching": None}, None, "", id="no selector"),
-        pytest.param({"a": 5, "b": 0}, {"matching": {}}, None, "", id="the empty selector counts nobody"),
+        pytest.param({"a": 5, "b": 0}, {"matching": {}}, None, "", id="the empty selector counts no pods"),
     ],
 )
 def test_skew(counts, options, pod, refused):
@@ -87,8 +87,8 @@ def test_skew(counts, options, pod, refused):
     assert found == {zone: SKEWED if zone in refused else None for zone in counts}
 
 
-def test_a_domain_that_does_not_count_holds_no_pods():
-    """The tried node's own domain is excluded by policy: nobody is there, as far as the rule knows."""
+def test_pods_of_an_excluded_domain_are_not_counted():
+    """The node's own domain is excluded by policy, so the rule sees no pods in it."""
     nodes = [a_node("a").zone("a").labels(pool="x"), a_node("b").zone("b").labels(pool="x"), a_node("c").zone("c")]
     placed = [a_pod(name).labels(app="web").on(node) for name, node in (("1", "a"), ("2", "c"), ("3", "c"))]
     state = state_of(nodes, placed)
@@ -104,7 +104,7 @@ def test_no_node_has_the_key():
     assert found == {"a": MISSING, "b": MISSING}
 
 
-def test_a_node_that_lacks_one_key_counts_for_neither_constraint():
+def test_nodes_without_all_keys_are_ignored():
     nodes = [a_node("a").zone("a"), a_node("b").zone("b"), a_node("c").zone("b").without_labels(HOST)]
     placed = [a_pod(f"c{i}").labels(app="web").on("c") for i in range(3)]
     state = state_of(nodes, placed)
@@ -121,7 +121,7 @@ def test_a_node_that_lacks_one_key_counts_for_neither_constraint():
         pytest.param(a_pod("o").labels(app="db"), id="not matching"),
     ],
 )
-def test_who_does_not_count(other):
+def test_pods_that_are_not_counted(other):
     state = state_of([a_node("a").zone("a"), a_node("b").zone("b")], [other.on("a")])
     pod = a_pod().labels(app="web").spreads(ZONE, WEB)
     found = filtered(plugin_on(PodTopologySpread, state, NO_DEFAULTS), state, state.pod_info(struct(pod)))
@@ -162,7 +162,7 @@ def test_a_selector_that_does_not_parse_is_an_error(when, text):
     assert (status.code, status.message) == (Code.Error, text + '"Likes" is not a valid label selector operator')
 
 
-def test_a_pod_that_is_not_prepared_is_an_error():
+def test_filter_without_state_is_an_error():
     state = state_of([a_node("a")])
     plugin, info = plugin_on(PodTopologySpread, state, NO_DEFAULTS), state.pod_info(struct(a_pod()))
     status = plugin.filter(CycleState(), info, Nodes(state))
@@ -172,7 +172,7 @@ def test_a_pod_that_is_not_prepared_is_an_error():
     )
 
 
-# -- scores by example -------------------------------------------------------------------------------------------------
+# -- scores: examples --------------------------------------------------------------------------------------------------
 
 
 def soft_scores(nodes, counts, pod, args=NO_DEFAULTS, feasible=None, objects=()):
@@ -227,7 +227,7 @@ def test_system_defaults(zones, raw, normal):
 
 
 def test_an_empty_zone_and_no_zone_are_one_domain_to_system_defaults():
-    """Who has no zone is not judged by it, but its pods are held against those with the empty one."""
+    """Nodes without a zone are not scored by it, but their pods count for the empty zone."""
     nodes = [a_node("a").zone("1"), a_node("b").labels({ZONE: ""}), a_node("c")]
     pod, objects = a_pod().labels(app="web"), [service("web", app="web")]
     raw, _ = soft_scores(nodes, {"a": 1, "c": 2}, pod, SYSTEM, objects=objects)
@@ -243,7 +243,7 @@ def test_an_empty_zone_does_not_count_pods_where_the_pod_may_not_go():
 
 
 @pytest.mark.parametrize(("gate", "refused"), [(True, []), (False, ["a"])])
-def test_match_label_keys_behind_their_gate(gate, refused):
+def test_feature_gate_of_match_label_keys(gate, refused):
     state = state_of([a_node("a").zone("a"), a_node("b").zone("b")], [a_pod("o").labels(app="w", v="1").on("a")])
     pod = a_pod().labels(app="w", v="2").spreads(ZONE, selector(labels={"app": "w"}), match_label_keys=("v",))
     plugin = plugin_on(PodTopologySpread, state, NO_DEFAULTS, MatchLabelKeysInPodTopologySpread=gate)
@@ -251,11 +251,11 @@ def test_match_label_keys_behind_their_gate(gate, refused):
     assert [name for name, refusal in found.items() if refusal] == refused
 
 
-def test_nobody_anywhere_is_best_everywhere():
+def test_without_pods_all_nodes_score_equally():
     assert soft_scores([a_node("a"), a_node("b")], {}, web_pod(HOST)) == ([0, 0], [100, 100])
 
 
-def test_a_candidate_without_the_key_gets_nothing():
+def test_a_candidate_without_the_key_scores_zero():
     nodes = [a_node("a").zone("1"), a_node("b").zone("2"), a_node("c")]
     assert soft_scores(nodes, {"a": 1, "c": 7}, web_pod(ZONE))[1] == [0, 100, 0]
 
@@ -263,7 +263,7 @@ def test_a_candidate_without_the_key_gets_nothing():
 def test_a_node_that_is_no_candidate_still_counts_in_its_zone():
     nodes = [a_node("a").zone("1"), a_node("b").zone("1"), a_node("c").zone("2"), a_node("d").zone("3")]
     found = soft_scores(nodes, {"b": 3, "d": 9}, web_pod(ZONE), feasible=("a", "c"))
-    # Two zones have a candidate: the weight is ln 4, and zone 3 does not matter.
+    # Two zones have candidates: the weight is ln 4, and zone 3 is ignored.
     assert found == ([round(3 * math.log(4)), 0], [0, 100])
 
 
@@ -271,8 +271,8 @@ def test_a_node_that_is_no_candidate_still_counts_in_its_zone():
     ("pod", "args", "objects"),
     [
         pytest.param(a_pod().labels(app="web"), SYSTEM, (), id="no service, no default"),
-        pytest.param(a_pod().labels(app="web"), SYSTEM, [service("web", "blue", app="web")], id="elsewhere"),
-        pytest.param(a_pod().labels(app="web"), SYSTEM, [service("db", app="db")], id="of others"),
+        pytest.param(a_pod().labels(app="web"), SYSTEM, [service("web", "blue", app="web")], id="in another namespace"),
+        pytest.param(a_pod().labels(app="web"), SYSTEM, [service("db", app="db")], id="of other pods"),
         pytest.param(a_pod().labels(app="web"), SYSTEM, [service("all")], id="that adds nothing"),
         pytest.param(a_pod().labels(app="web"), NO_DEFAULTS, [service("web", app="web")], id="no defaults configured"),
         pytest.param(
@@ -284,7 +284,7 @@ def test_skips(pod, args, objects):
     assert soft_scores([a_node("a").zone("1")], {}, pod, args, objects=objects) == SKIPPED
 
 
-# -- against the rule node by node -------------------------------------------------------------------------------------
+# -- compared with the plain rule per node -----------------------------------------------------------------------------
 
 
 def own_constraints(pod, action):
@@ -343,7 +343,7 @@ def admitted(c, pod, node):
 
 
 def count(c, pod, on_it):
-    """Of an empty selector nobody is counted."""
+    """An empty selector counts no pods."""
     if not c["needed"]:
         return 0
     return sum(
@@ -457,7 +457,7 @@ def assert_scores(got, want):
     if want == SKIPPED or got == SKIPPED:
         assert got == want
         return
-    # What the plugin says before normalisation is its own business.
+    # Scores before normalization need not agree.
     assert got[1] == want[1]
 
 
@@ -504,8 +504,8 @@ def test_defaults_equal_the_rule(cluster, pod, listed, extra, data):
 
 
 @given(crowded, spreading_pods(HARD), st.data())
-def test_counts_follow_as_pods_come_and_go(cluster, pod, data):
-    """The same plugin is asked again after changes: what it keeps between questions is kept current."""
+def test_counts_follow_changes_of_pods(cluster, pod, data):
+    """The same plugin is called again after changes, so its cached state must be kept current."""
     nodes, placed, _ = cluster
     state = state_of(nodes, placed)
     plugin, info = plugin_on(PodTopologySpread, state, NO_DEFAULTS), state.pod_info(struct(pod))

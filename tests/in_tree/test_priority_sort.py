@@ -1,4 +1,4 @@
-"""PrioritySort: priority first, then time in the queue."""
+"""PrioritySort: by priority, then by time in the queue."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""TaintToleration: the spec's tables, and arrays against the rule node by node."""
+"""TaintToleration: the spec's tables, and arrays compared with the plain rule per node."""
 
 import pytest
 from hypothesis import given
@@ -37,7 +37,7 @@ BLUE = "team=blue:NoSchedule"
         pytest.param(
             tainted(BLUE), a_pod().spec(tolerations=[{"key": "team", "value": "blue"}]), True, id="no operator is equal"
         ),
-        pytest.param(tainted("team=blue:PreferNoSchedule"), a_pod(), True, id="advice only"),
+        pytest.param(tainted("team=blue:PreferNoSchedule"), a_pod(), True, id="PreferNoSchedule only"),
         pytest.param(tainted(BLUE, "x=y:NoSchedule"), a_pod().tolerates("team"), False, id="one of two tolerated"),
     ],
 )
@@ -59,7 +59,7 @@ def test_taints_keep_pods_off(bench, node, pod, fits):
         ("060", "Gt", True, False),
     ],
 )
-def test_comparing_tolerations_are_behind_their_gate(bench, taint, operator, gate, fits):
+def test_feature_gate_of_comparison_operators(bench, taint, operator, gate, fits):
     world = bench(TaintToleration, tainted(f"tier={taint}:NoSchedule"), TaintTolerationComparisonOperators=gate)
     assert world.refusals(a_pod().tolerates("tier", "50", operator=operator)) == ({} if fits else {"n": REASON})
 
@@ -74,12 +74,12 @@ def test_comparing_tolerations_are_behind_their_gate(bench, taint, operator, gat
         ([2, 2, 2], [0, 0, 0]),
     ],
 )
-def test_fewer_advices_against_score_higher(bench, counts, expected):
+def test_fewer_untolerated_preferences_score_higher(bench, counts, expected):
     nodes = [tainted(*(f"k{j}:PreferNoSchedule" for j in range(n)), name=f"n{i}") for i, n in enumerate(counts)]
     assert list(bench(TaintToleration, *nodes).scores(a_pod()).values()) == expected
 
 
-def test_only_tolerations_of_advice_count_for_the_score(bench):
+def test_only_prefer_no_schedule_tolerations_count_for_the_score(bench):
     world = bench(TaintToleration, tainted("a:PreferNoSchedule", "b:PreferNoSchedule"))
     for pod, raw in ((a_pod().tolerates("a", effect="NoSchedule"), 2), (a_pod().tolerates("a"), 1)):
         assert world.scores(pod, normalized=False) == {"n": raw}
@@ -91,7 +91,7 @@ def test_score_without_state_is_an_error(bench):
     assert status.message == 'failed to read "PreScoreTaintToleration" from cycleState: not found'
 
 
-def test_a_cluster_without_taints_costs_nothing(bench):
+def test_a_cluster_without_taints_is_skipped(bench):
     world = bench(TaintToleration, a_node())
     assert untolerated_mask(world.state.table, world.pod(a_pod()), False) is None
 

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks that exclude each other, and claims that want to be alone."""
+"""VolumeRestrictions: conflicting disks, and ReadWriteOncePod claims."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_other_volumes_skip(bench):
     assert bench(VolumeRestrictions, a_node()).pre_filter(mounting("p", {"hostPath": {"path": "/"}})) is SKIP
 
 
-def test_a_missing_claim_ends_the_attempt(bench):
+def test_a_missing_claim_is_unschedulable(bench):
     status = bench(VolumeRestrictions, a_node()).pre_filter(a_pod().claims_volume("c"))
     assert (status.code, status.message) == (
         Code.UnschedulableAndUnresolvable,
@@ -90,7 +90,7 @@ def test_a_missing_claim_ends_the_attempt(bench):
         pytest.param([claim("c")], a_pod("u", "other").claims_volume("c").on("n"), id="used by its name elsewhere"),
     ],
 )
-def test_claims_that_nobody_else_needs_alone_skip(bench, claims, user):
+def test_claims_without_conflicts_skip(bench, claims, user):
     world = bench(VolumeRestrictions, a_node("n"), *claims, *([user] if user else []))
     assert world.pre_filter(a_pod().claims_volume("c")) is SKIP
 
@@ -100,14 +100,14 @@ def test_a_claim_in_use_excludes_every_node(bench):
     assert world.refusals(a_pod().claims_volume("c")) == {"a": CLAIM, "b": CLAIM}
 
 
-def test_disk_conflicts_are_named_before_claims(bench):
+def test_disk_conflicts_are_reported_before_claims(bench):
     user = mounting("u", gce("d"), {"persistentVolumeClaim": {"claimName": "c"}}).on("a")
     world = bench(VolumeRestrictions, a_node("a"), a_node("b"), claim("c"), user)
     pod = mounting("new", gce("d"), {"persistentVolumeClaim": {"claimName": "c"}})
     assert world.refusals(pod) == {"a": DISK, "b": CLAIM}
 
 
-def test_a_victim_that_leaves_frees_its_claims_on_its_node(bench):
+def test_a_removed_victim_frees_its_claims(bench):
     user = a_pod("u").claims_volume("c1").claims_volume("c2").on("a")
     world = bench(VolumeRestrictions, a_node("a"), a_node("b"), claim("c1"), claim("c2"), user)
     cycle, info = CycleState(), world.pod(a_pod().claims_volume("c1").claims_volume("c2"))
@@ -202,9 +202,9 @@ def plain_conflict(a, b):
     wanted=VOLUMES.filter(bool),
     held=st.lists(st.tuples(st.integers(0, 2), VOLUMES), max_size=6),
     gone=st.sets(st.integers(0, 5)),
-    supposedly_gone=st.sets(st.integers(0, 5)),
+    hypothetically_gone=st.sets(st.integers(0, 5)),
 )
-def test_the_index_agrees_with_the_plain_rule(bench, wanted, held, gone, supposedly_gone):
+def test_the_index_agrees_with_the_plain_rule(bench, wanted, held, gone, hypothetically_gone):
     world = bench(VolumeRestrictions, *(a_node(f"n{i}") for i in range(3)))
     for i, (node, volumes) in enumerate(held):
         world.put(mounting(f"p{i}", *volumes).on(f"n{node}"))
@@ -221,13 +221,13 @@ def test_the_index_agrees_with_the_plain_rule(bench, wanted, held, gone, suppose
     assert set(world.refusals(pod)) == expected(gone)
 
     imagined = HypotheticalNodes(world.state, np.arange(3))
-    for i in supposedly_gone:
+    for i in hypothetically_gone:
         victim = world.state.placed(f"default-p{i}-uid")
         if victim is not None:
             imagined.remove_pod(victim.row, victim)
     cycle, info = CycleState(), world.pod(pod)
     world.plugin.pre_filter(cycle, info, world.nodes())
-    assert set(world.refusals_in(cycle, info, imagined)) == expected(gone | supposedly_gone)
+    assert set(world.refusals_in(cycle, info, imagined)) == expected(gone | hypothetically_gone)
 
 
 # -- equal pods -------------------------------------------------------------------------------------------------------
@@ -241,12 +241,12 @@ def claiming(name, *claims):
     ("claims", "expected"),
     [
         pytest.param((), {}, id="none"),
-        pytest.param(("shared",), {"claims": ()}, id="one that anybody may share"),
-        pytest.param(("lonely",), {"claims": ("lonely",)}, id="one that wants to be alone"),
-        pytest.param(("missing",), {"claims": ("missing",)}, id="one that is not there"),
+        pytest.param(("shared",), {"claims": ()}, id="shareable"),
+        pytest.param(("lonely",), {"claims": ("lonely",)}, id="ReadWriteOncePod"),
+        pytest.param(("missing",), {"claims": ("missing",)}, id="missing"),
         pytest.param(("shared", "missing", "lonely"), {"claims": ("missing", "lonely")}, id="all of them"),
     ],
 )
-def test_pods_with_ordinary_claims_are_equal(bench, claims, expected):
+def test_pods_with_ordinary_claims_have_equal_signatures(bench, claims, expected):
     world = bench(VolumeRestrictions, claim("shared", "ReadWriteOnce"), claim("lonely"))
     assert world.plugin.sign_pod(world.pod(claiming("p", *claims))) == expected

@@ -1,4 +1,4 @@
-"""VolumeZone: where a pod's volumes let it go, against a plain rule too; and what pods wait for."""
+"""VolumeZone: zones of a pod's volumes, compared with a plain rule; and hints."""
 
 import pytest
 from hypothesis import given
@@ -39,29 +39,29 @@ def node(name, labels):
 @pytest.mark.parametrize(
     ("labels", "of_node", "fits"),
     [
-        pytest.param({Z: "a"}, {}, True, id="a node that says nothing"),
+        pytest.param({Z: "a"}, {}, True, id="a node without labels"),
         pytest.param({Z: "a"}, {Z: "a"}, True, id="same zone"),
         pytest.param({Z: "a"}, {Z: "b"}, False, id="another zone"),
         pytest.param({Z: "a", R: "r"}, {Z: "a"}, False, id="a node without region"),
-        pytest.param({Z: "a"}, {BETA_Z: "a"}, False, id="a node of old"),
-        pytest.param({BETA_Z: "a"}, {Z: "a"}, True, id="a volume of old"),
-        pytest.param({BETA_Z: "a"}, {Z: "b"}, False, id="a volume of old elsewhere"),
-        pytest.param({BETA_Z: "a"}, {BETA_Z: "b", Z: "a"}, False, id="the same label goes first"),
-        pytest.param({BETA_R: "r"}, {R: "r"}, True, id="a region of old"),
+        pytest.param({Z: "a"}, {BETA_Z: "a"}, False, id="a node with beta labels"),
+        pytest.param({BETA_Z: "a"}, {Z: "a"}, True, id="a volume with beta labels"),
+        pytest.param({BETA_Z: "a"}, {Z: "b"}, False, id="a volume with other beta labels"),
+        pytest.param({BETA_Z: "a"}, {BETA_Z: "b", Z: "a"}, False, id="the same label has precedence"),
+        pytest.param({BETA_R: "r"}, {R: "r"}, True, id="a beta region"),
         pytest.param({Z: "a__b"}, {Z: "b"}, True, id="several zones"),
         pytest.param({Z: " a __ b "}, {Z: "b"}, True, id="spaces"),
         pytest.param({Z: "a__"}, {Z: "c"}, True, id="unreadable zones"),
         pytest.param({Z: "a__", R: "r"}, {Z: "c", R: "s"}, False, id="unreadable zones, a region"),
         pytest.param({Z: "a"}, {R: "r"}, False, id="a node with a region alone"),
-        pytest.param({}, {Z: "a"}, True, id="a volume that says nothing"),
+        pytest.param({}, {Z: "a"}, True, id="a volume without labels"),
     ],
 )
-def test_where_a_volume_lets_its_pod_go(bench, labels, of_node, fits):
+def test_filter(bench, labels, of_node, fits):
     world = bench(VolumeZone, node("n", of_node), pvc("c", volumeName="v"), labelled(labels))
     assert world.refusals(CLAIMING) == ({} if fits else {"n": ELSEWHERE})
 
 
-def test_without_demands_it_skips(bench):
+def test_pods_without_zonal_volumes_skip(bench):
     world = bench(VolumeZone, a_node(), pvc("c", volumeName="v"), labelled({"x": "y"}))
     for pod in (CLAIMING, EPHEMERAL, a_pod().volume("v", emptyDir={}), a_pod()):
         assert world.pre_filter(pod) is SKIP
@@ -82,19 +82,23 @@ def test_without_demands_it_skips(bench):
         pytest.param([pvc("c", volumeName="v")], 'persistentvolume "v" not found', id="no volume"),
     ],
 )
-def test_what_cannot_be_told_refuses_the_pod(bench, objects, reason):
+def test_unresolvable_claims_refuse_the_pod(bench, objects, reason):
     world = bench(VolumeZone, node("n", {Z: "a"}), *objects)
     status = world.pre_filter(CLAIMING)
     assert (status.code, status.message) == (Code.UnschedulableAndUnresolvable, reason)
-    assert world.refusals_in(CycleState(), world.pod(CLAIMING), world.nodes()) == {"n": reason}, "without a state, too"
+    assert world.refusals_in(CycleState(), world.pod(CLAIMING), world.nodes()) == {"n": reason}, (
+        "differs without a state"
+    )
 
 
-def test_a_claim_that_waits_for_its_pod_demands_nothing(bench):
+def test_wait_for_first_consumer_claims_are_ignored(bench):
     claim = pvc("c", storageClassName="s")
     assert bench(VolumeZone, a_node(), claim, WAITING_CLASS).pre_filter(CLAIMING) is SKIP
     claim["metadata"]["annotations"] = {"volume.beta.kubernetes.io/storage-class": ""}
     status = bench(VolumeZone, a_node(), claim, WAITING_CLASS).pre_filter(CLAIMING)
-    assert status.message == "PersistentVolumeClaim had no pv name and storageClass name", "the annotation goes first"
+    assert status.message == "PersistentVolumeClaim had no pv name and storageClass name", (
+        "the annotation has precedence"
+    )
 
 
 def test_a_claim_without_a_name(bench):
@@ -103,7 +107,7 @@ def test_a_claim_without_a_name(bench):
     )
 
 
-def test_pods_whose_volumes_are_in_one_zone_share_their_work(bench):
+def test_pods_with_volumes_in_one_zone_share_an_evaluation(bench):
     claims = [pvc(name, volumeName=f"v{name}") for name in "abc"]
     volumes = [labelled({Z: "x"}, "va"), labelled({Z: "x"}, "vb"), labelled({Z: "y"}, "vc")]
     world = bench(VolumeZone, a_node(), *claims, *volumes)
@@ -119,7 +123,7 @@ of_nodes = st.lists(of_node, min_size=1, max_size=5)
 
 
 def plain_rule(volumes, of_node):
-    """Whether a node with these labels takes a pod with these volumes."""
+    """Whether a node with these labels fits a pod with these volumes."""
     if not of_node:
         return True
     for of_volume in volumes:
@@ -135,7 +139,7 @@ def plain_rule(volumes, of_node):
 
 @examples(150)
 @given(st.lists(labels, max_size=3), of_nodes)
-def test_like_the_plain_rule(bench, volumes, nodes):
+def test_filter_agrees_with_the_plain_rule(bench, volumes, nodes):
     claims = [pvc(f"c{i}", volumeName=f"v{i}") for i in range(len(volumes))]
     found = [labelled(of_volume, f"v{i}") for i, of_volume in enumerate(volumes)]
     world = bench(VolumeZone, *(node(f"n{i}", of_node) for i, of_node in enumerate(nodes)), *claims, *found)
@@ -154,7 +158,7 @@ def test_like_the_plain_rule(bench, volumes, nodes):
     [
         pytest.param(CLAIMING, None, WAITING_CLASS, "Queue", id="waiting class added"),
         pytest.param(CLAIMING, None, IMMEDIATE_CLASS, "Skip", id="immediate class added"),
-        pytest.param(CLAIMING, WAITING_CLASS, WAITING_CLASS | TOPOLOGIES, None, id="class updates are not heard of"),
+        pytest.param(CLAIMING, WAITING_CLASS, WAITING_CLASS | TOPOLOGIES, None, id="class updates are ignored"),
         pytest.param(CLAIMING, None, pvc("c"), "Queue", id="claim"),
         pytest.param(EPHEMERAL, None, pvc("pod-e"), "Skip", id="claim of an ephemeral volume"),
         pytest.param(CLAIMING, None, VOLUME, "Queue", id="volume added"),

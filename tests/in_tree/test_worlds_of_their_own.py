@@ -1,7 +1,7 @@
-"""Spread and affinity where every node has a world of its own, in which some of its pods left and others came.
+"""Spread and affinity with hypothetical changes per node, where some pods were removed and others added.
 
-The plain rule keeps the tables that PreFilter makes as dicts, one copy a node, and books each move in them: there,
-pods that terminate and empty selectors count, though PreFilter left them out.
+The plain rule keeps the tables of PreFilter as dicts, copies them per node, and applies each change: terminating pods
+and empty selectors then count although PreFilter ignored them.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ NO, NEVER = Code.Unschedulable, Code.UnschedulableAndUnresolvable
 
 
 class Spread:
-    """DoNotSchedule constraints of a pod, and matching pods by domain of each."""
+    """DoNotSchedule constraints of a pod, and matching pods per domain of each."""
 
     def __init__(self, pod, nodes, placed):
         self.pod = pod
@@ -68,7 +68,7 @@ class Spread:
         return namespace_of(other) == namespace_of(self.pod) and matches(needed, labels_of(other))
 
     def _counting(self, node):
-        """(constraint, requirements, table) where a node's pods count."""
+        """(constraint, requirements, table) for which a node's pods count."""
         if not all(c["topologyKey"] in labels_of(node) for c in self.constraints):
             return
         for c, needed, table in zip(self.constraints, self.needed, self.tables, strict=True):
@@ -113,7 +113,7 @@ class Affinity:
         return found
 
     def _reach(self, term, namespaces):
-        """(key, namespaces it names or selects, whether it reaches all, requirements)."""
+        """(key, namespaces by name or selector, whether it covers all, requirements)."""
         selects = requirements(term.get("namespaceSelector"))
         names = _names(term, self.pod) | {n for n, labels in namespaces.items() if matches(selects, labels)}
         return term["topologyKey"], names, matches(selects, {}), requirements(term.get("labelSelector"))
@@ -170,7 +170,7 @@ def _book(table, key, labels, by):
 
 
 def draw_moves(data, nodes, placed, newcomers):
-    """Rounds of {node index: (pod, sign)}: who is there may leave, who is not may come."""
+    """Rounds of {node index: (pod, sign)}: present pods may be removed, absent ones added."""
     there = [[p for p in placed if p["spec"]["nodeName"] == name_of(node)] for node in nodes]
     away = [list(newcomers) for _ in nodes]
     rounds = []
@@ -229,7 +229,7 @@ def zoned(draw, name):
 
 @st.composite
 def neighbours(draw, name):
-    """Pods that the pod in question is likely to count, or to be kept off by."""
+    """Pods that the pod in question is likely to count or to be excluded by."""
     pod = a_pod(name).labels(draw(st.sampled_from(({"app": "web"}, {"app": "web"}, {"app": "db"}, {}))))
     wish = draw(st.sampled_from(("none", "away", "terminating", "elsewhere", "away")))
     if wish == "away":
@@ -244,7 +244,7 @@ def neighbours(draw, name):
 
 @st.composite
 def neighbourhoods(draw):
-    """(nodes, pods on them, pods that may come)."""
+    """(nodes, pods on them, pods that may be added)."""
     nodes = [draw(zoned(f"n{i}")) for i in range(draw(st.integers(2, 5)))]
     placed = [draw(neighbours(f"e{i}")) for i in range(draw(st.integers(0, 9)))]
     placed = [bound(pod, name_of(draw(st.sampled_from(nodes)))) for pod in placed]
@@ -267,7 +267,7 @@ def spreading_pods(draw):
 
 
 @st.composite
-def sociable_pods(draw):
+def pods_with_affinity(draw):
     pod = a_pod("me").labels(app=draw(st.sampled_from(("web", "db"))))
     for _ in range(draw(st.sampled_from((0, 0, 1, 2)))):
         pod.requires_pods(draw(KEY), draw(SELECTED), namespaces=draw(st.sampled_from(((), (), ("blue",)))))
@@ -286,7 +286,7 @@ def test_spread(neighbourhood, pod, data):
 
 
 @examples(200)
-@given(neighbourhoods(), sociable_pods(), st.data())
+@given(neighbourhoods(), pods_with_affinity(), st.data())
 def test_affinity(neighbourhood, pod, data):
     nodes, placed, others = neighbourhood
     state = state_of(nodes, placed, [namespace("default", team="red")])
@@ -295,7 +295,7 @@ def test_affinity(neighbourhood, pod, data):
     assert_worlds(data, plugin, state, pod, nodes, placed, others, rule)
 
 
-def test_a_pod_that_comes_may_keep_others_off_by_a_key_that_nobody_used():
+def test_an_added_pod_may_exclude_others_by_a_new_key():
     nodes = [a_node("n0").zone("a").obj(), a_node("n1").zone("a").obj()]
     state = state_of(nodes)
     plugin, cycle = plugin_on(InterPodAffinity, state, InterPodAffinityArgs()), CycleState()

@@ -1,4 +1,4 @@
-"""The page of pods' resources: the sums, what counts, and the spelling."""
+"""The page of pods' resources: sums, included pods, and format."""
 
 from fractions import Fraction
 
@@ -36,7 +36,7 @@ def page(*pods):
 
 
 def shown(*pods):
-    """By metric ("request", "limit") and resource, the numbers."""
+    """The numbers by metric ("request", "limit") and resource."""
     return {
         (family.name.removeprefix("kube_pod_resource_"), sample.labels["resource"]): sample.value
         for family in parse(page(*pods))
@@ -52,7 +52,7 @@ STAGES = (
 )
 
 
-# The sums of limits, and those of requests without limits, were observed of the reference as well.
+# The sums of limits, and of requests without limits, were observed in the reference as well.
 @pytest.mark.parametrize(
     ("pod", "numbers"),
     [
@@ -145,7 +145,7 @@ CONTAINERS = st.lists(st.tuples(AMOUNTS, st.booleans()), max_size=5)
 
 @given(CONTAINERS, CONTAINERS, AMOUNTS)
 def test_limits_are_the_sums_of_requests_with_other_numbers(containers, init, own):
-    """A pod whose requests are another's limits requests what the other is limited to, overhead aside."""
+    """A pod whose requests are another's limits requests what the other is limited to, except overhead."""
 
     def pod_with(kind):
         def of(stated):
@@ -179,7 +179,7 @@ def test_overhead_counts_where_there_is_a_limit(limits, overhead):
         ("n", "Failed", False),
     ],
 )
-def test_pods_that_are_done_do_not_count(node, phase, counts):
+def test_finished_pods_do_not_count(node, phase, counts):
     assert bool(shown(a_pod(container({"cpu": "1"}), nodeName=node, phase=phase))) == counts
 
 
@@ -197,7 +197,7 @@ def test_priority(priority, label):
     assert f'priority="{label}"' in page(a_pod(container({"cpu": "1"}), priority=priority))
 
 
-def test_a_metric_that_no_pod_has_is_left_out():
+def test_metrics_without_pods_are_omitted():
     assert page() == ""
     assert "kube_pod_resource_limit" not in page(a_pod(container({"cpu": "1"})))
 
@@ -219,7 +219,7 @@ def test_units(resource, unit):
     assert unit_of(resource) == unit
 
 
-def test_odd_names_cannot_break_the_page():
+def test_unusual_names_cannot_break_the_page():
     odd = 'a"b\\c\nd'
     pod = a_pod(container({odd: "1"}), name=odd, schedulerName=odd, nodeName=odd)
     (family,) = parse(page(pod))
@@ -227,7 +227,7 @@ def test_odd_names_cannot_break_the_page():
     assert {sample.labels[label] for label in ("pod", "node", "scheduler", "resource")} == {odd}
 
 
-def test_a_big_page_comes_in_pieces_that_are_one_page():
+def test_a_large_page_is_generated_in_pieces():
     pods = [a_pod(container({"cpu": f"{n + 1}m"}, {"cpu": "1"}), name=f"p{n}") for n in range(2 * PIECE + 1)]
     pieces = list(resource_page(pods))
     assert len(pieces) == 6

@@ -1,4 +1,4 @@
-"""What is remembered of pods and decisions, for how long, and how it reads."""
+"""What is remembered of pods and decisions, for how long, and its text."""
 
 import gc
 import json
@@ -73,7 +73,7 @@ def whats(story):
 # -- a pod's way
 
 
-def test_a_pods_way_from_its_arrival_to_its_node(stories, clock):
+def test_the_story_of_a_pod_from_creation_to_binding(stories, clock):
     pod = queued(WEB)
     stories.moved(pod, Place.ACTIVE, "UnschedulablePodAdd")
     clock.time += 0.25
@@ -167,7 +167,7 @@ def test_a_refusal_keeps_message_plugins_and_counts(stories):
     ]
 
 
-def test_nodes_that_were_never_looked_at_count_for_who_ruled_them_out(stories):
+def test_nodes_excluded_by_pre_filter_count_for_their_plugin(stories):
     pod = a_pod("p").requires_node(fields=[{"key": "metadata.name", "operator": "In", "values": ["a"]}])
     nodes = [a_node("a").tainted("gpu").obj(), a_node("b").obj(), a_node("c").obj()]
     decided(stories, *nodes, pod=pod.obj())
@@ -199,7 +199,7 @@ def test_a_rejection_without_a_diagnosis_names_its_plugin(stories):
     assert stories.last_decisions(1)[0].unschedulable_plugins == ("Quota",)
 
 
-def test_what_is_kept_is_json(stories):
+def test_stories_are_json(stories):
     decided(stories, a_node("a").obj(), pod=a_pod("huge").requests(cpu="100").obj())
     stories.moved(queued(WEB), Place.ACTIVE, "UnschedulablePodAdd")
     for data in (document(stories.of("default/huge").record()), document(stories.of("shop/web").record())):
@@ -209,7 +209,7 @@ def test_what_is_kept_is_json(stories):
 # -- bounds
 
 
-def test_nothing_of_a_decision_stays_alive(stories):
+def test_decisions_are_not_kept_alive(stories):
     decision = decided(stories, a_node("a").obj(), pod=a_pod("huge").requests(cpu="100").obj())
     masks = weakref.ref(decision.diagnosis.valid), weakref.ref(decision.diagnosis)
     del decision
@@ -217,7 +217,7 @@ def test_nothing_of_a_decision_stays_alive(stories):
     assert [mask() for mask in masks] == [None, None]
 
 
-def test_words_of_any_length_are_cut(stories):
+def test_long_texts_are_truncated(stories):
     long = "x" * 100_000
     conclude(stories, Decision(WEB, status=unschedulable(long)), attempt=1, seconds=0.0)
     stories.step("shop/web", "u-web", "bind failed", "DefaultBinder", long)
@@ -232,7 +232,7 @@ def test_equal_messages_are_one_string(stories):
     assert first.message is second.message
 
 
-def test_the_first_and_the_last_steps_of_a_long_story_stay(clock):
+def test_a_long_story_keeps_its_first_and_last_steps(clock):
     stories = Stories(now=clock, steps=8)
     for i in range(20):
         stories.step("shop/web", "u-web", f"step {i}", "")
@@ -242,14 +242,14 @@ def test_the_first_and_the_last_steps_of_a_long_story_stay(clock):
     assert (document(story.record())["forgotten"], document(story.record())["stepsBeforeGap"]) == (12, 4)
 
 
-def test_the_story_that_was_touched_longest_ago_goes_first(clock):
+def test_the_least_recently_touched_story_is_dropped_first(clock):
     stories = Stories(now=clock, pods=2)
     for name in "abac":
         stories.step(f"default/{name}", name, "active", "")
     assert [name for name in "abc" if stories.of(f"default/{name}")] == ["a", "c"]
 
 
-def test_a_deleted_pod_keeps_its_story_and_gets_no_younger(clock):
+def test_a_deleted_pod_keeps_its_story_without_being_touched(clock):
     stories = Stories(now=clock, pods=2)
     stories.step("default/a", "a", "active", "")
     stories.step("default/b", "b", "active", "")
@@ -260,19 +260,19 @@ def test_a_deleted_pod_keeps_its_story_and_gets_no_younger(clock):
     assert stories.of("default/a") is None
 
 
-def test_the_end_of_an_unknown_pod_is_no_story(stories):
+def test_deleting_an_unknown_pod_creates_no_story(stories):
     stories.gone("nobody")
     assert len(stories) == 0
 
 
-def test_of_pods_with_one_name_the_one_that_exists_is_told_of(stories):
+def test_the_existing_pod_of_a_name_is_preferred(stories):
     stories.step("default/db-0", "old", "active", "")
     stories.step("default/db-0", "new", "active", "")
     stories.step("default/db-0", "old", "bind failed", "")
     stories.gone("old")
     assert stories.of("default/db-0").uid == "new"
     stories.gone("new")
-    assert stories.of("default/db-0").uid == "old", "of two that are gone, the one that was heard of last"
+    assert stories.of("default/db-0").uid == "old", "not the last touched of two deleted pods"
 
 
 def test_last_decisions_are_the_newest_first(clock):
@@ -291,8 +291,8 @@ def test_bounds_that_hold_nothing_are_refused(clock, bounds):
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(("step", "decided", "moved", "gone"))), max_size=120))
-def test_bounds_hold_and_what_is_kept_is_the_plain_log(log):
-    """Against a log without bounds: the latest touched pods, each with its first and its last steps."""
+def test_bounds_hold_and_the_rest_agrees_with_a_plain_log(log):
+    """Compared with an unbounded log: the latest touched pods, each with its first and last steps."""
     stories = Stories(now=lambda: NOON, pods=3, steps=7, decisions=5)
     plain: dict[int, list[str]] = {}
     infos = [pod_of(a_pod(f"p{i}").uid(str(i))) for i in range(6)]
@@ -325,5 +325,5 @@ def test_bounds_hold_and_what_is_kept_is_the_plain_log(log):
     assert [record.attempt for record in stories.last_decisions(9)] == attempts[:-6:-1]
 
 
-def test_times_read_as_kubernetes_writes_them():
+def test_times_are_formatted_as_in_kubernetes():
     assert time_text(NOON + 0.1234) == "2026-01-02T12:00:00.123Z"

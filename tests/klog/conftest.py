@@ -1,4 +1,4 @@
-"""A log that is set up for a test, at a fixed time, and read back line by line."""
+"""A log configured for a test, at a fixed time, and read back line by line."""
 
 import io
 import time
@@ -30,7 +30,7 @@ class Log:
 
     @property
     def body(self):
-        """What follows the header of the only line."""
+        """The only line without its header."""
         return self.text.split("] ", 1)[1].removesuffix("\n")
 
 

@@ -1,4 +1,4 @@
-"""Lines of JSON as component-base writes them."""
+"""JSON lines as component-base writes them."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ def test_an_error_has_no_level_and_ends_with_its_cause(log_with):
     assert read["err"] == "line 1\nline 2"
 
 
-def test_the_name_of_a_logger_stands_where_zap_has_it(log_with):
+def test_the_position_of_the_loggers_name(log_with):
     log = log_with(format="json")
     LOG.unhandled("full", "Error scheduling pod; retrying", pod=POD)
     read = json.loads(log.text)
@@ -72,7 +72,7 @@ def test_values(log_with, value, read):
     assert log.text.count("\n") == 1
 
 
-def test_records_of_libraries_are_json_too(log_with):
+def test_records_of_libraries_are_json(log_with):
     log = log_with(format="json")
     logging.getLogger("aiohttp.client").warning("odd %s", "answer")
     assert json.loads(log.text)["msg"] == "odd answer"

@@ -1,4 +1,4 @@
-"""What is written at which verbosity, and what a module pattern changes."""
+"""Which lines are written at which verbosity, and module patterns."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The standard library's records among our lines, and our lines among its records."""
+"""The standard library's log records as klog lines, and klog lines as records."""
 
 import logging
 
@@ -14,13 +14,13 @@ def test_a_record_is_a_plain_line_with_the_place_it_comes_from(log_with):
     assert log.body == "no cluster here"
 
 
-def test_what_a_record_carries_are_keys(log_with):
+def test_attributes_of_records_are_keys(log_with):
     log = log_with()
     logging.getLogger("stowplan.config.plugins").info("Default plugin is overridden", extra={"plugin": "NodeName"})
     assert log.body == '"Default plugin is overridden" plugin="NodeName"'
 
 
-def test_an_exception_is_told_with_its_way(log_with):
+def test_exceptions_have_a_traceback(log_with):
     log = log_with()
     try:
         raise RuntimeError("broken")
@@ -29,10 +29,10 @@ def test_an_exception_is_told_with_its_way(log_with):
     assert log.body.startswith('"Task failed" err="broken" stacktrace=<\n\tTraceback')
 
 
-def test_a_record_with_the_wrong_arguments_is_told_all_the_same(log_with):
+def test_records_with_wrong_arguments_are_logged(log_with):
     log = log_with()
     record = logging.getLogger("somebody").makeRecord("somebody", logging.ERROR, "a.py", 1, "%d pods", ("many",), None)
-    # Not through the logger: the test runner listens there, and does not bear it.
+    # Not through the logger: the test runner has a handler that would fail on it.
     logging.getLogger().handlers[-1].handle(record)
     assert log.body == "%d pods ('many',)"
 
@@ -66,7 +66,7 @@ def test_closing_leaves_logging_as_it_was(log_with):
     assert not log.text
 
 
-def test_without_a_set_up_lines_are_records_of_their_module(caplog):
+def test_unconfigured_lines_are_records_of_their_module(caplog):
     caplog.set_level(logging.INFO)
     log = get_logger("stowplan.live.scheduler")
     log.info("Hello", pod="a/b")

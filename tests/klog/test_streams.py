@@ -1,4 +1,4 @@
-"""Which stream a line goes to, and when."""
+"""Which stream a line is written to, and when."""
 
 import io
 import json
@@ -38,14 +38,14 @@ def test_split_text(log_with):
     assert messages(log.text) == ["warning", "error"]
 
 
-def test_split_json_takes_warnings_for_information(log_with):
+def test_split_json_writes_warnings_as_information(log_with):
     log = log_with(format="json", split_stream=True)
     write_one_of_each()
     assert [json.loads(line)["msg"] for line in log.information.splitlines()] == ["information", "warning"]
     assert json.loads(log.text)["msg"] == "error"
 
 
-def test_information_waits_in_its_buffer_and_errors_do_not(log_with):
+def test_only_information_is_buffered(log_with):
     log = log_with(split_stream=True, info_buffer_size=10_000)
     write_one_of_each()
     assert log.logs.buffered
@@ -57,14 +57,14 @@ def test_information_waits_in_its_buffer_and_errors_do_not(log_with):
     assert log.information.count("\n") == 1
 
 
-def test_a_buffer_without_streams_of_their_own_is_none(log_with):
+def test_buffering_needs_split_streams(log_with):
     log = log_with(info_buffer_size=10_000)
     write_one_of_each()
     assert not log.logs.buffered
     assert messages(log.text) == ["information", "warning", "error"]
 
 
-def test_closing_writes_what_waits(log_with):
+def test_closing_flushes_the_buffer(log_with):
     log = log_with(split_stream=True, info_buffer_size=10_000)
     write_one_of_each()
     log.logs.close()
@@ -72,7 +72,7 @@ def test_closing_writes_what_waits(log_with):
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), ValueError("I/O operation on closed file")])
-def test_a_stream_that_is_gone_stops_nobody(error):
+def test_a_broken_stream_is_ignored(error):
     class Gone(io.StringIO):
         def write(self, text):
             tried.append(text)
@@ -84,7 +84,7 @@ def test_a_stream_that_is_gone_stops_nobody(error):
     assert tried == ["x\n", "y\n"]
 
 
-def test_what_the_stream_cannot_encode_is_escaped():
+def test_unencodable_characters_are_escaped():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     Unbuffered(stream).write("é \ud800\n")

@@ -1,4 +1,4 @@
-"""Lines of text as klog writes them, character by character."""
+"""Text lines as klog writes them, character by character."""
 
 import re
 from dataclasses import dataclass
@@ -138,18 +138,18 @@ def test_plain_lines_have_no_quotes(log_with):
     assert log.body == 'FLAG: --v="1"'
 
 
-def test_a_bug_shows_where_it_is(log_with):
+def test_unexpected_exceptions_have_a_traceback(log_with):
     log = log_with()
     try:
         raise RuntimeError("broken")
     except RuntimeError as error:
         LOG.error(error, "failed", trace=True)
     assert log.body.startswith('"failed" err="broken" stacktrace=<\n\tTraceback')
-    assert "test_a_bug_shows_where_it_is" in log.body
+    assert "test_unexpected_exceptions_have_a_traceback" in log.body
     assert log.body.endswith("\tRuntimeError: broken\n >")
 
 
-def test_seconds_go_on_while_the_log_is_open(utc):
+def test_the_cached_second_is_updated(utc):
     from stowplan.klog.entry import Entry
     from stowplan.klog.formats import TextFormat
 
@@ -164,7 +164,7 @@ def test_seconds_go_on_while_the_log_is_open(utc):
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=1000)))
-def test_time_spans_read_as_durations_do(span):
+def test_time_spans_are_formatted_as_durations(span):
     nanoseconds = (span // timedelta(microseconds=1)) * 1000
     assert duration_text(span) == str(Duration(nanoseconds))
     assert duration_text(-span) == str(Duration(-nanoseconds))

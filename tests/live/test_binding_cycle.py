@@ -1,4 +1,4 @@
-"""What a binding cycle does besides calling its plugins: what is told when, and that nothing of it is left behind."""
+"""The binding cycle beyond calling its plugins: what is written and when, and that it cleans up after itself."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ WAIT = (Status(Code.Wait, ()), 10.0)
 
 
 def scheduler_with(*plugins, **options):
-    """Plugins at the points that they have answers for; `Bind` ones instead of the default one."""
+    """Plugins at the points that they have answers for; Bind plugins replace the default one."""
     methods = {"pre_bind": "preBind", "permit": "permit", "reserve": "reserve", "bind": "bind", "filter": "filter"}
     points = {}
     for plugin in plugins:
@@ -37,7 +37,7 @@ def uid(cluster, name="p"):
     return cluster.pod(name)["metadata"]["uid"]
 
 
-def nothing_is_left(cluster):
+def check_nothing_is_left(cluster):
     scheduler = cluster.scheduler
     assert len(scheduler.waiting_pods) == 0
     assert scheduler.engine.parts.pods_in_pre_bind._pods == {}
@@ -46,14 +46,14 @@ def nothing_is_left(cluster):
 
 
 async def begin(cluster, pod):
-    """Create a pod that is not through when all that needs no time has happened."""
+    """Create a pod whose binding cycle does not end immediately."""
     cluster.api.server.create_all([pod.obj()])
     for _ in range(200):
         await asyncio.sleep(0)
 
 
 def listening(cluster):
-    """What the queue is told from now on: events that move pods, with who is left out, and pods that come back."""
+    """Record the queue's operations from now on: moves with the excluded pod, and requeues."""
     queue, heard = cluster.scheduler.queue, []
     move_all, come_back = queue.move_all, queue.add_unschedulable_if_not_present
 
@@ -70,7 +70,7 @@ def listening(cluster):
     return heard
 
 
-# -- beforehand -------------------------------------------------------------------------------------------------------
+# -- nomination --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def listening(cluster):
     ],
 )
 @pytest.mark.parametrize("gate", [True, False], ids=["gate on", "gate off"])
-async def test_the_api_is_told_where_a_pod_goes_that_takes_a_while(answers, told, gate):
+async def test_the_nomination_is_written_if_binding_takes_time(answers, told, gate):
     plugin = answering("A", **answers)
     patched = []
 
@@ -105,7 +105,7 @@ async def test_the_api_is_told_where_a_pod_goes_that_takes_a_while(answers, told
 
 
 @pytest.mark.parametrize("failure", [Forbidden("no"), OutcomeUnknown("no")], ids=["refused", "unreachable"])
-async def test_that_it_cannot_be_told_is_no_matter(failure, caplog):
+async def test_a_failed_nomination_patch_is_ignored(failure, caplog):
     class Deaf:
         def __init__(self, api):
             self._api = api
@@ -122,15 +122,15 @@ async def test_that_it_cannot_be_told_is_no_matter(failure, caplog):
         assert "Failed to update the nominated node name in the binding cycle" in caplog.text
 
 
-async def test_a_preflight_that_fails_ends_the_wait_as_well():
+async def test_a_failed_pre_flight_ends_the_wait():
     plugin = answering("A", permit=WAIT, pre_bind=None, pre_bind_pre_flight=error("no"))
     async with scheduler_with(plugin) as cluster:
         await cluster.create(a_pod("p").obj())
         assert cluster.place("p") is Place.ERROR_BACKOFF
-        nothing_is_left(cluster)
+        check_nothing_is_left(cluster)
 
 
-async def test_without_the_gate_nobody_is_asked_beforehand():
+async def test_without_the_gate_there_is_no_pre_flight():
     plugin = answering("A", pre_bind=None, pre_bind_pre_flight=SKIP)
     features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": False})
     async with scheduler_with(plugin, features=features) as cluster:
@@ -141,7 +141,7 @@ async def test_without_the_gate_nobody_is_asked_beforehand():
 # -- waiting on Permit ------------------------------------------------------------------------------------------------
 
 
-async def test_pods_are_activated_at_the_end_of_the_scheduling_cycle_whoever_waits():
+async def test_pods_are_activated_at_the_end_of_the_scheduling_cycle_despite_waits():
     def stash(state, pod, node_name):
         if pod.pod.metadata.name == "p":
             state.pods_to_activate.add(cluster.scheduler.queue.get("default/other").pod)
@@ -166,7 +166,7 @@ async def test_pods_are_activated_at_the_end_of_the_scheduling_cycle_whoever_wai
 
 
 async def test_pods_are_activated_at_the_end_of_the_binding_cycle_too():
-    """What PreBind, Bind and PostBind stash away."""
+    """Pods to activate from PreBind, Bind and PostBind."""
 
     async def stash(state, pod, node_name):
         sleeping = cluster.scheduler.queue.get("default/other")
@@ -187,7 +187,7 @@ async def test_pods_are_activated_at_the_end_of_the_binding_cycle_too():
         assert (cluster.node_of("p"), cluster.node_of("other")) == ("n", "n")
 
 
-async def test_the_time_that_counts_is_that_of_those_who_have_not_allowed_it():
+async def test_the_timeout_is_that_of_plugins_that_have_not_allowed_the_pod():
     first, second = (answering(name, permit=(Status(Code.Wait, ()), time)) for name, time in (("A", 5.0), ("B", 9.0)))
     async with scheduler_with(first, second) as cluster:
         await cluster.create(a_pod("p").obj())
@@ -197,11 +197,11 @@ async def test_the_time_that_counts_is_that_of_those_who_have_not_allowed_it():
         assert len(cluster.scheduler.waiting_pods) == 1
         await cluster.advance(1.0)
         assert "rejected due to timeout after waiting 9s at plugin B" in cluster.condition("p")["message"]
-        nothing_is_left(cluster)
+        check_nothing_is_left(cluster)
 
 
 @pytest.mark.parametrize("decide", ["allow", "reject", "preempt"])
-async def test_nothing_is_left_of_a_wait_that_is_over(decide):
+async def test_a_finished_wait_leaves_nothing_behind(decide):
     async with scheduler_with(answering("A", permit=WAIT)) as cluster:
         before = len(asyncio.all_tasks())
         await cluster.create(a_pod("p").obj())
@@ -209,14 +209,14 @@ async def test_nothing_is_left_of_a_wait_that_is_over(decide):
         waiting.allow("A") if decide == "allow" else getattr(waiting, decide)("A", "over")
         await cluster.settle()
         assert (cluster.node_of("p") == "n") is (decide == "allow")
-        nothing_is_left(cluster)
+        check_nothing_is_left(cluster)
         assert len(asyncio.all_tasks()) == before
 
 
 # -- PreBind and Bind -------------------------------------------------------------------------------------------------
 
 
-async def test_what_happens_from_pre_bind_on_is_no_matter_to_the_queue():
+async def test_events_from_pre_bind_on_are_not_kept_for_the_pod():
     seen = []
 
     async def look(state, pod, node_name):
@@ -230,10 +230,10 @@ async def test_what_happens_from_pre_bind_on_is_no_matter_to_the_queue():
     async with scheduler_with(answering("A", pre_bind=look, bind=after)) as cluster:
         await cluster.create(a_pod("p").obj())
         assert seen == [False, True, False]
-        nothing_is_left(cluster)
+        check_nothing_is_left(cluster)
 
 
-async def test_a_pod_that_is_stopped_in_pre_bind_fails_for_that_reason():
+async def test_a_pod_cancelled_in_pre_bind_fails_with_the_reason():
     async def forever(state, pod, node_name):
         await asyncio.Event().wait()
 
@@ -244,10 +244,10 @@ async def test_a_pod_that_is_stopped_in_pre_bind_fails_for_that_reason():
         assert cluster.place("p") is Place.ERROR_BACKOFF
         condition = cluster.condition("p")
         assert (condition["reason"], condition["message"]) == ("SchedulerError", "preempted by Somebody")
-        nothing_is_left(cluster)
+        check_nothing_is_left(cluster)
 
 
-async def test_that_counts_also_when_the_plugin_does_not_mind_and_is_through():
+async def test_a_cancelled_pod_fails_even_if_the_plugin_succeeds():
     async def stubborn(state, pod, node_name):
         try:
             await asyncio.Event().wait()
@@ -263,7 +263,7 @@ async def test_that_counts_also_when_the_plugin_does_not_mind_and_is_through():
         assert cluster.condition("p")["message"] == "preempted by Somebody"
 
 
-async def test_the_others_of_a_group_have_ended_when_the_first_failure_is_told():
+async def test_a_failure_is_reported_after_the_whole_parallel_group_has_ended():
     ended = []
 
     async def cleaning_up(state, pod, node_name):
@@ -285,7 +285,7 @@ async def test_the_others_of_a_group_have_ended_when_the_first_failure_is_told()
         assert ended == ["default/p", "unreserve"]
 
 
-async def test_what_is_still_to_be_written_of_the_pod_is_withdrawn_before_it_is_bound():
+async def test_pending_status_patches_are_withdrawn_before_binding():
     order = []
 
     async def bind(state, pod, node_name):
@@ -304,7 +304,7 @@ async def test_what_is_still_to_be_written_of_the_pod_is_withdrawn_before_it_is_
         assert order == ["withdraw", "bind"]
 
 
-# -- what others are told ---------------------------------------------------------------------------------------------
+# -- events ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -316,14 +316,14 @@ async def test_what_is_still_to_be_written_of_the_pod_is_withdrawn_before_it_is_
         pytest.param(error("no"), [("AssignedPodDelete", "n", "all"), ("back", False)], id="error: before it is back"),
     ],
 )
-async def test_room_that_is_given_back(answer, expected):
+async def test_events_for_released_resources(answer, expected):
     async with scheduler_with(answering("A", bind=answer)) as cluster:
         heard = listening(cluster)
         await cluster.create(a_pod("p").obj())
         assert heard == expected
 
 
-async def test_a_pod_that_is_bound_after_all_gives_no_room_back(caplog):
+async def test_a_pod_that_was_bound_despite_an_error_releases_nothing(caplog):
     async def bound_but(state, pod, node_name):
         meta = pod.pod.metadata
         await cluster.scheduler.frameworks["default-scheduler"].handle.api.bind(
@@ -341,13 +341,13 @@ async def test_a_pod_that_is_bound_after_all_gives_no_room_back(caplog):
         assert [what[0] for what in heard] == ["AssignedPodAdd"]
         assert "ForgetPod failed" in caplog.text
         assert cluster.scheduler.state.placed(uid(cluster)).node_name == "n"
-        nothing_is_left(cluster)
+        check_nothing_is_left(cluster)
 
 
 # -- the scheduling cycle ---------------------------------------------------------------------------------------------
 
 
-async def test_a_bug_fails_the_attempt_and_nothing_else(caplog):
+async def test_an_unexpected_exception_fails_only_the_attempt(caplog):
     async with live(a_node("n").obj()) as cluster:
         schedule = cluster.scheduler.algorithm.schedule
 
@@ -363,7 +363,7 @@ async def test_a_bug_fails_the_attempt_and_nothing_else(caplog):
         assert cluster.node_of("p") == "n"
 
 
-async def test_what_goes_wrong_while_giving_back_is_reported(caplog):
+async def test_errors_in_unreserve_are_reported(caplog):
     bad = answering("A", reserve=unschedulable("no"), unreserve=RuntimeError("lost it"))
     async with scheduler_with(bad) as cluster:
         await cluster.create(a_pod("p").obj())
@@ -371,7 +371,7 @@ async def test_what_goes_wrong_while_giving_back_is_reported(caplog):
         assert 'running Unreserve plugin "A": lost it' in in_short(caplog.text)
 
 
-async def test_plugins_of_a_pending_pod_are_kept_apart():
+async def test_pending_plugins_are_recorded_separately():
     def later(state, pod, nodes):
         return Rejections.where(np.ones(len(nodes), np.bool_), Reason("Later", "later"), Code.Pending)
 
@@ -390,7 +390,7 @@ async def test_a_preemptor_is_nominated_the_node():
         assert cluster.pod("p")["status"]["nominatedNodeName"] == "n"
 
 
-async def test_equal_pods_write_into_states_of_their_own():
+async def test_equal_pods_have_separate_cycle_states():
     found = []
 
     def write(state, pod, node_name):

@@ -1,7 +1,7 @@
-"""Crowds: many pods that fit nowhere beside a few that do, and many preemptors at once on a full cluster.
+"""Many unschedulable pods beside a few that fit, and many preemptors at once on a full cluster.
 
-What is counted is work, not time: calls of functions, attempts, deletions. benchmarks/live.py has the times. What the
-scheduler hears is recorded, and played again at the end: the effects must be the same.
+Work is counted, not time: function calls, attempts, deletions; benchmarks/live.py measures times. The inputs are
+recorded and replayed at the end, which must have the same effects.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ async def recorded_live(*objects, **options):
     recorded.check()
 
 
-# -- pods that fit nowhere ---------------------------------------------------------------------------------------------
+# -- unschedulable pods ------------------------------------------------------------------------------------------------
 
 
-def hopeless(i):
-    """One of six kinds: three that a deletion wakes, and three that only a new label or taint would."""
+def unschedulable(i):
+    """One of six kinds: three that a deleted pod wakes, and three that only a new label or taint would."""
     pod = a_pod(f"hopeless-{i}")
     kind = i % 6
     if kind < 3:
@@ -53,7 +53,7 @@ def hopeless(i):
 
 @contextmanager
 def counting():
-    """How many functions are called, of ours and of others'."""
+    """The number of function calls, of our code and others'."""
     calls = [0]
 
     def count(frame, event, arg):
@@ -68,11 +68,11 @@ def counting():
 
 
 async def work_of_good_pods(sleepers):
-    """Function calls for each of some good pods, from the creation until everything is at rest again."""
+    """Function calls per good pod, from its creation until everything has settled."""
     nodes = [a_node(f"n{i}").obj() for i in range(5)]
     found = []
-    async with live(*nodes, *(hopeless(i) for i in range(sleepers)), validate=False) as cluster:
-        # The first ones find things out for the others.
+    async with live(*nodes, *(unschedulable(i) for i in range(sleepers)), validate=False) as cluster:
+        # The first pods fill caches for the others.
         for i in range(5):
             await cluster.create(new(a_pod(f"first-{i}").requests(cpu="100m")))
         await cluster.advance(60)
@@ -83,24 +83,24 @@ async def work_of_good_pods(sleepers):
                 await cluster.create(new(a_pod(f"good-{i}").requests(cpu="100m")))
             assert cluster.node_of(f"good-{i}")
             found.append(calls[0])
-        assert cluster.scheduler.queue.scheduling_cycle == before + 5, "nobody else was tried"
+        assert cluster.scheduler.queue.scheduling_cycle == before + 5, "other pods were tried"
     return sorted(found)
 
 
-async def test_a_good_pod_costs_the_same_beside_any_number_of_sleepers():
+async def test_the_cost_of_a_pod_does_not_depend_on_unschedulable_pods():
     few, many = await work_of_good_pods(60), await work_of_good_pods(1200)
-    # Hints are asked once for all pods of one kind, of which there are as many in both clusters.
+    # Hints are called once for all pods of one kind, and both clusters have the same number of kinds.
     assert many[2] <= few[2] * 1.05, (few, many)
 
 
-async def test_a_deletion_wakes_whom_it_may_help_and_each_only_once():
-    async with recorded_live(a_node("n1").obj(), *(hopeless(i) for i in range(120))) as cluster:
+async def test_a_deletion_wakes_only_pods_it_may_help_and_each_once():
+    async with recorded_live(a_node("n1").obj(), *(unschedulable(i) for i in range(120))) as cluster:
         queue = cluster.scheduler.queue
         await cluster.create(new(a_pod("good").requests(cpu="100m")))
         await cluster.advance(60)
         before = queue.scheduling_cycle
         for _ in range(3):
-            # Twice in a row: those that were tried already back off, and are tried early as nobody else is there.
+            # Twice in a row: those already tried back off, and are popped early as the active queue is empty.
             cluster.api.delete("pods", "default", "good", options=AT_ONCE)
             await cluster.settle()
             assert queue.scheduling_cycle == before + 60
@@ -110,9 +110,9 @@ async def test_a_deletion_wakes_whom_it_may_help_and_each_only_once():
         assert queue.counts()["unschedulable"] == 120
 
 
-async def wave_and_a_good_pod(rest):
-    """How many others were tried before a good pod that came when a deletion had just woken a crowd."""
-    async with recorded_live(a_node("n1").obj(), *(hopeless(i) for i in range(420))) as cluster:
+async def attempts_before_a_new_pod(rest):
+    """The number of attempts before a good pod that was created when a deleted pod had just woken many others."""
+    async with recorded_live(a_node("n1").obj(), *(unschedulable(i) for i in range(420))) as cluster:
         scheduler = cluster.scheduler
         await cluster.create(new(a_pod("gone").requests(cpu="100m")))
         await cluster.advance(rest)
@@ -124,28 +124,28 @@ async def wave_and_a_good_pod(rest):
                 break
         cluster.api.server.create_all([new(a_pod("good").requests(cpu="100m"))])
         await cluster.settle()
-        assert scheduler.queue.scheduling_cycle == before + 211, "a half of them were woken"
+        assert scheduler.queue.scheduling_cycle == before + 211, "not half of them were woken"
         tried = [record.key for record in reversed(scheduler.stories.last_decisions(211))]
     return tried.index("default/good")
 
 
-#: So many may be tried until the news of a new pod are heard: a few turns of the loop.
+#: Attempts until a new pod is observed: a few turns of the loop.
 SOON = 5 * MAX_PODS_PER_TURN
 
 
-async def test_good_pods_go_before_those_that_back_off():
-    assert await wave_and_a_good_pod(rest=0) <= SOON
+async def test_new_pods_are_tried_before_pods_in_backoff():
+    assert await attempts_before_a_new_pod(rest=0) <= SOON
 
 
-async def test_good_pods_go_before_those_that_have_slept():
-    assert await wave_and_a_good_pod(rest=60) <= SOON
+async def test_new_pods_are_tried_before_woken_pods():
+    assert await attempts_before_a_new_pod(rest=60) <= SOON
 
 
 # -- preemptors --------------------------------------------------------------------------------------------------------
 
 
 class Kubelets:
-    """End victims some time after they were told to go, in any order."""
+    """Finish victims some time after they were deleted, in any order."""
 
     def __init__(self, cluster, random):
         self.cluster, self.random = cluster, random
@@ -172,7 +172,7 @@ class Kubelets:
 
 
 def full_node(i, *, grace, guarded=False):
-    """A node of four CPUs and its four lesser pods; half of them are guarded by a budget if that is wanted."""
+    """A node of four CPUs with four pods of low priority, half of which have a budget if `guarded`."""
     pods = (a_pod(f"v{i}-{j}").requests(cpu="1").on(f"n{i}") for j in range(4))
     labelled = (pod.labels(app="guarded" if guarded and j < 2 else "free") for j, pod in enumerate(pods))
     return [a_node(f"n{i}").obj(), *(new(pod.spec(terminationGracePeriodSeconds=grace)) for pod in labelled)]
@@ -191,7 +191,7 @@ BUDGET = {
 
 
 async def crowd(nodes, count, *, grace, guarded=False, classes=("high",), seed=1):
-    """Preemptors all at once; (where they went, who died where)."""
+    """All preemptors at once; returns (their nodes, victims by node)."""
     random = Random(seed)
     objects = [obj for i in range(nodes) for obj in full_node(i, grace=grace, guarded=guarded)]
     async with recorded_live(*CLASSES, BUDGET, *objects, random=Random(seed)) as cluster:
@@ -201,8 +201,8 @@ async def crowd(nodes, count, *, grace, guarded=False, classes=("high",), seed=1
         await kubelets.advance(30)
         names = [obj["metadata"]["name"] for obj in wanted]
         told = [event["regarding"]["name"] for event in cluster.events(reason="Preempted")]
-        assert set(told) == set(kubelets.died), "each victim is told why, nobody else"
-        assert len(cluster.scheduler.engine.evictions) <= 2, "only what was not looked at again"
+        assert set(told) == set(kubelets.died), "not exactly the victims have an event"
+        assert len(cluster.scheduler.engine.evictions) <= 2, "unexpected attempts"
         assert not cluster.scheduler.state.nominator
         assert not [name for name in names if cluster.place(name)]
         placed = {name: cluster.node_of(name) for name in names}
@@ -214,7 +214,7 @@ async def crowd(nodes, count, *, grace, guarded=False, classes=("high",), seed=1
     ("nodes", "count"), [pytest.param(100, 100, id="one a node"), pytest.param(50, 100, id="no pod survives")]
 )
 @pytest.mark.parametrize("grace", [0, 30])
-async def test_as_many_die_as_must(nodes, count, grace, seed):
+async def test_the_number_of_victims_is_minimal(nodes, count, grace, seed):
     placed, died = await crowd(nodes, count, grace=grace, seed=seed)
     assert all(placed.values())
     assert len(died) == 2 * count
@@ -223,21 +223,21 @@ async def test_as_many_die_as_must(nodes, count, grace, seed):
         assert victims == 2 * newcomers, f"{node}: {victims} died for {newcomers}"
 
 
-async def test_no_budget_is_violated_without_need():
+async def test_no_budget_is_violated_unnecessarily():
     placed, died = await crowd(60, 60, grace=30, guarded=True)
     assert all(placed.values())
     assert len(died) == 120
-    # Two pods of each node are guarded, two are not: there is room for all without the guarded ones.
+    # Two pods of each node have a budget and two do not: all fit without evicting the former.
     assert not [name for name in died if name.endswith(("-0", "-1"))]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_more_important_preemptors_among_them(seed):
-    """They may take what was nominated to others, who then need room elsewhere; all come to a node."""
+async def test_preemptors_of_different_priorities(seed):
+    """They may take what was nominated to others, which then have to go elsewhere; all are bound."""
     placed, died = await crowd(40, 60, grace=30, classes=("middle", "high"), seed=seed)
     assert all(placed.values())
     assert 120 <= len(died) <= 120 * 1.1
-    assert set(died.values()) == set(placed.values()), "nobody died on a node to which nobody came"
+    assert set(died.values()) == set(placed.values()), "victims on a node without a preemptor"
 
 
 async def test_a_thousand_preemptors():

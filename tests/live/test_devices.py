@@ -1,4 +1,4 @@
-"""Pods with claims for devices against an API server: what is written, what others do meanwhile, what is given back."""
+"""Pods with device claims on an API server: writes, concurrent changes by others, deallocation."""
 
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
@@ -14,7 +14,7 @@ def node(name, *devices, **fields):
 
 
 def claim(name="c"):
-    """As users write it: the API server gives the UID."""
+    """As users write it: the API server sets the UID."""
     found = a_claim(name, exactly())
     del found["metadata"]["uid"], found["status"]
     return found
@@ -28,7 +28,7 @@ def status_of(cluster, name="c"):
     return cluster.get("resourceclaims.resource.k8s.io", name).get("status", {})
 
 
-async def test_pods_share_a_claim_and_contend_for_the_last_device():
+async def test_pods_share_a_claim_and_compete_for_the_last_device():
     async with live(a_class(), *node("n")) as cluster:
         await cluster.create(claim(), claim("d"), pod("p1"), pod("p2"), pod("q", "d"))
         await cluster.advance(10)
@@ -39,7 +39,7 @@ async def test_pods_share_a_claim_and_contend_for_the_last_device():
         assert "cannot allocate all claims" in cluster.why_pending("q")
 
 
-async def test_a_slice_that_is_replaced_wakes_who_waits():
+async def test_a_replaced_slice_wakes_waiting_pods():
     async with live(a_class(), *node("n")) as cluster:
         await cluster.create(claim(), claim("d"), pod("p"), pod("q", "d"))
         assert cluster.node_of("q") == ""
@@ -61,7 +61,7 @@ async def test_extended_resources_get_a_claim_of_their_own():
         assert found["status"]["reservedFor"][0]["name"] == "p"
 
 
-async def test_devices_are_waited_for_until_they_are_attached():
+async def test_binding_waits_until_devices_are_attached():
     async with live(a_class(), *node("n", a_device("g0", **CONDITIONS))) as cluster:
         await cluster.create(claim(), pod("p"))
         assert cluster.node_of("p") == ""
@@ -70,17 +70,17 @@ async def test_devices_are_waited_for_until_they_are_attached():
         assert cluster.node_of("p") == "n"
 
 
-async def test_devices_that_fail_are_given_back():
+async def test_failed_devices_are_deallocated():
     async with live(a_class(), *node("n", a_device("g0", **CONDITIONS))) as cluster:
         await cluster.create(claim(), pod("p"))
         await report(cluster, "Broken")
         assert "deallocation of ResourceClaim completed" in cluster.why_pending("p")
-        # It is allocated anew, and nobody has told of the devices yet.
+        # It is allocated again, and the driver has not reported the devices yet.
         assert not status_of(cluster).get("devices")
 
 
 async def report(cluster, condition):
-    """Let the driver tell of the device; it has no other way than the claim's status."""
+    """Let the driver report the condition of the device in the claim's status."""
     now = "2026-01-01T00:00:00Z"
     met = {"type": condition, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": now}
     device = {"driver": DRIVER, "pool": "n", "device": "g0", "conditions": [met]}

@@ -1,4 +1,4 @@
-"""How effects are carried out on an event loop: what the API is asked, what answers mean, and in which order."""
+"""Carrying out effects on an event loop: requests to the API, meaning of responses, and order."""
 
 import asyncio
 from collections import defaultdict
@@ -26,12 +26,12 @@ POD = Pod(metadata=ObjectMeta(name="p", namespace="default"))
 
 
 class Calls:
-    """An Api that answers when a test says so."""
+    """An Api that responds when a test says so."""
 
     def __init__(self):
-        #: Each as it came: the verb, and what was asked.
+        #: The calls in order: the verb, and its arguments.
         self.log = []
-        #: Calls that are not answered yet, in order.
+        #: Calls without a response, in order.
         self.open = []
 
     def __getattr__(self, verb):
@@ -59,30 +59,30 @@ class Calls:
 
 
 class World:
-    """An engine's other side."""
+    """Replaces the engine."""
 
     def __init__(self):
         self.api = Calls()
         self.answers, self.wakes, self.events = [], [], []
-        #: Plugin -> what it does.
+        #: Plugin name -> its coroutine function.
         self.plugins = {}
         self.number = 0
         self.effects = Effects(self.api, self, broadcaster=self, hostname="host", askers={})
 
     def do(self, *actions):
-        """Carry them out in one step; the number of the last."""
+        """Carry out actions in one step; returns the number of the last."""
         effects = [Effect(self.number + i, action) for i, action in enumerate(actions, 1)]
         self.number += len(actions)
         self.effects.carry_out(effects)
         return self.number
 
     async def done(self, *actions):
-        """The same, and let everything happen."""
+        """The same, and run the loop until it is idle."""
         number = self.do(*actions)
         await settle()
         return number
 
-    # -- the engine, and the broadcaster ------------------------------------------------------------------------------
+    # -- the engine, and the broadcaster -------------------------------------------------------------------------------
 
     async def run_plugin(self, action):
         return await self.plugins[action.plugin]()
@@ -124,7 +124,7 @@ def plugin(name="Mine"):
     return RunPlugin(profile="prof", point="PreBind", plugin=name, pod="default/p", uid="u", node="n")
 
 
-# -- what is asked of whom --------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def plugin(name="Mine"):
         pytest.param(read(), ("get", (Pod, "p"), {"namespace": "default"}), id="read"),
     ],
 )
-async def test_a_request_reaches_the_api_as_it_is_and_so_does_its_answer(world, request_, asked):
+async def test_requests_and_responses_are_passed_unchanged(world, request_, asked):
     number = await world.done(request_)
     assert world.api.log == [asked]
     assert world.answers == []
@@ -169,7 +169,7 @@ ENDINGS = [
     pytest.param(NotFound("gone"), Refused, Refused, id="gone"),
     pytest.param(Unreachable("away"), Refused, Refused, id="unreachable"),
     pytest.param(OutcomeUnknown("cut"), Unknown, Unknown, id="answer lost"),
-    # What was written was written; what was read was not.
+    # A write may have succeeded; a read has no result.
     pytest.param(ODD, Unknown, Refused, id="answer that cannot be read"),
     pytest.param(BUG, Refused, Refused, id="a bug"),
 ]
@@ -188,7 +188,7 @@ ENDINGS = [
     ],
     ids=lambda request: type(request).__name__,
 )
-async def test_what_a_failure_means(world, request_, failure, of_writes, of_reads):
+async def test_outcomes_of_failures(world, request_, failure, of_writes, of_reads):
     number = await world.done(request_)
     await world.api.answer(failure)
     ((answered, outcome),) = world.answers
@@ -197,7 +197,7 @@ async def test_what_a_failure_means(world, request_, failure, of_writes, of_read
     assert outcome.error is failure
 
 
-async def test_a_request_in_which_something_is_cancelled_may_have_been_carried_out(world):
+async def test_the_outcome_of_a_cancelled_request_is_unknown(world):
     number = await world.done(bind())
     world.api.open[0].cancel()
     await settle()
@@ -206,7 +206,7 @@ async def test_a_request_in_which_something_is_cancelled_may_have_been_carried_o
     assert str(outcome.error) == "a plugin gave up: what it waited for was cancelled"
 
 
-async def test_users_are_told_by_events(world):
+async def test_events_are_recorded(world):
     pod, node = ObjectReference(kind="Pod", name="p"), ObjectReference(kind="Node", name="n")
     what = {"type_": "Normal", "reason": "R", "action": "A"}
     world.do(EmitEvent(profile="prof", regarding=pod, note="for you", related=node, **what))
@@ -215,12 +215,12 @@ async def test_users_are_told_by_events(world):
     assert world.events == [(key, "for you"), (key._replace(related=None), "again")]
 
 
-async def test_the_engine_is_woken_when_it_wants_to_be(world):
+async def test_the_engine_is_woken_at_its_time(world):
     world.do(Wake(5.0), Wake(7.0))
     assert world.wakes == [5.0, 7.0]
 
 
-async def test_an_engine_that_fails_over_an_answer_is_reported(world, caplog):
+async def test_an_exception_of_the_engine_is_reported(world, caplog):
     def fail(number, outcome):
         raise BUG
 
@@ -235,7 +235,7 @@ async def test_an_engine_that_fails_over_an_answer_is_reported(world, caplog):
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-async def test_requests_about_one_object_go_one_after_the_other(world):
+async def test_requests_for_one_object_are_serialized(world):
     first = await world.done(patch("p"), bind("p"), patch("q"))
     assert [options.get("name") or args[1] for _, args, options in world.api.log] == ["p", "q"]
     await world.api.answer(Forbidden("no"))
@@ -246,7 +246,7 @@ async def test_requests_about_one_object_go_one_after_the_other(world):
     assert [type(outcome) for _, outcome in world.answers] == [Refused, Done, Done]
 
 
-async def test_one_that_is_withdrawn_in_line_is_not_sent_and_lets_nobody_pass(world):
+async def test_a_queued_request_that_is_withdrawn_is_not_sent(world):
     last = world.do(patch(), bind(), read())
     await world.done(Withdraw(last - 1))
     assert world.api.verbs == ["patch"]
@@ -256,7 +256,7 @@ async def test_one_that_is_withdrawn_in_line_is_not_sent_and_lets_nobody_pass(wo
     assert [number for number, _ in world.answers] == [last - 2, last]
 
 
-async def test_one_that_is_withdrawn_while_it_is_under_way_is_called_back(world):
+async def test_a_request_that_is_withdrawn_after_sending_is_still_waited_for(world):
     last = await world.done(patch(), bind())
     await world.done(Withdraw(last - 1))
     assert world.api.verbs == ["patch", "bind"]
@@ -264,13 +264,13 @@ async def test_one_that_is_withdrawn_while_it_is_under_way_is_called_back(world)
     assert [number for number, _ in world.answers] == [last]
 
 
-async def test_one_that_is_withdrawn_in_the_step_that_asks_for_it_is_never_begun(world):
+async def test_a_request_withdrawn_in_its_own_step_is_never_sent(world):
     number = world.number + 1
     await world.done(bind(), Withdraw(number))
     assert (world.api.log, world.answers, world.effects.tasks) == ([], [], [])
 
 
-async def test_withdrawing_what_is_over_is_no_matter(world):
+async def test_withdrawing_a_finished_request_does_nothing(world):
     number = await world.done(bind())
     await world.api.answer()
     await world.done(Withdraw(number), Withdraw(99), Cancel(number), Cancel(99))
@@ -283,7 +283,7 @@ async def test_withdrawing_what_is_over_is_no_matter(world):
         max_size=40,
     )
 )
-def test_whatever_happens_each_object_has_one_request_at_a_time_in_order(steps):
+def test_requests_for_one_object_are_serialized_in_any_history(steps):
     asyncio.run(_requests_at_random(steps))
 
 
@@ -338,7 +338,7 @@ def sent(world):
 
 
 class Waiting:
-    """A plugin that waits until it may go on."""
+    """A plugin that waits until it may proceed."""
 
     def __init__(self, answer=None):
         self.begun = 0
@@ -357,7 +357,7 @@ class Waiting:
 
 
 class Stubborn(Waiting):
-    """Swallows what is to end it, and answers."""
+    """Swallows its cancellation, and returns a status."""
 
     async def __call__(self):
         with suppress(asyncio.CancelledError):
@@ -366,7 +366,7 @@ class Stubborn(Waiting):
 
 
 class Deaf(Waiting):
-    """Swallows it, and goes on."""
+    """Swallows its cancellation, and continues."""
 
     async def __call__(self):
         while not self.may_go_on.is_set():
@@ -375,13 +375,13 @@ class Deaf(Waiting):
         return self.answer
 
 
-def broken_off(world):
+def cancel(world):
     assert all(outcome.value.code is Code.Error for _, outcome in world.answers)
     return [(number, outcome.value.message) for number, outcome in world.answers]
 
 
 @pytest.mark.parametrize("answer", [None, Status(Code.Unschedulable, ("no",))], ids=["nothing", "a status"])
-async def test_what_a_plugin_answers(world, answer):
+async def test_results_of_plugins(world, answer):
     world.plugins["Mine"] = waiting = Waiting(answer)
     number = await world.done(plugin())
     assert world.answers == []
@@ -390,28 +390,28 @@ async def test_what_a_plugin_answers(world, answer):
     assert world.answers == [(number, Done(answer))]
 
 
-async def test_plugins_run_side_by_side(world):
+async def test_plugins_run_concurrently(world):
     world.plugins |= {"A": Waiting(), "B": Waiting()}
     await world.done(plugin("A"), plugin("B"))
     assert [one.begun for one in world.plugins.values()] == [1, 1]
 
 
-async def test_a_plugin_that_is_broken_off_answers_why(world):
+async def test_a_cancelled_plugin_has_the_reason_as_outcome(world):
     world.plugins["Mine"] = waiting = Waiting()
     number = await world.done(plugin())
     await world.done(Cancel(number, "preempted"), Cancel(number, "once more"))
     assert waiting.heard == ["preempted"]
-    assert broken_off(world) == [(number, "preempted")]
+    assert cancel(world) == [(number, "preempted")]
 
 
-async def test_a_plugin_that_is_broken_off_before_it_began_answers_why(world):
+async def test_a_plugin_cancelled_before_it_started_has_the_reason_as_outcome(world):
     world.plugins["Mine"] = waiting = Waiting()
     await world.done(plugin(), Cancel(world.number + 1, "preempted"))
     assert waiting.begun == 0
-    assert broken_off(world) == [(world.number - 1, "preempted")]
+    assert cancel(world) == [(world.number - 1, "preempted")]
 
 
-async def test_a_plugin_that_swallows_that_it_is_broken_off_has_its_say(world):
+async def test_the_result_of_a_plugin_that_swallows_its_cancellation_counts(world):
     rejected = Status(Code.Unschedulable, ("no",))
     world.plugins["Mine"] = Stubborn(rejected)
     number = await world.done(plugin())
@@ -419,7 +419,7 @@ async def test_a_plugin_that_swallows_that_it_is_broken_off_has_its_say(world):
     assert world.answers == [(number, Done(rejected))]
 
 
-async def test_a_plugin_that_cleans_up_is_waited_for(world):
+async def test_the_cleanup_of_a_cancelled_plugin_is_waited_for(world):
     cleaned = asyncio.Event()
 
     async def cleaning_up():
@@ -434,10 +434,10 @@ async def test_a_plugin_that_cleans_up_is_waited_for(world):
     assert world.answers == []
     cleaned.set()
     await settle()
-    assert broken_off(world) == [(number, "preempted")]
+    assert cancel(world) == [(number, "preempted")]
 
 
-async def test_a_plugin_whose_own_task_is_cancelled_gave_up(world):
+async def test_a_plugin_that_cancels_its_own_task(world):
     async def give_up():
         task = asyncio.create_task(asyncio.sleep(0))
         task.cancel()
@@ -451,7 +451,7 @@ async def test_a_plugin_whose_own_task_is_cancelled_gave_up(world):
     assert outcome.value.message == "a plugin gave up: what it waited for was cancelled"
 
 
-async def test_a_request_cannot_be_broken_off(world):
+async def test_requests_cannot_be_cancelled(world):
     number = await world.done(bind())
     await world.done(Cancel(number, "preempted"))
     assert world.answers == []
@@ -459,7 +459,7 @@ async def test_a_request_cannot_be_broken_off(world):
     assert world.answers == [(number, Done())]
 
 
-async def test_tasks_say_what_they_do(world):
+async def test_names_of_tasks(world):
     world.plugins["Mine"] = Waiting()
     number = world.do(plugin(), bind())
     names = [task.get_name() for task in world.effects.tasks]
@@ -470,7 +470,7 @@ async def test_tasks_say_what_they_do(world):
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_bind_that_is_given_up_is_not_answered_and_the_next_in_line_goes_on(world):
+async def test_an_abandoned_bind_has_no_outcome_and_the_next_request_is_sent(world):
     """`give_up_waiting` cancels the tasks that wait for the rate limit."""
     last = await world.done(bind(), patch())
     world.effects.tasks[0].cancel()
@@ -481,7 +481,7 @@ async def test_a_bind_that_is_given_up_is_not_answered_and_the_next_in_line_goes
     assert world.answers == [(last, Done())]
 
 
-async def test_after_the_end_only_users_are_told(world):
+async def test_after_shutdown_only_events_are_written(world):
     world.plugins["Mine"] = waiting = Waiting()
     status, *_ = range(world.number + 1, world.number + 2)
     await world.done(patch("a", "status"), patch("b"), bind("c"), plugin())
@@ -508,7 +508,7 @@ async def test_after_the_end_only_users_are_told(world):
 
 
 @pytest.mark.parametrize("end", ["end", "halt"])
-async def test_a_plugin_that_swallows_the_end_is_not_answered(world, end):
+async def test_results_of_plugins_after_shutdown_are_dropped(world, end):
     world.plugins |= {"Stubborn": Stubborn(), "Deaf": Deaf()}
     await world.done(plugin("Stubborn"), plugin("Deaf"))
     if end == "end":
@@ -530,7 +530,7 @@ async def test_a_plugin_that_swallows_the_end_is_not_answered(world, end):
     assert world.answers == []
 
 
-async def test_once_halted_nothing_is_begun_or_answered(world):
+async def test_once_halted_nothing_is_started_or_reported(world):
     world.plugins["Mine"] = waiting = Waiting()
     number = await world.done(plugin(), bind())
     world.effects.halted = True

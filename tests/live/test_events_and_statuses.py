@@ -96,13 +96,13 @@ async def test_an_event(setup):
         "type": "Warning",
     }
     assert {name: value for name, value in event.items() if name in expected} == expected
-    # What is left is there for readers of the older form, and says nothing.
+    # The other fields are for readers of the core form, and empty.
     assert {name: value for name, value in event.items() if name not in expected and value} == {}
 
 
 async def test_a_series_forms_while_the_pod_stays_as_it_is(setup):
     await setup.fail("no room")
-    # The status has been written, so the pod is another version of itself.
+    # The status has been written, so the pod has another version.
     await setup.time.advance(1.0)
     await setup.fail("no room")
     assert len(setup.cluster.names(EVENTS)) == 2
@@ -164,14 +164,14 @@ async def test_a_status(setup):
     assert setup.stored("pods")["status"]["conditions"] == [{**condition, "message": "still no room"}]
 
 
-async def test_a_nomination_comes_and_goes(setup):
+async def test_a_nomination_is_set_and_cleared(setup):
     await setup.writer.patch(await setup.pod(), nominated_node_name="n1")
     assert setup.stored("pods")["status"]["nominatedNodeName"] == "n1"
     await setup.writer.patch(await setup.pod(), nominated_node_name="")
     assert "nominatedNodeName" not in setup.stored("pods")["status"]
 
 
-async def test_a_pod_that_is_gone_is_no_problem(setup):
+async def test_a_deleted_pod_is_ignored(setup):
     pod = await setup.pod()
     setup.cluster.delete("pods", "default", "p")
     setup.writer.write(pod, nominated_node_name="n1")
@@ -179,11 +179,11 @@ async def test_a_pod_that_is_gone_is_no_problem(setup):
     assert setup.writer.idle
 
 
-# -- whatever happens --------------------------------------------------------------------------------------------------
+# -- in any history ----------------------------------------------------------------------------------------------------
 
 
 class SlowApi(EmbeddedApi):
-    """Answers one request each time it is let."""
+    """Responds to one request each time it is released."""
 
     def __init__(self, server):
         super().__init__(server)
@@ -206,7 +206,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_last_thing_written_of_a_pod_stays_and_nothing_older_follows(steps):
+def test_the_latest_status_is_written_last(steps):
     asyncio.run(_write_at_random(steps))
 
 

@@ -1,4 +1,4 @@
-"""Extenders over HTTP: a program in another process that knows nothing of us, asked by a live scheduler."""
+"""HTTP extenders in another process, called by a live scheduler."""
 
 import asyncio
 from base64 import b64encode
@@ -37,7 +37,7 @@ def scheduling(*objects, extenders, **options):
 
 
 async def create(cluster, *objects):
-    """Create objects, and let everything happen that follows, with what the extender takes for its answers."""
+    """Create objects, and run until all consequences, including the extender's responses, have been processed."""
     cluster.server.create_all(objects)
     for _ in range(1000):
         for _ in range(50):
@@ -75,7 +75,7 @@ async def test_filter(extender, capable):
 
 
 @BOTH_WAYS
-async def test_a_pod_that_no_node_is_left_for(extender, capable):
+async def test_all_nodes_are_filtered_out(extender, capable):
     extender.dislikes("n1", "n2", "n3")
     async with scheduling(
         *nodes(), extenders=[extender.settings("good", "filter", nodeCacheCapable=capable)]
@@ -126,7 +126,7 @@ async def test_preempt(extender, capable):
 async def test_bind(extender):
     async with scheduling(*nodes("n1"), extenders=[extender.settings("good", "bind")]) as cluster:
         await create(cluster, a_pod("p").obj())
-        # It is the extender's business to bind it really.
+        # The extender itself must bind it.
         assert cluster.node_of("p") == ""
         assert cluster.scheduler.state.is_assumed(cluster.pod("p")["metadata"]["uid"])
         assert cluster.events("p", "Scheduled")[0]["note"] == "Successfully assigned default/p to n1"
@@ -136,7 +136,7 @@ async def test_bind(extender):
     assert list(asked.body) == ["PodName", "PodNamespace", "PodUID", "Node"]
 
 
-async def test_a_binder_that_refuses(extender):
+async def test_a_refusing_binder(extender):
     async with scheduling(*nodes("n1"), extenders=[extender.settings("error", "bind")]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.condition("p")["reason"] == "SchedulerError"
@@ -145,7 +145,7 @@ async def test_a_binder_that_refuses(extender):
 
 
 @pytest.mark.parametrize("behaviour", ["error", "fails", "closes", "html"])
-async def test_where_an_ignorable_binder_fails_the_plugins_bind(extender, behaviour):
+async def test_plugins_bind_if_an_ignorable_binder_fails(extender, behaviour):
     async with scheduling(*nodes("n1"), extenders=[extender.settings(behaviour, "bind", ignorable=True)]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.node_of("p") == "n1"
@@ -168,7 +168,7 @@ async def test_several_extenders_with_different_weights(extender):
     assert [asked.path for asked in extender.asked()] == ["/lowercase/filter", "/good/prioritize"]
 
 
-async def test_one_connection_is_enough_for_many_questions(extender):
+async def test_connections_are_reused(extender):
     async with scheduling(*nodes(), extenders=[extender.settings("good", "filter", "prioritize")]) as cluster:
         await create(cluster, *(a_pod(f"p{i}").obj() for i in range(10)))
     asked = extender.asked()
@@ -176,7 +176,7 @@ async def test_one_connection_is_enough_for_many_questions(extender):
     assert len({one.port for one in asked}) == 1
 
 
-# -- who is asked about whom ------------------------------------------------------------------------------------------
+# -- which extenders are called for which pods -------------------------------------------------------------------------
 
 
 async def test_only_pods_that_ask_for_managed_resources(extender):
@@ -190,11 +190,11 @@ async def test_only_pods_that_ask_for_managed_resources(extender):
         await create(
             cluster, a_pod("p").requests(**{"example.com/dongle": 1}).limits(**{"example.com/dongle": 1}).obj()
         )
-    # The node has no dongles, and that is the extender's business.
+    # The node has no dongles, which only the extender manages.
     assert [asked.verb for asked in extender.asked()] == ["filter", "bind"]
 
 
-async def test_objects_are_passed_on_whole(extender):
+async def test_complete_objects_are_sent(extender):
     node = a_node("n1").allocatable(cpu=4, pods=10).obj()
     node["spec"] = node.get("spec", {}) | {"podCIDR": "10.1.2.0/24"}
     pod = a_pod("p").obj()
@@ -213,7 +213,7 @@ async def test_objects_are_passed_on_whole(extender):
     assert node["spec"]["podCIDR"] == "10.1.2.0/24"
 
 
-# -- those that do not answer as they should --------------------------------------------------------------------------
+# -- misbehaving extenders ---------------------------------------------------------------------------------------------
 
 HOSTILE = {
     "fails": "failed filter with extender at URL {url}/fails/filter, code 500",
@@ -229,12 +229,12 @@ HOSTILE = {
 
 
 def limit(behaviour):
-    """Only who never answers makes it pass; on a busy machine others may take a while."""
+    """Only the one that never responds runs into the limit; on a busy machine others may be slow."""
     return "300ms" if behaviour == "hangs" else "20s"
 
 
 @pytest.mark.parametrize("behaviour", HOSTILE)
-async def test_a_pod_of_a_hostile_extender_gets_a_clear_status(extender, behaviour):
+async def test_the_status_of_a_pod_with_a_hostile_extender(extender, behaviour):
     settings = extender.settings(behaviour, "filter", nodeCacheCapable=True, httpTimeout=limit(behaviour))
     settings |= {"managedResources": [{"name": "example.com/dongle", "ignoredByScheduler": True}]}
     async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
@@ -248,7 +248,7 @@ async def test_a_pod_of_a_hostile_extender_gets_a_clear_status(extender, behavio
 
 
 @pytest.mark.parametrize("behaviour", HOSTILE)
-async def test_without_a_hostile_extender_that_is_ignorable(extender, behaviour):
+async def test_an_ignorable_hostile_extender_is_ignored(extender, behaviour):
     verbs = ("filter", "prioritize", "bind")
     settings = extender.settings(behaviour, *verbs, nodeCacheCapable=True, httpTimeout=limit(behaviour), ignorable=True)
     async with scheduling(*nodes("n1", "n2"), extenders=[settings]) as cluster:
@@ -257,21 +257,21 @@ async def test_without_a_hostile_extender_that_is_ignorable(extender, behaviour)
 
 
 @pytest.mark.parametrize("behaviour", [*HOSTILE, "null"])
-async def test_an_extender_that_cannot_prioritize_gives_no_points(extender, behaviour):
+async def test_a_failed_prioritize_adds_no_score(extender, behaviour):
     settings = extender.settings(behaviour, "prioritize", httpTimeout=limit(behaviour))
     async with scheduling(*nodes("n1", "n2"), extenders=[settings]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.node_of("p")
 
 
-async def test_null_leaves_no_node(extender):
+async def test_null_means_no_node(extender):
     async with scheduling(*nodes("n1", "n2"), extenders=[extender.settings("null", "filter")]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.condition("p")["reason"] == "Unschedulable"
         assert cluster.why_pending("p").startswith("0/2 nodes are available:")
 
 
-async def test_victims_that_are_not_there(extender):
+async def test_unknown_victims(extender):
     victim = a_pod("v").on("n1").obj()
     settings = extender.settings("unknown", "preempt")
     async with scheduling(*nodes("n1", pods=1), victim, priority_class("high", 1000), extenders=[settings]) as cluster:
@@ -282,13 +282,13 @@ async def test_victims_that_are_not_there(extender):
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        pytest.param("http://127.0.0.1:1", "connection refused", id="nobody listens"),
+        pytest.param("http://127.0.0.1:1", "connection refused", id="connection refused"),
         pytest.param("no-url", "it is not an http or https URL", id="no scheme"),
         pytest.param("ftp://127.0.0.1", "it is not an http or https URL", id="another scheme"),
         pytest.param("http://[::1", "it is not an http or https URL", id="no address"),
     ],
 )
-async def test_an_extender_that_is_nowhere(url, why):
+async def test_unreachable_extenders(url, why):
     async with scheduling(*nodes("n1"), extenders=[{"urlPrefix": f"{url}/", "filterVerb": "filter"}]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.why_pending("p") == f'Post "{url}/filter": {why}'
@@ -304,8 +304,8 @@ def dongle(name):
     return a_pod(name).requests(**{"example.com/dongle": 1}).limits(**{"example.com/dongle": 1})
 
 
-async def test_a_hanging_extender_holds_up_only_its_own_pods(extender):
-    """The good pods of another profile are bound while not a single answer has come."""
+async def test_a_hanging_extender_delays_only_its_own_pods(extender):
+    """Pods of another profile are bound while the extender has not responded at all."""
     settings = extender.settings("hangs", "filter", nodeCacheCapable=True, httpTimeout="1h", **DONGLE)
     config = configuration(settings, profiles=TWO_PROFILES)
     async with live(*nodes("n1", cpu=4000, pods=1000), config=config, overlaps=True, validate=False) as cluster:
@@ -314,13 +314,13 @@ async def test_a_hanging_extender_holds_up_only_its_own_pods(extender):
         await until(lambda: len(bound(cluster)) == 500)
         engine = cluster.scheduler.engine
         assert len(engine.suspended.under_way) == 100
-        # As many attempts as without the extender, and none of them waited for anything.
+        # As many attempts as without the extender, none of which waited.
         assert all(name.startswith("good") for name in bound(cluster))
         assert {attempts_of(cluster, f"good{i}") for i in (0, 250, 499)} == {1}
         await cluster.scheduler.drain()
 
 
-async def test_in_serial_mode_everybody_waits(extender):
+async def test_in_serial_mode_all_pods_wait(extender):
     settings = extender.settings("hangs", "filter", nodeCacheCapable=True, httpTimeout="1h", **DONGLE)
     async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
         cluster.server.create_all([dongle("bad").obj()])
@@ -358,7 +358,7 @@ def attempts_of(cluster, name):
 # -- recordings -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_recorded_run_is_played_again_without_the_extender(extender):
+async def test_a_recorded_run_is_replayed_without_the_extender(extender):
     extender.dislikes("n1")
     recorded = Recorded()
     settings = extender.settings("good", "filter", "prioritize", "preempt", "bind")
@@ -375,7 +375,7 @@ async def test_a_recorded_run_is_played_again_without_the_extender(extender):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """Paths of PEM files: the authority, the server's pair for another name than its address, a client's pair."""
+    """Paths of PEM files: the authority, a server pair for another name than its address, a client pair."""
     folder, ca = tmp_path_factory.mktemp("certificates"), make_ca()
     server, client = make_server_certificate(ca, ["extender.example"]), make_client_certificate(ca, "stowplan")
     files = {
@@ -417,7 +417,7 @@ CLIENT = ("cert", "key")
             lambda c: as_data(c, "ca", *CLIENT, **NAMED) | {"caFile": "/dev/null"}, {}, id="data beats a file"
         ),
         pytest.param(lambda c: in_files(c, *CLIENT, insecure=True), {}, id="insecure"),
-        pytest.param(lambda c: in_files(c, *CLIENT), {"enableHTTPS": True}, id="enableHTTPS, and nobody to trust"),
+        pytest.param(lambda c: in_files(c, *CLIENT), {"enableHTTPS": True}, id="enableHTTPS without authority"),
     ],
 )
 async def test_tls(secure_program, certificates, tls, more):

@@ -1,6 +1,6 @@
-"""First lists side by side, what a cluster lacks, and what comes to be later.
+"""Concurrent first lists, kinds that the cluster lacks, and kinds that are served later.
 
-The server serves some kinds, forbids others, and lacks the rest; a test changes that while time stands still.
+The server serves some kinds, forbids others, and lacks the rest; tests change that under a manual clock.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def an(kind):
 
 
 class PatchyApi:
-    """Lists are empty, or fail as `refusals` has it; watches never end."""
+    """Lists are empty, or fail as in `refusals`; watches never end."""
 
     def __init__(self, refusals=None, unserved=()):
         self.refusals = dict(refusals or {})
@@ -55,7 +55,7 @@ class PatchyApi:
         self.lists = Counter()
         self.asked = Counter()
         self.selectors = {}
-        #: A list of these kinds does not come.
+        #: Lists of these kinds never return.
         self.stuck = set()
 
     async def list(self, kind, *, field_selector="", **rest):
@@ -93,7 +93,7 @@ class Run:
             report=self.lines.append,
         )
 
-    # It is the receiver
+    # The receiver's interface
 
     def handle(self, kind, changes):
         self.log.append(("deliver", kind.__name__, len(changes)))
@@ -123,7 +123,7 @@ async def running(api, *kinds):
         await asyncio.gather(task, return_exceptions=True)
 
 
-# -- all is well ------------------------------------------------------------------------------------------------------
+# -- all kinds served --------------------------------------------------------------------------------------------------
 
 
 async def test_everything_is_delivered_from_a_real_store():
@@ -150,7 +150,7 @@ async def test_everything_is_delivered_from_a_real_store():
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_first_lists_run_side_by_side():
+async def test_first_lists_run_concurrently():
     api = PatchyApi()
     api.stuck = {kind.kind for kind in (*CORE, CLAIMS)}
     async with running(api, *CORE, CLAIMS) as run:
@@ -159,7 +159,7 @@ async def test_first_lists_run_side_by_side():
         assert set(run.informers.awaited) == {"nodes", "pods", "namespaces", "resourceclaims.resource.k8s.io"}
 
 
-async def test_finished_pods_are_not_asked_for():
+async def test_finished_pods_are_not_listed():
     api = PatchyApi()
     async with running(api, *CORE):
         assert api.selectors == {Pod: UNFINISHED, Node: "", Namespace: ""}
@@ -173,7 +173,7 @@ async def test_synced_comes_after_the_deliveries():
         assert run.lines == []
 
 
-async def test_an_exception_of_the_receiver_ends_it():
+async def test_an_exception_of_the_receiver_is_raised():
     def deliver(kind, changes):
         raise RuntimeError("bug")
 
@@ -189,13 +189,13 @@ async def test_an_exception_of_the_receiver_ends_it():
     assert [str(one) for one in caught.value.exceptions] == ["bug"]
 
 
-# -- what the cluster does not serve ----------------------------------------------------------------------------------
+# -- kinds that are not served -----------------------------------------------------------------------------------------
 
 LACKING = "is not served by the cluster"
 AGAIN = "looked for again every 60 s"
 
 
-async def test_plugins_that_lack_a_kind_are_switched_off_with_one_line():
+async def test_plugins_that_lack_a_kind_are_disabled_with_one_line():
     """Two kinds of one group are missing: one plugin, one line."""
     api = PatchyApi({ResourceClaim: NOT_SERVED, DeviceClass: NOT_SERVED})
     async with running(api, *CORE, CLAIMS, CLASSES) as run:
@@ -205,7 +205,7 @@ async def test_plugins_that_lack_a_kind_are_switched_off_with_one_line():
         assert run.lines == [f"resourceclaims.resource.k8s.io {LACKING}, DynamicResources is switched off; {AGAIN}"]
 
 
-async def test_only_what_is_not_off_already_is_switched_off():
+async def test_only_enabled_plugins_are_disabled():
     api = PatchyApi({CSIStorageCapacity: NOT_SERVED, CSINode: NOT_SERVED})
     async with running(api, CAPACITIES, CSI_NODES) as run:
         assert run.log == [("off", "VolumeBinding"), ("off", "NodeVolumeLimits")]
@@ -218,7 +218,7 @@ async def test_only_what_is_not_off_already_is_switched_off():
         pytest.param(
             BUDGETS,
             f"poddisruptionbudgets.policy {LACKING}, DefaultPreemption is going on without; {AGAIN}",
-            id="read by a plugin that can do without",
+            id="optional for its plugin",
         ),
         pytest.param(WatchedKind(CSINode), f"csinodes.storage.k8s.io {LACKING}; {AGAIN}", id="only events wanted"),
         pytest.param(
@@ -228,14 +228,14 @@ async def test_only_what_is_not_off_already_is_switched_off():
         ),
     ],
 )
-async def test_what_is_said(watched, line):
+async def test_log_lines(watched, line):
     async with running(PatchyApi({watched.kind: NOT_SERVED}), watched) as run:
         assert run.lines == [line]
         assert [entry[0] for entry in run.log] == (["off"] if watched.needed_by else [])
         assert run.informers.synced.is_set()
 
 
-async def test_a_missing_kind_is_looked_for_again_in_silence():
+async def test_discovery_of_a_missing_kind_is_repeated_silently():
     api = PatchyApi({DeviceClass: NOT_SERVED})
     async with running(api, CLASSES) as run:
         await run.time.advance(59.9)
@@ -248,7 +248,7 @@ async def test_a_missing_kind_is_looked_for_again_in_silence():
         assert run.log == [("off", "DynamicResources")]
 
 
-async def test_a_kind_that_appears_is_delivered_and_then_its_plugins_are_switched_on():
+async def test_plugins_of_a_new_kind_are_enabled_after_its_delivery():
     watched = WatchedKind(Namespace, frozenset({"P"}))
     api = PatchyApi({ResourceClaim: NOT_SERVED})
     async with running(api, watched, CLAIMS) as run:
@@ -260,7 +260,7 @@ async def test_a_kind_that_appears_is_delivered_and_then_its_plugins_are_switche
         ]
         assert run.informers.missing == set()
         await run.time.advance(600)
-        assert api.lists[ResourceClaim] == 2, "it is watched now"
+        assert api.lists[ResourceClaim] == 2, "it is not watched"
 
 
 class DefinedLater(PatchyApi):
@@ -271,7 +271,7 @@ class DefinedLater(PatchyApi):
         return Listing([an(kind)], "1")
 
 
-async def test_plugins_are_on_only_after_the_first_delivery():
+async def test_plugins_are_enabled_only_after_the_first_delivery():
     api = DefinedLater({ResourceClaim: NOT_SERVED})
     async with running(api, CLAIMS) as run:
         del api.refusals[ResourceClaim]
@@ -279,7 +279,7 @@ async def test_plugins_are_on_only_after_the_first_delivery():
         assert run.log == [("off", "DynamicResources"), ("deliver", "ResourceClaim", 1), ("on", "DynamicResources")]
 
 
-async def test_a_plugin_stays_off_until_all_it_needs_is_there():
+async def test_a_plugin_stays_disabled_until_all_its_kinds_are_served():
     api = PatchyApi({ResourceClaim: NOT_SERVED, DeviceClass: NOT_SERVED})
     async with running(api, CLAIMS, CLASSES) as run:
         del api.refusals[ResourceClaim]
@@ -292,8 +292,8 @@ async def test_a_plugin_stays_off_until_all_it_needs_is_there():
 
 
 @pytest.mark.parametrize("kind", [Node, Pod, Namespace])
-async def test_what_every_cluster_has_is_waited_for(kind):
-    """A server that starts up may answer so for a moment."""
+async def test_core_kinds_are_waited_for(kind):
+    """A starting server may respond like this for a moment."""
     api = PatchyApi({kind: NOT_SERVED})
     async with running(api, *CORE) as run:
         assert not run.informers.synced.is_set()
@@ -303,10 +303,10 @@ async def test_what_every_cluster_has_is_waited_for(kind):
         assert run.informers.synced.is_set()
 
 
-# -- what is in the way -----------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_forbidden_is_said_once_and_tried_again():
+async def test_forbidden_kinds_are_logged_once_and_retried():
     api = PatchyApi({CSINode: FORBIDDEN})
     async with running(api, *CORE, CSI_NODES) as run:
         await run.time.advance(120)
@@ -316,7 +316,7 @@ async def test_what_is_forbidden_is_said_once_and_tried_again():
         ]
         assert run.informers.awaited == {"csinodes.storage.k8s.io": "not for you"}
         assert not run.informers.synced.is_set()
-        assert 4 < api.lists[CSINode] < 12, "with growing waits"
+        assert 4 < api.lists[CSINode] < 12, "not retried with backoff"
         assert api.asked[CSINode] == 1
         del api.refusals[CSINode]
         await run.time.advance(30)
@@ -325,8 +325,8 @@ async def test_what_is_forbidden_is_said_once_and_tried_again():
         assert ("off", "NodeVolumeLimits", "VolumeBinding") not in run.log
 
 
-async def test_what_is_forbidden_because_it_does_not_exist_is_missing():
-    """An older cluster's role for schedulers does not name kinds that it does not have."""
+async def test_forbidden_kinds_that_do_not_exist_count_as_missing():
+    """The scheduler's role in an older cluster does not list kinds that do not exist there."""
     api = PatchyApi({ResourceClaim: FORBIDDEN}, unserved={ResourceClaim})
     async with running(api, CLAIMS) as run:
         assert run.informers.synced.is_set()
@@ -343,7 +343,7 @@ async def test_what_is_forbidden_because_it_does_not_exist_is_missing():
 
 
 @pytest.mark.parametrize("error", [DOWN, FORBIDDEN])
-async def test_discovery_that_fails_is_taken_for_a_yes(error):
+async def test_failed_discovery_counts_as_served(error):
     api = PatchyApi({CSINode: FORBIDDEN, "serves": error})
     async with running(api, CSI_NODES) as run:
         assert run.informers.missing == set()
@@ -351,7 +351,7 @@ async def test_discovery_that_fails_is_taken_for_a_yes(error):
 
 
 @pytest.mark.parametrize("error", [DOWN, ServiceUnavailable("starting")], ids=["down", "starting"])
-async def test_a_server_that_is_away_switches_nothing_off(error):
+async def test_an_unreachable_server_disables_nothing(error):
     api = PatchyApi({kind.kind: error for kind in (*CORE, CLAIMS)})
     async with running(api, *CORE, CLAIMS) as run:
         assert len(run.lines) == 4
@@ -362,7 +362,7 @@ async def test_a_server_that_is_away_switches_nothing_off(error):
         assert run.informers.missing == {ResourceClaim}
 
 
-async def test_start_up_says_what_it_waits_for():
+async def test_startup_logs_what_it_waits_for():
     api = PatchyApi({Node: FORBIDDEN})
     api.stuck = {Pod}
     async with running(api, *CORE) as run:
@@ -376,7 +376,7 @@ async def test_start_up_says_what_it_waits_for():
         assert len(run.lines) == 3
 
 
-async def test_what_is_in_the_way_of_several_kinds_is_said_once():
+async def test_an_error_of_several_kinds_is_logged_once():
     api = PatchyApi({Node: FORBIDDEN, Pod: FORBIDDEN, Namespace: DOWN})
     async with running(api, *CORE) as run:
         await run.time.advance(FIRST_LISTS_WARNING_DELAY)
@@ -386,8 +386,8 @@ async def test_what_is_in_the_way_of_several_kinds_is_said_once():
         ]
 
 
-async def test_a_kind_that_vanishes_later_switches_nothing_off():
-    """Its objects stay as they were last seen, and what fails is told."""
+async def test_a_kind_that_vanishes_disables_nothing():
+    """Its objects stay as last seen, and the failure is logged."""
 
     class Vanishing(PatchyApi):
         async def watch(self, kind, **rest):

@@ -1,4 +1,4 @@
-"""What the log says of a pod's way at the verbosities that operators use, and what its event is about."""
+"""Log lines about a pod at the verbosities that operators use, and the object of its event."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from stowplan.testing import a_node, a_pod
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.live_scheduler import live
 
-#: Of these modules, as others are nobody's business here.
+#: Lines of these modules only.
 MODULES = ("event_handlers", "engine", "scheduler", "failure_handler", "scheduling_cycle", "bindings", "default_binder")
 MODULES += ("queue_watcher", "scheduling_queue", "default_preemption")
 
@@ -24,7 +24,7 @@ class Lines:
 
     def write(self, entry):
         *_, folder, module = entry.module.split(".")
-        # A plugin is known by its folder.
+        # A plugin is identified by its folder.
         if (folder if module == "plugin" else module) in self.modules:
             keys = {key: getattr(value, "key", None) or named(value) for key, value in entry.keys.items()}
             self.lines.append((entry.level, entry.message, keys))
@@ -56,7 +56,7 @@ def moved(queue, event, *, level=5):
     return (level, "Pod moved to an internal scheduling queue", POD | {"event": event, "queue": queue})
 
 
-async def test_a_pod_comes_is_bound_and_goes(log):
+async def test_a_pod_is_created_bound_and_deleted(log):
     async with live(a_node("n").obj()) as cluster:
         assert log.take() == [
             (3, "Add event for node", {"node": "n"}),
@@ -117,7 +117,7 @@ async def test_a_pod_that_fits_nowhere(log):
         ]
 
 
-async def test_a_pod_that_makes_room_for_itself(log):
+async def test_a_preempting_pod(log):
     log.modules = ("victim_evictions", "default_preemption")
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
     async with live(a_node("n").allocatable(cpu=1, pods=10).obj(), important) as cluster:
@@ -130,7 +130,7 @@ async def test_a_pod_that_makes_room_for_itself(log):
         assert (2, "the target node for the preemption is determined", where) in told
 
 
-async def test_a_pod_that_must_not_make_room(log):
+async def test_a_non_preempting_pod(log):
     log.modules = ("default_preemption",)
     polite = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
     polite["preemptionPolicy"] = "Never"
@@ -141,13 +141,13 @@ async def test_a_pod_that_must_not_make_room(log):
         assert log.take() == [(5, "Pod is not eligible for preemption", POD | PREEMPTING | {"reason": reason})]
 
 
-async def test_the_end(log):
+async def test_shutdown(log):
     async with live():
         log.take()
     assert log.take() == [(2, "Scheduling queue is closed", {})]
 
 
-async def test_kinds_that_are_known(log):
+async def test_known_kinds(log):
     log.modules = ("list_watch",)
     async with live():
         told = [line for line in log.take() if line[0] == 2]
@@ -185,12 +185,12 @@ async def test_a_pod_that_is_gated(log):
         assert (5, f"{text} because the Pod is updated", keys) in log.lines
 
 
-async def test_events_and_the_pods_that_sleep(log):
+async def test_events_and_unschedulable_pods(log):
     async with live(a_node("n").allocatable(cpu=1).obj()) as cluster:
         await cluster.create(a_pod("p").requests(cpu=2).obj())
         log.modules = ("scheduling_queue", "requeueing")
         log.take()
-        # Of interest to who rejected it, but no help; and of interest to others alone.
+        # The rejecting plugins registered for it, but it does not help; and others alone registered for it.
         cluster.api.patch("nodes", "", "n", {"metadata": {"labels": {"a": "b"}}})
         await cluster.create(a_pod("other").on("n").obj())
         text = "Event is not making pod schedulable"
@@ -220,7 +220,7 @@ async def test_a_pod_that_is_being_deleted(log):
         log.take()
         await cluster.create(a_pod("p").obj())
         log.take()
-        # A finalizer keeps it.
+        # A finalizer delays the deletion.
         cluster.api.patch("pods", "default", "p", {"metadata": {"finalizers": ["example.com/f"]}})
         cluster.api.delete("pods", "default", "p")
         await cluster.settle()
@@ -238,7 +238,7 @@ class Refusing(BindPlugin):
 
 
 class Slow(BindPlugin):
-    """Answers when the informer has told of the binding already."""
+    """Returns after the informer has observed the binding."""
 
     name = "Slow"
 
@@ -271,7 +271,7 @@ async def test_a_pod_that_cannot_be_bound(log):
 
 
 async def test_a_pod_that_is_on_a_node_already_cannot_be_assumed(log):
-    """Such as one whose informer said first that it is bound, and then that it is not."""
+    """Such as one whose informer first reports it bound, then unbound."""
     async with live(validate=False) as cluster:
         await cluster.create(a_pod("p").obj())
         state = cluster.scheduler.state
@@ -285,7 +285,7 @@ async def test_a_pod_that_is_on_a_node_already_cannot_be_assumed(log):
         assert "is in the cache, so can't be assumed" in cluster.condition("p")["message"]
 
 
-async def test_the_event_is_about_the_pod_that_was_tried():
+async def test_the_event_regards_the_pod_as_it_was_tried():
     async with live(a_node("n").obj(), config=bound_by(Slow), plugins=[Slow]) as cluster:
         cluster.api.server.create_all([a_pod("p").obj()])
         created = cluster.pod("p")["metadata"]["resourceVersion"]
@@ -294,8 +294,8 @@ async def test_the_event_is_about_the_pod_that_was_tried():
         assert [event["regarding"]["resourceVersion"] for event in cluster.events("p", "Scheduled")] == [created]
 
 
-async def test_room_that_is_given_back_is_told_as_it_was_taken():
-    """The pod on its node, as it was when it was tried."""
+async def test_the_event_for_released_resources_has_the_assumed_pod():
+    """The pod on its node, as it was when tried."""
     async with live(a_node("n").obj(), config=bound_by(Refusing), plugins=[Refusing]) as cluster:
         told = []
         move_all = cluster.scheduler.queue.move_all
@@ -309,14 +309,14 @@ async def test_room_that_is_given_back_is_told_as_it_was_taken():
         assert told == [("AssignedPodDelete", "n")]
 
 
-class Moody(NodeFilterPlugin, PermitPlugin, EnqueueExtensions):
-    """Says no until it changes its mind, which nobody is told of; then makes pods wait."""
+class Switchable(NodeFilterPlugin, PermitPlugin, EnqueueExtensions):
+    """Refuses pods until switched, for which there is no event; then makes pods wait."""
 
-    name = "Moody"
+    name = "Switchable"
     says_no = True
 
     def filter_node(self, state, pod, node):
-        return unschedulable("no") if Moody.says_no else None
+        return unschedulable("no") if Switchable.says_no else None
 
     def permit(self, state, pod, node_name):
         return Status(Code.Wait), 10.0
@@ -325,29 +325,29 @@ class Moody(NodeFilterPlugin, PermitPlugin, EnqueueExtensions):
         return ()
 
 
-MOODY = configuration(**{point: {"enabled": [{"name": "Moody"}]} for point in ("filter", "permit")})
+SWITCHABLE = configuration(**{point: {"enabled": [{"name": "Switchable"}]} for point in ("filter", "permit")})
 
 
-async def test_a_pod_that_was_looked_at_again_for_no_other_reason_than_time_and_then_waits(log):
-    Moody.says_no = True
-    async with live(a_node("n").obj(), config=MOODY, plugins=[Moody]) as cluster:
+async def test_a_flushed_pod_then_waits_on_permit(log):
+    Switchable.says_no = True
+    async with live(a_node("n").obj(), config=SWITCHABLE, plugins=[Switchable]) as cluster:
         await cluster.create(a_pod("p").obj())
         await cluster.advance(40.0)
-        Moody.says_no = False
+        Switchable.says_no = False
         await cluster.advance(291.0)
         assert (4, "Pod waiting on permit", POD) in log.take()
-        cluster.scheduler.waiting_pods.get(cluster.pod("p")["metadata"]["uid"]).allow("Moody")
+        cluster.scheduler.waiting_pods.get(cluster.pod("p")["metadata"]["uid"]).allow("Switchable")
         await cluster.settle()
         text = "Pod scheduled after flush from unschedulablePods"
-        keys = POD | {"unschedulablePlugins": ["Moody"], "pendingPlugins": []}
+        keys = POD | {"unschedulablePlugins": ["Switchable"], "pendingPlugins": []}
         assert [line for line in log.take() if line[0] == 4 and "flush" in line[1]] == [(4, text, keys)]
 
 
-async def test_a_pod_that_waits_in_vain(log):
-    Moody.says_no = False
-    async with live(a_node("n").obj(), config=MOODY, plugins=[Moody]) as cluster:
+async def test_a_pod_that_times_out_on_permit(log):
+    Switchable.says_no = False
+    async with live(a_node("n").obj(), config=SWITCHABLE, plugins=[Switchable]) as cluster:
         await cluster.create(a_pod("p").obj())
         log.take()
         await cluster.advance(10.0)
-        status = "rejected due to timeout after waiting 10s at plugin Moody"
+        status = "rejected due to timeout after waiting 10s at plugin Switchable"
         assert (4, "Pod rejected while waiting on permit", POD | {"status": status}) in log.take()

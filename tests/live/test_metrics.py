@@ -1,4 +1,4 @@
-"""What each moment of a pod's life is told of: the labels of what moves, and how often."""
+"""Metrics in each phase of a pod's life: labels and counts."""
 
 from collections import Counter
 from random import Random
@@ -31,7 +31,7 @@ FULL = (HIGH, a_node("n").allocatable(cpu=1, pods=10).obj(), a_pod("victim").req
 
 
 class Refusing:
-    """An API that binds nothing."""
+    """An API that refuses bindings."""
 
     def __init__(self, api):
         self._api = api
@@ -44,13 +44,13 @@ class Refusing:
 
 
 def at(metrics, point):
-    """Status -> runs of an extension point."""
+    """Status -> number of runs of an extension point."""
     found = numbers(metrics.framework_extension_point_duration_seconds)
     return {status: count for (name, status, _), count in found.items() if name == point}
 
 
 def plugins_of(*classes):
-    """A live scheduler's options for plugins at the points that they have answers for."""
+    """Options of a live scheduler for plugins at the points that they have answers for."""
     points = {}
     for plugin in classes:
         for point in {POINTS[method] for method in plugin.answers}:
@@ -123,7 +123,7 @@ FAILED = {"schedule_attempts_total": {("error", DEFAULT): 1}, "pod_scheduling_at
             a_pod("p"),
             {},
             {
-                # Parity: that there is no node at all is a rejection, and waits as an error does.
+                # Parity: without any node the pod is rejected, and backs off as after an error.
                 **UNFIT,
                 "scheduling_algorithm_duration_seconds": 1,
                 "pending_pods": {"backoff": 1},
@@ -160,7 +160,7 @@ FAILED = {"schedule_attempts_total": {("error", DEFAULT): 1}, "pod_scheduling_at
         ),
     ],
 )
-async def test_the_end_of_an_attempt(objects, pod, options, expected):
+async def test_metrics_of_attempts(objects, pod, options, expected):
     async with live(*objects, **options) as cluster:
         await cluster.create(pod.obj())
         cluster.scheduler.refresh_metrics()
@@ -254,7 +254,7 @@ async def test_extension_points(answers, pods, expected):
         assert {point: at(metrics, point) for point in expected} == expected
 
 
-async def test_the_wait_on_permit():
+async def test_permit_wait_duration():
     gate = answering("Gate", permit=WAIT)
     async with live(a_node("n").obj(), **plugins_of(gate)) as cluster:
         await cluster.create(a_pod("allowed").obj(), a_pod("late").obj())
@@ -269,12 +269,12 @@ async def test_the_wait_on_permit():
         waits = {values[0]: (child.count, child.sum) for values, child in metrics.permit_wait_duration_seconds.series()}
         assert waits == {"Success": (1, 2.0), "Unschedulable": (1, 10.0)}
         assert numbers(metrics.goroutines) == {}
-        # Its time counts as the pod's, too.
+        # This time also counts for the pod.
         bound = metrics.scheduling_attempt_duration_seconds.with_label_values("scheduled", DEFAULT)
         assert (bound.count, bound.sum) == (1, 2.0)
 
 
-async def test_the_service_level_counts_from_the_first_time_that_a_pod_is_ready():
+async def test_sli_duration_starts_when_the_pod_is_first_ready():
     async with live(a_node("n").allocatable(cpu=1, pods=10).obj()) as cluster:
         await cluster.create(a_pod("first").requests(cpu="1").obj(), a_pod("p").requests(cpu="1").obj())
         await cluster.advance(20.0)
@@ -287,7 +287,7 @@ async def test_the_service_level_counts_from_the_first_time_that_a_pod_is_ready(
         assert cluster.scheduler.metrics.pod_scheduling_attempts.sum == 3
 
 
-async def test_a_pod_that_only_time_has_woken():
+async def test_a_flushed_pod():
     refused = [unschedulable("not yet")]
     moody = answering("Moody", pre_filter=lambda *_: refused[0])
     async with live(a_node("n").obj(), **plugins_of(moody)) as cluster:
@@ -307,7 +307,7 @@ async def test_equal_pods_are_hints_for_each_other():
         assert numbers(metrics.get_node_hint_duration_seconds) == {("no_hint", DEFAULT): 2, ("hint", DEFAULT): 2}
 
 
-async def test_what_is_asked_of_plugins_is_counted_from_zero():
+async def test_plugin_evaluation_counters_start_at_zero():
     asked = answering("Asked", filter=None, score=None, pre_filter=None)
     skipping = answering("Skipping", pre_filter=Status(Code.Skip), filter=None)
     async with live(*TWO_NODES, **plugins_of(asked, skipping)) as cluster:
@@ -324,7 +324,7 @@ async def test_what_is_asked_of_plugins_is_counted_from_zero():
 
 
 @pytest.mark.parametrize("drawn", [True, False])
-async def test_single_calls_are_timed_in_cycles_that_are_drawn(drawn):
+async def test_single_calls_are_timed_in_sampled_cycles(drawn):
     plugin = answering("P", pre_filter=None, filter=None, score=None, reserve=None, permit=(None, 0.0), post_bind=None)
     async with live(*TWO_NODES, **plugins_of(plugin)) as cluster:
         for framework in cluster.scheduler.frameworks.values():
@@ -342,7 +342,7 @@ async def test_single_calls_are_timed_in_cycles_that_are_drawn(drawn):
 
 
 async def test_events():
-    """Each handler's own label, and that of each change; what no plugin waits for is not handled."""
+    """Each handler's own label, and that of each change; events that no plugin registered for are not handled."""
     async with live(*TWO_NODES) as cluster:
         durations = cluster.scheduler.metrics.event_handling_duration_seconds
         assert numbers(durations)["NodeAdd"] == 2
@@ -363,7 +363,7 @@ async def test_events():
         nothing = {"metadata": {"annotations": {"a": "b"}}}
         assert await heard(cluster.patch("pods", "p", nothing)) == {"AssignedPodUpdate": 2}
         assert await heard(cluster.patch("nodes", "n1", labels)) == {"NodeUpdateNodeLabel": 1}
-        # It is updated first: its deletion begins.
+        # The deletion starts as an update.
         gone = {"AssignedPodUpdate": 2, "AssignedPodDelete": 1}
         assert await heard(cluster.delete("pods", "p")) == gone
         assert await heard(cluster.delete("nodes", "n2")) == {"NodeDelete": 1}
@@ -406,7 +406,7 @@ async def test_events_in_flight_are_counted_while_a_pod_waits():
         assert numbers(metrics.inflight_events) == {}
 
 
-async def test_a_hint_that_raises_counts_apart():
+async def test_a_failing_hint_has_its_own_label():
     def oops(pod, old, new):
         raise RuntimeError("oops")
 
@@ -423,8 +423,8 @@ def unschedulable_everywhere(state, pod, nodes):
 
 
 @pytest.mark.parametrize("seed", range(times(6)))
-async def test_sums_agree_with_what_happened(seed):
-    """Nodes and pods come and go; whatever is counted in passing is what the cluster, or the queue, says in the end."""
+async def test_counts_agree_with_the_state(seed):
+    """Nodes and pods are added and removed; incremental counts must agree with the cluster and the queue in the end."""
     random, moves = Random(seed), Counter()
     async with live(a_node("n0").allocatable(cpu=2, pods=10).obj(), random=random) as cluster:
         scheduler, metrics = cluster.scheduler, cluster.scheduler.metrics
@@ -456,7 +456,7 @@ async def test_sums_agree_with_what_happened(seed):
         assert sum(at(metrics, "PreFilter").values()) == sum(attempts.values())
         assert sum(at(metrics, "Bind").values()) == attempts["scheduled", DEFAULT]
         incoming = Counter(numbers(metrics.queue_incoming_pods_total))
-        # Who is popped early enters the active queue on paper only.
+        # A pod popped early is counted as entering the active queue.
         del incoming["active", "PopFromBackoffQ"]
         assert incoming == moves
         scheduler.refresh_metrics()

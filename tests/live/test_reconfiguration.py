@@ -1,4 +1,5 @@
-"""A scheduler at work that gets another configuration: what it watches, whom it asks, which pods it cares for."""
+"""A running scheduler that gets another configuration: what it watches, which plugins it calls, which pods it
+schedules."""
 
 import asyncio
 from random import Random
@@ -55,7 +56,8 @@ async def turns(number=50):
 
 
 class OnlyGroup(PreFilterPlugin, NodeFilterPlugin, SignPlugin, EnqueueExtensions):
-    """Takes nodes of the group that its arguments name. `Witness` does the same, and sees what this one noted."""
+    """Accepts nodes of the group in its arguments. `Witness` does the same, and checks the state that
+    this one wrote."""
 
     name = "OnlyGroup"
 
@@ -64,11 +66,11 @@ class OnlyGroup(PreFilterPlugin, NodeFilterPlugin, SignPlugin, EnqueueExtensions
         self.group = args["group"]
 
     def pre_filter(self, state, pod, nodes):
-        # Nobody has come between PreFilter and Filter.
+        # No other pod was processed between PreFilter and Filter.
         state.write(self.name, self.group)
 
     def sign_pod(self, pod):
-        # All pods are equal: they share what was worked out for the first.
+        # All pods are equal and share the first one's evaluation.
         return {}
 
     def filter_node(self, state, pod, info):
@@ -83,7 +85,7 @@ class Witness(OnlyGroup):
     name = "Witness"
 
     def filter_node(self, state, pod, info):
-        assert state.read("OnlyGroup") == self.group, "half of another configuration"
+        assert state.read("OnlyGroup") == self.group, "plugins of two configurations are mixed"
         return super().filter_node(state, pod, info)
 
 
@@ -94,8 +96,8 @@ def group(letter, *more):
     )
 
 
-async def test_a_hundred_swaps_while_two_thousand_pods_are_scheduled():
-    """No pod is lost, and each is where the configuration that was in force when it was decided would put it."""
+async def test_a_hundred_reconfigurations_while_two_thousand_pods_are_scheduled():
+    """No pod is lost, and each is where the configuration at its decision would put it."""
     recorded, random, number = Recorded(), Random(1), 2000
     options = {"config": group("a"), "plugins": [OnlyGroup, Witness], "recorder": recorded.recorder, "validate": False}
     async with live(*nodes(), **options) as cluster:
@@ -122,7 +124,7 @@ async def test_a_hundred_swaps_while_two_thousand_pods_are_scheduled():
         places = {f"p{i}": cluster.node_of(f"p{i}") for i in range(number)}
         scheduler.engine.validate()
         assert scheduler.engine.profiles.retired == []
-    assert all(places.values()), "no pod is lost"
+    assert all(places.values()), "a pod is lost"
     wrong = [name for name, node in places.items() if "ab"[int(node[1:]) % 2] != allowed[name]]
     assert wrong == []
     assert set(allowed.values()) == {"a", "b"}
@@ -165,12 +167,12 @@ async def test_while_pods_wait_on_permit():
         assert cluster.node_of("p")
         assert not cluster.node_of("q")
         await cluster.advance(25.0)
-        assert cluster.node_of("q"), "its time was up, and nobody makes it wait now"
+        assert cluster.node_of("q"), "it still waits on Permit"
     recorded.check(wait)
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
-async def test_while_an_extender_is_asked(overlaps):
+async def test_while_an_extender_is_called(overlaps):
     class Asker:
         def __init__(self):
             self.asked, self.ended = 0, 0
@@ -191,7 +193,7 @@ async def test_while_an_extender_is_asked(overlaps):
         assert (asker.asked, asker.ended) == (1, 0)
         await reconfigure(cluster, configuration({**profile(), "percentageOfNodesToScore": 70}))
         await turns()
-        assert (asker.asked, asker.ended) == (2, 1), "it is asked again, for the new profile"
+        assert (asker.asked, asker.ended) == (2, 1), "not called again for the new profile"
         assert cluster.place("p") is None
         await cluster.delete("pods", "p")
     recorded.check(extenders=[extender])
@@ -205,7 +207,7 @@ WITHOUT_VOLUMES = configuration(
 )
 
 
-async def test_kinds_that_are_new_are_there_before_anybody_decides_with_them():
+async def test_new_kinds_are_listed_before_the_configuration_takes_effect():
     limit = {"drivers": [{"name": "csi", "nodeID": "1", "allocatable": {"count": 1}}]}
     csi = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n0"}, "spec": limit}
     recorded = Recorded()
@@ -217,7 +219,7 @@ async def test_kinds_that_are_new_are_there_before_anybody_decides_with_them():
         await reconfigure(cluster, WITHOUT_VOLUMES)
         cluster.server.registry.delete(cluster.api.resource("csinodes.storage.k8s.io"), "", "n0")
         await cluster.settle()
-        assert objects.get(CSINode, "n0") is None, "what was watched once is watched on"
+        assert objects.get(CSINode, "n0") is None, "a watched kind is no longer watched"
     recorded.check()
 
 
@@ -235,7 +237,7 @@ async def test_a_kind_that_is_not_listed_in_time_refuses_the_configuration():
         with pytest.raises(RefusedConfigurationError, match="another configuration is being applied"):
             await reconfigure(cluster, PLAIN)
         await cluster.create(a_pod("p").obj())
-        assert cluster.node_of("p"), "the configuration of before goes on deciding"
+        assert cluster.node_of("p"), "the previous configuration is no longer in effect"
         await cluster.advance(LISTS_TIMEOUT + 1)
         with pytest.raises(RefusedConfigurationError, match=str(resource_of(CSINode))):
             await trying
@@ -261,7 +263,7 @@ class Queued(FilterPlugin, EnqueueExtensions):
         return []
 
 
-async def test_a_plugin_that_lacks_its_kind_is_left_out_from_the_beginning():
+async def test_a_plugin_that_lacks_its_kind_starts_disabled():
     async with live(*nodes(), config=PLAIN, plugins=[Queued]) as cluster:
         await reconfigure(cluster, configuration(profile(filter=[Queued])))
         assert cluster.scheduler.frameworks["default-scheduler"].switched_off >= {"Queued"}
@@ -296,7 +298,7 @@ async def test_a_configuration_whose_plugins_cannot_be_built():
     recorded.check(Unbuildable)
 
 
-async def test_a_scheduler_that_ends_takes_no_other_configuration():
+async def test_a_terminating_scheduler_refuses_configurations():
     async with live(*nodes(), config=PLAIN) as cluster:
         await cluster.scheduler.drain()
         with pytest.raises(RefusedConfigurationError, match="about to end"):
@@ -306,7 +308,7 @@ async def test_a_scheduler_that_ends_takes_no_other_configuration():
 # -- extenders --------------------------------------------------------------------------------------------------------
 
 
-async def test_extenders_come_and_go_and_are_sent_whole_objects():
+async def test_extenders_are_added_and_removed():
     with running_extender() as extender:
         extender.dislikes("n0", "n1", "n2")
         with_it = configuration(profile(), extenders=[extender.settings("good", "filter")])
@@ -316,7 +318,7 @@ async def test_extenders_come_and_go_and_are_sent_whole_objects():
             await cluster.create(a_pod("before").obj())
             await reconfigure(cluster, with_it)
             assert cluster.scheduler._documents.kinds == {Pod, Node}
-            assert len(cluster.scheduler._documents) >= 5, "what was there before is read once more"
+            assert len(cluster.scheduler._documents) >= 5, "existing objects were not listed again"
             cluster.server.create_all([a_pod("p").obj()])
             await turns()
             if asking := [task for task in asyncio.all_tasks() if task.get_name().startswith("filter of ")]:

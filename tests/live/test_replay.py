@@ -1,4 +1,4 @@
-"""Recorded runs, played again: the same effects, byte for byte, whatever comes in.
+"""Replaying recorded runs has the same effects, byte for byte.
 
 test_soak.py, test_crowds.py, tests/chaos and tests/daemon/test_hang_guard.py do the same with their runs.
 """
@@ -52,7 +52,7 @@ from support.scheduling.preempting import priority_class
 
 
 def kinds_of(recorded):
-    """The inputs that were recorded."""
+    """The recorded inputs."""
     return {msgspec.json.decode(line)[1] for line in recorded.lines[1:]}
 
 
@@ -62,7 +62,7 @@ def small_node(name="n1", **labels):
 
 @asynccontextmanager
 async def replayed(*objects, plugins=(), extenders=(), **options):
-    """A run that must have the same effects when it is played again."""
+    """A run whose replay must have the same effects."""
     recorded = Recorded()
     options |= {"plugins": plugins, "extenders": extenders, "recorder": recorded.recorder}
     async with live(*objects, **options) as cluster:
@@ -77,7 +77,7 @@ async def turns(number=200):
 
 
 async def pass_time(cluster, seconds):
-    """Whether or not everything comes to rest at each moment: what failed is tried again later."""
+    """Advance time even if not everything settles in between: failures are retried later."""
     end = cluster.time.now + seconds
     await turns()
     while cluster.time.next_alarm(end):
@@ -85,7 +85,7 @@ async def pass_time(cluster, seconds):
 
 
 async def busy_cluster(recorded, **options):
-    """Pods that fit, pods that wait for room, a preemption, a node that comes, pods that are deleted."""
+    """Pods that fit, unschedulable pods, a preemption, a new node, deleted pods."""
     async with live(a_node("n1").allocatable(cpu=2, pods=110).obj(), recorder=recorded.recorder, **options) as cluster:
         await cluster.create(priority_class("urgent", 100))
         await cluster.create(*(a_pod(f"p{i}").requests(cpu="500m").obj() for i in range(6)))
@@ -97,16 +97,16 @@ async def busy_cluster(recorded, **options):
         await cluster.advance(30.0)
 
 
-async def test_a_run_is_repeated():
+async def test_a_run_is_replayed():
     recorded = Recorded()
     await busy_cluster(recorded)
     assert len(recorded.effects) > 50
     recorded.check()
-    assert b'"type":"Delete"' in b"".join(b"".join(step) for step in recorded.effects), "somebody was evicted"
+    assert b'"type":"Delete"' in b"".join(b"".join(step) for step in recorded.effects), "no pod was evicted"
     assert kinds_of(recorded) >= {"Changes", "Started", "Schedule", "Answer", "Tick", "Stopped", "Closing"}
 
 
-async def test_a_recording_that_begins_in_the_middle_is_repeated():
+async def test_a_recording_from_the_middle_is_replayed():
     recorded = Recorded()
     async with live(small_node()) as cluster:
         await cluster.create(*(a_pod(f"p{i}").requests(cpu="500m").obj() for i in range(6)))
@@ -122,7 +122,7 @@ async def test_a_recording_that_begins_in_the_middle_is_repeated():
     assert kinds_of(recorded) >= {"Changes", "Schedule", "Answer", "Tick", "Stopped", "Closing"}
 
 
-async def test_another_answer_makes_a_difference():
+async def test_a_different_response_is_detected():
     recorded = Recorded()
     await busy_cluster(recorded)
     lines = list(recorded.lines)
@@ -136,13 +136,13 @@ async def test_another_answer_makes_a_difference():
 
 
 class Gang(PermitPlugin, PreBindPlugin, PostBindPlugin):
-    """Pods wait for each other on Permit; what happens to them is decided by coroutines, between two steps."""
+    """Pods wait for each other on Permit; coroutines between two steps decide about them."""
 
     name = "Gang"
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
-        #: UIDs of those that have waited in PreBind.
+        #: UIDs of pods that have waited in PreBind.
         self.waited = set()
 
     def permit(self, state, pod, node_name):
@@ -182,7 +182,7 @@ class Gang(PermitPlugin, PreBindPlugin, PostBindPlugin):
 GANG = configuration(profile(permit=[Gang], preBind=[Gang], postBind=[Gang]))
 
 
-async def test_what_coroutines_do_between_steps():
+async def test_actions_of_coroutines_between_steps():
     async with replayed(small_node(), config=GANG, plugins=[Gang]) as cluster:
         for name, label in (("w1", "gang"), ("w2", "gang"), ("big", "big")):
             await cluster.create(a_pod(name).labels(**{label: "1"}).requests(cpu="9" if label == "big" else "1m").obj())
@@ -201,7 +201,7 @@ async def test_what_coroutines_do_between_steps():
         assert len(cluster.events(reason="Prepared")) == 4
 
 
-async def test_coroutines_that_fail_or_give_up():
+async def test_coroutines_that_fail_or_are_cancelled():
     async with replayed(small_node(), config=GANG, plugins=[Gang]) as cluster:
         await cluster.create(a_pod("fails").labels(fails="1").obj())
         assert "no volume" in cluster.condition("fails")["message"]
@@ -218,11 +218,11 @@ async def test_a_wait_on_permit_that_ends_by_itself():
         assert "rejected due to timeout" in cluster.condition("w")["message"]
 
 
-# -- steps, and what they are answered ---------------------------------------------------------------------------------
+# -- steps and their outcomes ------------------------------------------------------------------------------------------
 
 
 class Steps(PreBindPlugin):
-    """Asks whatever can be asked, and says in the end what came of it."""
+    """Makes every kind of request, and records the outcomes."""
 
     name = "Steps"
 
@@ -249,7 +249,7 @@ def _told(outcome):
 
 
 class Failing:
-    """An API that refuses: verb -> the error to raise once. Events and statuses are none of its business."""
+    """An API that fails: verb -> the error to raise once. Events and statuses are not affected."""
 
     def __init__(self, api, errors):
         self._api = api
@@ -284,7 +284,7 @@ PROBLEMS = [
 
 @pytest.mark.parametrize("problem", [None, *PROBLEMS], ids=repr)
 @pytest.mark.parametrize("verb", ["get", "update", "patch", "create", "delete", "bind"])
-async def test_steps_hear_the_same(verb, problem):
+async def test_outcomes_of_steps(verb, problem):
     errors = {}
     config = configuration(profile(preBind=[Steps]))
     options = {"config": config, "plugins": [Steps], "wrap": lambda api: Failing(api, errors)}
@@ -300,8 +300,8 @@ async def test_steps_hear_the_same(verb, problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
 @pytest.mark.parametrize("verb", ["delete", "patch", "get"])
-async def test_preemption_hears_the_same(verb, problem):
-    """Its deletions and patches of statuses; where an answer is lost, it reads."""
+async def test_outcomes_of_preemption(verb, problem):
+    """Deletions and status patches of preemption; if a response is lost, it reads the object."""
     errors = {}
     async with replayed(priority_class("high", 10), small_node(), wrap=lambda api: Failing(api, errors)) as cluster:
         await cluster.create(*(a_pod(f"v{i}").requests(cpu=1).obj() for i in range(2)))
@@ -313,14 +313,14 @@ async def test_preemption_hears_the_same(verb, problem):
         assert verb == "get" or errors == {}
 
 
-# -- custom objects, and kinds that come and go ------------------------------------------------------------------------
+# -- custom objects, and kinds that appear and vanish ------------------------------------------------------------------
 
 GATE = custom_resource("gates.v1.batch.example.com")
 ZONE = custom_resource("zones.v1.batch.example.com", namespaced=False)
 
 
 class Gate(FilterPlugin, EnqueueExtensions):
-    """Lets pods in where a gate is blue. It is of no use while the cluster has no such kind."""
+    """Accepts pods where a gate is blue; disabled while the cluster has no such kind."""
 
     name = "Gate"
     kind = GATE
@@ -355,12 +355,12 @@ def of_custom_kind(kind, name, color):
 
 
 @pytest.mark.parametrize("plugin", [Gate, Zone])
-async def test_custom_objects_and_a_kind_that_the_cluster_has_not_had(plugin):
+async def test_custom_objects_and_a_new_kind(plugin):
     kind, config = plugin.kind, configuration(profile(filter=[plugin]))
     plural = f"{kind.plural}.{kind.group}"
     async with replayed(small_node(), config=config, plugins=[plugin]) as cluster:
         await cluster.create(a_pod("before").obj())
-        assert cluster.node_of("before") == "n1", "the plugin is switched off"
+        assert cluster.node_of("before") == "n1", "the plugin is not disabled"
         await cluster.create(definition(kind))
         await cluster.advance(70.0)
         await cluster.create(a_pod("waits").obj())
@@ -380,7 +380,7 @@ async def test_custom_objects_and_a_kind_that_the_cluster_has_not_had(plugin):
 
 
 class Scripted:
-    """Answers each question in turn: a value, an error to raise, or None for the first node."""
+    """Answers each call in turn: a value, an error to raise, or None for the first node."""
 
     def __init__(self, *answers):
         self._answers = list(answers)
@@ -394,7 +394,7 @@ class Scripted:
 
 @pytest.mark.parametrize("ignorable", [False, True])
 @pytest.mark.parametrize("problem", [*PROBLEMS, ["nobody"], {"failed": {"n1": "no"}}, 7], ids=repr)
-async def test_an_extender_that_has_no_answer(problem, ignorable):
+async def test_a_failing_extender(problem, ignorable):
     extender = FakeExtender("e", filters=True, ignorable=ignorable)
     options = {"extenders": [extender], "askers": {"e": Scripted(problem)}}
     async with replayed(small_node(), small_node("n2"), **options) as cluster:
@@ -404,7 +404,7 @@ async def test_an_extender_that_has_no_answer(problem, ignorable):
         assert "Answer" in kinds_of(cluster.recorded)
 
 
-# -- time, chance, and the end -----------------------------------------------------------------------------------------
+# -- time, randomness, and shutdown ------------------------------------------------------------------------------------
 
 
 class SettableTime(ManualTime):
@@ -412,7 +412,7 @@ class SettableTime(ManualTime):
         self._start += seconds
 
 
-async def test_a_wall_clock_that_is_set():
+async def test_a_changed_wall_clock():
     time = SettableTime()
     async with replayed(small_node(), time=time) as cluster:
         await cluster.create(a_pod("big").requests(cpu=9).obj())
@@ -420,7 +420,7 @@ async def test_a_wall_clock_that_is_set():
         await cluster.advance(2.0)
         await cluster.create(a_pod("bigger").requests(cpu=10).obj())
         assert "WallClock" in kinds_of(cluster.recorded)
-        # The condition says when.
+        # The condition has the time.
         assert cluster.condition("bigger")["lastTransitionTime"] < cluster.condition("big")["lastTransitionTime"]
 
 
@@ -433,8 +433,8 @@ async def test_ties(seed):
 
 
 @pytest.mark.parametrize("end", ["halt", "drain"])
-async def test_a_lease_that_is_lost_and_an_end_amid_everything(end):
-    """A pod waits on Permit, one in PreBind, one for an extender; binds are under way."""
+async def test_a_lost_lease_and_shutdown_during_work(end):
+    """One pod waits on Permit, one in PreBind, one for an extender; binds are in progress."""
     never = asyncio.Event()
 
     class Silent:

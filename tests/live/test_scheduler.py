@@ -1,4 +1,4 @@
-"""The loop around the cycles: how it is set up, whom it passes over, how far it gets ahead, and how it ends."""
+"""The scheduling loop: setup, skipped pods, concurrency limits, and shutdown."""
 
 import asyncio
 from itertools import pairwise
@@ -35,7 +35,7 @@ def backoff_of(cluster, name="p"):
     return queued.backoff_expiration - queued.timestamp
 
 
-# -- what the configuration says --------------------------------------------------------------------------------------
+# -- configuration -----------------------------------------------------------------------------------------------------
 
 
 async def test_backoff_times():
@@ -50,8 +50,8 @@ async def test_backoff_times():
 
 
 @pytest.mark.parametrize("gate", [True, False], ids=["gate on", "gate off"])
-async def test_whether_pods_are_tried_before_their_time(gate):
-    """A pod that its own update wakes while it backs off."""
+async def test_popping_from_the_backoff_queue(gate):
+    """A pod in backoff that its own update wakes."""
     picky = answering("A", pre_filter=unschedulable("no"), wakes=[on(POD, Action.UpdatePodLabel)])
     features = DEFAULT_FEATURES.with_gates({"SchedulerPopFromBackoffQ": gate})
     async with answers(picky, "preFilter", features=features) as cluster:
@@ -63,7 +63,7 @@ async def test_whether_pods_are_tried_before_their_time(gate):
 
 
 @pytest.mark.parametrize(("seconds", "tried_again"), [(60.0, True), (300.0, False)])
-async def test_how_long_a_pod_sleeps_at_most(seconds, tried_again):
+async def test_maximum_time_in_the_unschedulable_pool(seconds, tried_again):
     moody = answering("A", pre_filter=unschedulable("no"))
     settings = SchedulerSettings(max_in_unschedulable=seconds)
     async with answers(moody, "preFilter", settings=settings) as cluster:
@@ -73,7 +73,7 @@ async def test_how_long_a_pod_sleeps_at_most(seconds, tried_again):
         assert (cluster.node_of("p") == "n") is tried_again
 
 
-async def test_the_share_of_nodes_that_is_searched():
+async def test_percentage_of_nodes_to_score():
     nodes = [a_node(f"n{i}").obj() for i in range(150)]
     async with live(*nodes, config=configuration(percentageOfNodesToScore=1)) as cluster:
         algorithm, decided = cluster.scheduler.algorithm, []
@@ -83,7 +83,7 @@ async def test_the_share_of_nodes_that_is_searched():
         assert [decision.feasible for decision in decided] == [100]
 
 
-async def test_plugins_can_have_pods_tried():
+async def test_plugins_can_activate_pods():
     moody = answering("A", pre_filter=unschedulable("no"))
     async with answers(moody, "preFilter") as cluster:
         await cluster.create(a_pod("p").obj())
@@ -94,8 +94,8 @@ async def test_plugins_can_have_pods_tried():
         assert cluster.node_of("p") == "n"
 
 
-async def test_plugins_are_switched_off_and_on():
-    """Pods that one refused are tried again without it, and nothing that was worked out before counts any more."""
+async def test_plugins_are_disabled_and_enabled():
+    """Pods that it refused are retried without it, and no earlier evaluation is reused."""
     async with live(a_node("n").tainted("k").obj()) as cluster:
         await cluster.create(a_pod("p").obj())
         assert cluster.place("p") is Place.UNSCHEDULABLE
@@ -120,10 +120,10 @@ async def test_the_newest_object_of_a_pod():
         assert newest("another") is None
 
 
-# -- whom it passes over ----------------------------------------------------------------------------------------------
+# -- skipped pods ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_pod_of_a_profile_that_is_not_there(caplog):
+async def test_a_pod_of_an_unknown_profile(caplog):
     async with live(NODE, validate=False) as cluster:
         scheduler = cluster.scheduler
         scheduler.queue.add(scheduler.state.pod_info(stranger()))
@@ -165,11 +165,11 @@ async def test_a_pod_that_is_assumed_already():
         assert [call for call in gated.log if call == "A.permit"] == ["A.permit"]
 
 
-# -- how far it gets ahead --------------------------------------------------------------------------------------------
+# -- concurrency -------------------------------------------------------------------------------------------------------
 
 
 class Bottleneck:
-    """Binds nobody until it is opened."""
+    """Blocks all binds until it is opened."""
 
     def __init__(self):
         self.open = asyncio.Event()
@@ -189,7 +189,7 @@ async def some_turns(turns=400):
         await asyncio.sleep(0)
 
 
-async def test_only_so_many_pods_are_on_their_way_at_a_time(monkeypatch):
+async def test_the_number_of_binding_pods_is_limited(monkeypatch):
     monkeypatch.setattr(engine, "MAX_BINDING_WRITES", 3)
     bottleneck = Bottleneck()
     async with answers(answering("A", bind=bottleneck.bind), "bind") as cluster:
@@ -202,7 +202,7 @@ async def test_only_so_many_pods_are_on_their_way_at_a_time(monkeypatch):
         assert cluster.scheduler.queue.counts()["active"] == 0
 
 
-async def test_those_that_wait_on_permit_are_not_counted(monkeypatch):
+async def test_pods_waiting_on_permit_do_not_count(monkeypatch):
     monkeypatch.setattr(engine, "MAX_BINDING_WRITES", 1)
     patient = answering("A", permit=(Status(Code.Wait, ()), 10.0))
     async with answers(patient, "permit") as cluster:
@@ -210,8 +210,8 @@ async def test_those_that_wait_on_permit_are_not_counted(monkeypatch):
         assert len(cluster.scheduler.waiting_pods) == 4
 
 
-async def test_others_have_their_turn_when_time_is_up(monkeypatch):
-    """Each pod takes longer than a turn: somebody else runs between any two."""
+async def test_the_loop_yields_after_its_time_slice(monkeypatch):
+    """Each pod takes longer than a turn: other tasks run between any two."""
     order = []
     slow = answering("A", reserve=lambda state, pod, node_name: take_long(pod.pod.metadata.name))
 
@@ -233,10 +233,10 @@ async def test_others_have_their_turn_when_time_is_up(monkeypatch):
     assert all("somebody else" in order[a:b] for a, b in pairwise(at))
 
 
-# -- how it begins ----------------------------------------------------------------------------------------------------
+# -- startup -----------------------------------------------------------------------------------------------------------
 
 
-async def test_it_is_ready_when_all_first_lists_are_there():
+async def test_it_is_ready_after_all_first_lists():
     listed = asyncio.Event()
 
     class Late(Slow):
@@ -258,7 +258,7 @@ async def test_it_is_ready_when_all_first_lists_are_there():
         await starting.__aexit__(None, None, None)
 
 
-# -- how it ends ------------------------------------------------------------------------------------------------------
+# -- shutdown ----------------------------------------------------------------------------------------------------------
 
 
 async def end(cluster, turns=400):
@@ -269,7 +269,7 @@ async def end(cluster, turns=400):
     return running
 
 
-async def test_a_binding_that_is_under_way_is_finished_and_told():
+async def test_a_binding_in_progress_is_finished_with_its_event():
     bottleneck = Bottleneck()
     async with answers(answering("A", bind=bottleneck.bind), "bind") as cluster:
         bottleneck.cluster = cluster
@@ -284,14 +284,14 @@ async def test_a_binding_that_is_under_way_is_finished_and_told():
         assert [event["reason"] for event in cluster.events("p")] == ["Scheduled"]
 
 
-async def test_nobody_waits_for_who_waits_on_permit():
+async def test_shutdown_does_not_wait_for_permit():
     patient = answering("A", permit=(Status(Code.Wait, ()), 10.0))
     async with answers(patient, "permit") as cluster:
         await cluster.create(a_pod("p").obj())
         assert (await end(cluster)).done()
 
 
-async def test_a_binding_that_takes_too_long_is_given_up_without_a_word():
+async def test_a_slow_binding_is_abandoned_silently():
     async def forever(state, pod, node_name):
         await asyncio.Event().wait()
 
@@ -309,7 +309,7 @@ async def test_a_binding_that_takes_too_long_is_given_up_without_a_word():
 
 
 class Slow:
-    """An API that takes its time over some verbs."""
+    """An API that delays some verbs."""
 
     def __init__(self, api, *verbs):
         self._api = api
@@ -328,8 +328,8 @@ class Slow:
 
 
 @pytest.mark.parametrize("verb", ["patch", "create"], ids=["statuses", "events"])
-async def test_what_is_to_be_told_is_told_before_the_end(verb):
-    """Many pods fail at once, and are told of a few at a time."""
+async def test_pending_messages_are_written_before_the_end(verb):
+    """Many pods fail at once, and their messages are written a few at a time."""
     names = [f"p{i}" for i in range(60)]
     plugin = answering("A", pre_filter=unschedulable("no"))
     async with answers(plugin, "preFilter", wrap=lambda api: Slow(api, verb)) as cluster:

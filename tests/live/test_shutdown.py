@@ -1,4 +1,4 @@
-"""When a scheduler begins to schedule, and what becomes of what is under way when it ends: in order, or replaced."""
+"""When a scheduler starts scheduling, and what happens to work in progress when it terminates or loses its lease."""
 
 import asyncio
 from contextlib import suppress
@@ -19,7 +19,7 @@ NODE = a_node("n").obj()
 
 
 class Limited:
-    """An API whose binds have to wait for their turn, and then for an answer."""
+    """An API whose binds wait for the rate limit, and then for a response."""
 
     def __init__(self, api, *, at_once):
         self._api = api
@@ -61,14 +61,14 @@ async def turns(number=200):
 
 
 async def under_way(cluster, *objects):
-    """Create pods, and let the scheduler get as far as it does without answers."""
+    """Create pods, and run the scheduler until it needs responses."""
     cluster.server.create_all(objects)
     await turns(2000)
 
 
 @pytest.fixture
 async def halfway():
-    """Five pods decided on: two binds sent, three waiting for their turn."""
+    """Five scheduled pods: two binds sent, three waiting for the rate limit."""
     made, opening = limited(NODE)
     async with opening as cluster:
         (api,) = made
@@ -86,7 +86,7 @@ def placed(cluster):
     return {pod["metadata"]["name"] for pod in found if pod["spec"].get("nodeName")}
 
 
-async def test_binds_that_were_sent_are_waited_for_and_the_others_given_up(halfway):
+async def test_sent_binds_are_waited_for_and_queued_ones_are_dropped(halfway):
     cluster, api = halfway
     draining = asyncio.create_task(cluster.scheduler.drain())
     await turns()
@@ -97,7 +97,7 @@ async def test_binds_that_were_sent_are_waited_for_and_the_others_given_up(halfw
     assert len(api.sent) == 2
 
 
-async def test_pods_that_are_given_up_are_pending_without_a_word(halfway):
+async def test_dropped_pods_stay_pending_silently(halfway):
     cluster, api = halfway
     api.answering.set()
     await cluster.scheduler.drain()
@@ -107,17 +107,17 @@ async def test_pods_that_are_given_up_are_pending_without_a_word(halfway):
         assert cluster.events(name) == []
 
 
-async def test_after_draining_nothing_new_is_begun(halfway):
+async def test_after_draining_nothing_new_is_started(halfway):
     cluster, api = halfway
     api.answering.set()
     await cluster.scheduler.drain()
     await under_way(cluster, a_pod("p5").obj())
     assert placed(cluster) == set(api.sent)
-    # But it is kept up with.
+    # But changes are still observed.
     assert "default/p5" in cluster.scheduler.state.pending
 
 
-async def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(halfway):
+async def test_waiting_for_responses_is_bounded(halfway):
     cluster, _ = halfway
     draining = asyncio.create_task(cluster.scheduler.drain())
     await turns()
@@ -129,7 +129,7 @@ async def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(halfway):
     assert placed(cluster) == set()
 
 
-async def test_whoever_is_replaced_sends_nothing_more(halfway):
+async def test_after_losing_the_lease_nothing_is_sent(halfway):
     cluster, api = halfway
     await cluster.scheduler.halt()
     api.answering.set()
@@ -139,7 +139,7 @@ async def test_whoever_is_replaced_sends_nothing_more(halfway):
 
 
 class Silent:
-    """An API that does not answer patches."""
+    """An API that does not respond to patches."""
 
     def __init__(self, api):
         self._api = api
@@ -153,7 +153,7 @@ class Silent:
         await asyncio.Event().wait()
 
 
-async def test_whoever_is_replaced_writes_no_status():
+async def test_after_losing_the_lease_no_status_is_written():
     made = []
 
     def wrap(api):
@@ -169,10 +169,10 @@ async def test_whoever_is_replaced_writes_no_status():
         assert len(made[0].patched) == begun
 
 
-# -- when it begins ---------------------------------------------------------------------------------------------------
+# -- startup -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_standby_knows_everything_and_does_nothing():
+async def test_a_standby_is_up_to_date_and_does_nothing():
     async with live(NODE) as cluster:
         lead, registry = asyncio.Event(), in_tree_registry()
         standby = loop.Scheduler(
@@ -204,7 +204,7 @@ async def ended(cluster, running):
 
 
 @pytest.mark.parametrize("end", ["drain", "halt"])
-async def test_what_ended_before_its_first_lists_does_not_begin_when_they_come(end):
+async def test_it_does_not_start_if_stopped_before_its_first_lists(end):
     async with live(NODE) as cluster:
         await cluster.scheduler.drain()
         lead, registry = asyncio.Event(), in_tree_registry()
@@ -226,7 +226,7 @@ async def test_what_ended_before_its_first_lists_does_not_begin_when_they_come(e
         await ended(cluster, running)
 
 
-async def test_a_drain_that_is_given_up_leaves_no_timer(halfway):
+async def test_an_aborted_drain_leaves_no_timer(halfway):
     cluster, _ = halfway
     before = asyncio.all_tasks()
     draining = asyncio.create_task(cluster.scheduler.drain())
@@ -238,13 +238,13 @@ async def test_a_drain_that_is_given_up_leaves_no_timer(halfway):
     assert asyncio.all_tasks() <= before
 
 
-# -- who does not want to end -----------------------------------------------------------------------------------------
+# -- plugins that do not end -------------------------------------------------------------------------------------------
 
 
-class Deaf(BindPlugin):
-    """Swallows what is to end it, as often as it comes."""
+class SwallowsCancellation(BindPlugin):
+    """Swallows every cancellation."""
 
-    name = "Deaf"
+    name = "SwallowsCancellation"
     heard = 0
     may_end: ClassVar = None
 
@@ -253,42 +253,45 @@ class Deaf(BindPlugin):
             try:
                 await self.may_end.wait()
             except asyncio.CancelledError:
-                Deaf.heard += 1
+                SwallowsCancellation.heard += 1
 
 
 @pytest.fixture
 async def deaf(monkeypatch):
-    monkeypatch.setattr(Deaf, "may_end", asyncio.Event())
-    monkeypatch.setattr(Deaf, "heard", 0)
-    points = {"bind": {"enabled": [{"name": "Deaf"}], "disabled": [{"name": "*"}]}}
+    monkeypatch.setattr(SwallowsCancellation, "may_end", asyncio.Event())
+    monkeypatch.setattr(SwallowsCancellation, "heard", 0)
+    points = {"bind": {"enabled": [{"name": "SwallowsCancellation"}], "disabled": [{"name": "*"}]}}
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": points}],
     }
-    async with live(NODE, config=config, plugins=[Deaf]) as cluster:
+    async with live(NODE, config=config, plugins=[SwallowsCancellation]) as cluster:
         await under_way(cluster, *pods(2))
         tasks = set(cluster.scheduler._effects.tasks)
-        assert {task.get_name() for task in tasks} == {"Bind of default/p0 by Deaf", "Bind of default/p1 by Deaf"}
+        assert {task.get_name() for task in tasks} == {
+            "Bind of default/p0 by SwallowsCancellation",
+            "Bind of default/p1 by SwallowsCancellation",
+        }
         yield cluster
-        Deaf.may_end.set()
+        SwallowsCancellation.may_end.set()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_whoever_is_replaced_leaves_behind_what_does_not_end(deaf, caplog):
+async def test_after_losing_the_lease_plugins_that_do_not_end_are_abandoned(deaf, caplog):
     halting = asyncio.create_task(deaf.scheduler.halt())
     await turns()
-    assert Deaf.heard == 2
+    assert SwallowsCancellation.heard == 2
     deaf.time.next_alarm(deaf.time.now + loop.CANCELLATION_TIMEOUT - 0.1)
     await turns()
     assert not halting.done()
     deaf.time.next_alarm(deaf.time.now + loop.CANCELLATION_TIMEOUT)
     await halting
     (said,) = (record.message for record in caplog.records if "abandoned" in record.message)
-    assert 'tasks=["Bind of default/p0 by Deaf","Bind of default/p1 by Deaf"]' in said
+    assert 'tasks=["Bind of default/p0 by SwallowsCancellation","Bind of default/p1 by SwallowsCancellation"]' in said
 
 
-async def test_an_orderly_end_waits_only_once_for_what_does_not_end(deaf):
+async def test_shutdown_waits_only_once_for_plugins_that_do_not_end(deaf):
     draining = asyncio.create_task(deaf.scheduler.drain())
     for seconds in (loop.SHUTDOWN_TIMEOUT, loop.CANCELLATION_TIMEOUT):
         await deaf.time.advance(seconds - 0.1, settle=turns)
@@ -299,21 +302,21 @@ async def test_an_orderly_end_waits_only_once_for_what_does_not_end(deaf):
     assert not deaf.scheduler.busy
 
 
-class HardOfHearing(PreBindPlugin):
-    """Takes it for its own affair that it is to end."""
+class SwallowsOneCancellation(PreBindPlugin):
+    """Swallows the cancellation as if it were its own."""
 
-    name = "HardOfHearing"
+    name = "SwallowsOneCancellation"
 
     async def pre_bind(self, state, pod, node_name):
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
 
 
-# -- what might go on after the end -----------------------------------------------------------------------------------
+# -- work that might continue after the end ----------------------------------------------------------------------------
 
 
 class Later(PermitPlugin):
-    """Makes pods wait for a word of the test's."""
+    """Makes pods wait until the test allows them."""
 
     name = "Later"
 
@@ -321,7 +324,7 @@ class Later(PermitPlugin):
         return Status(Code.Wait), 600.0
 
 
-async def test_a_pod_that_waits_on_permit_is_not_bound_after_draining_whoever_allows_it():
+async def test_a_waiting_pod_allowed_after_draining_is_not_bound():
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -334,7 +337,7 @@ async def test_a_pod_that_waits_on_permit_is_not_bound_after_draining_whoever_al
         (first, second) = cluster.scheduler.waiting_pods
         first.allow("Later")
         await cluster.scheduler.drain()
-        assert made[0].sent == [first.pod.name], "it was on its way"
+        assert made[0].sent == [first.pod.name], "it was not waiting"
         second.allow("Later")
         await turns()
         assert made[0].sent == [first.pod.name]
@@ -342,14 +345,14 @@ async def test_a_pod_that_waits_on_permit_is_not_bound_after_draining_whoever_al
 
 
 @pytest.mark.parametrize("end", ["drain", "halt"])
-async def test_a_plugin_that_keeps_a_cancellation_to_itself_has_nobody_bound_after_the_end(end):
+async def test_a_plugin_that_swallows_cancellation_causes_no_bind_after_the_end(end):
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"preBind": {"enabled": [{"name": "HardOfHearing"}]}}}],
+        "profiles": [{"plugins": {"preBind": {"enabled": [{"name": "SwallowsOneCancellation"}]}}}],
     }
     made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
-    async with live(NODE, config=config, plugins=[HardOfHearing], wrap=wrap) as cluster:
+    async with live(NODE, config=config, plugins=[SwallowsOneCancellation], wrap=wrap) as cluster:
         made[0].answering.set()
         await under_way(cluster, *pods(2))
         ending = asyncio.create_task(getattr(cluster.scheduler, end)())
@@ -362,7 +365,7 @@ async def test_a_plugin_that_keeps_a_cancellation_to_itself_has_nobody_bound_aft
 
 
 class WithoutStatuses:
-    """An API that takes no status of a pod."""
+    """An API that refuses statuses of pods."""
 
     def __init__(self, api):
         self._api = api
@@ -374,7 +377,7 @@ class WithoutStatuses:
         raise Forbidden(f"no status of {name}")
 
 
-async def test_problems_that_were_held_back_are_reported_at_the_end(caplog):
+async def test_suppressed_problems_are_reported_at_the_end(caplog):
     async with live(NODE, wrap=WithoutStatuses) as cluster:
         await under_way(cluster, *(a_pod(f"p{i}").requests(cpu=1000).obj() for i in range(5)))
         assert "more since the last report" not in caplog.text

@@ -1,8 +1,7 @@
-"""Ten minutes of random changes, faults among them; then everything must be as if the scheduler had just been started.
+"""Ten minutes of random changes and faults; afterwards the state must equal that of a newly started scheduler.
 
-What the scheduler hears meanwhile is recorded, and played again at the end: the effects must be the same.
-
-Seeds are fixed, so a failure is the same every time; STOWPLAN_EXAMPLES=20 tries twenty times as many.
+Inputs are recorded and replayed at the end, which must have the same effects. Seeds are fixed, so failures are
+reproducible; STOWPLAN_EXAMPLES=20 runs twenty times as many.
 """
 
 from contextlib import asynccontextmanager
@@ -25,11 +24,11 @@ from support.soak.checks import (
 )
 
 SECONDS = 600
-#: Rounds of the event loop after which whatever needs no time has happened, unless very much happens.
+#: Turns of the event loop after which everything that needs no time is done, unless there is very much of it.
 ROUNDS = 30
-#: Nobody is woken for having slept long: a wake-up that is missed stays missed.
+#: No pod is flushed, so a missed wake-up stays missed.
 NEVER = SchedulerSettings(max_in_unschedulable=1e9)
-#: The bounds of what is remembered, small enough to be reached.
+#: Small bounds of what is remembered, so that they are reached.
 STORIES = 200
 
 
@@ -41,7 +40,7 @@ class Soak:
         cluster.scheduler.stories._pods = STORIES
 
     async def second(self):
-        """Some changes at any moments of a second, whatever is under way."""
+        """Some changes at random moments of a second, whatever is in progress."""
         random = self.random
         begin = self.cluster.time.now
         for moment in sorted(random.random() for _ in range(random.randrange(5))):
@@ -59,7 +58,7 @@ class Soak:
             await yield_control(ROUNDS)
 
     async def come_to_rest(self):
-        """Faults are over; let victims end, waits end, and backoffs pass."""
+        """After the faults: let victims terminate, waits end, and backoffs elapse."""
         self.faulty.rate = self.faulty.lag = 0.0
         for _ in range(60):
             for waiting in self.cluster.scheduler.waiting_pods:
@@ -83,7 +82,7 @@ async def soaking(seed):
 
     plugin = delaying_plugin(sleep)
     options = {"config": CONFIG, "plugins": [plugin], "settings": NEVER, "wrap": wrap, "recorder": recorded.recorder}
-    # The engine's chance is its own: neither changes nor faults draw on it again.
+    # The engine has its own random source: changes and faults do not draw from it.
     async with live(*initial_objects(), random=Random(seed), **options) as cluster:
         ways["sleep"] = cluster.time.sleep
         yield Soak(cluster, ways["faulty"], random)
@@ -91,15 +90,15 @@ async def soaking(seed):
     recorded.check(plugin)
 
 
-def everything_holds(soak, caplog):
+def check_everything(soak, caplog):
     api, scheduler = soak.cluster.api, soak.cluster.scheduler
     assert soak.watcher.wrong == []
-    assert not [record for record in caplog.records if "stacktrace" in record.getMessage()], "nothing raised"
+    assert not [record for record in caplog.records if "stacktrace" in record.getMessage()], "exceptions were logged"
     nothing_is_under_way(scheduler)
     equals_a_rebuild(api, scheduler.state)
     every_pod_is_bound_or_rightly_pending(api, scheduler)
     assert len(scheduler.stories) == STORIES
-    assert min(soak.changes.done[name] for name in soak.changes.kinds) > 5, "everything was really tried"
+    assert min(soak.changes.done[name] for name in soak.changes.kinds) > 5, "some kind of change never happened"
     assert len({event["regarding"]["uid"] for event in soak.cluster.events(reason="Preempted")}) > 5
     assert soak.watcher.largest["assumed"] > 3
 
@@ -110,18 +109,18 @@ async def test_without_faults(seed, caplog):
         for _ in range(SECONDS):
             await soak.second()
         await soak.come_to_rest()
-        everything_holds(soak, caplog)
+        check_everything(soak, caplog)
         every_outcome_is_reported(soak.cluster.api, soak.watcher)
 
 
 @pytest.mark.parametrize("seed", range(100, 100 + times(2)))
 async def test_with_faults(seed, caplog):
-    """Requests fail, come late or lose their answers; watches break, expire, and bring news late."""
+    """Requests fail, are delayed or lose their responses; watches break, expire, and deliver late."""
     async with soaking(seed) as soak:
         for second in range(SECONDS):
             soak.faulty.rate = (0.0, 0.15, 0.0, 0.05)[second // 30 % 4]
             soak.faulty.lag = (0.0, 0.0, 2.0, 1.0)[second // 40 % 4]
             await soak.second()
         await soak.come_to_rest()
-        everything_holds(soak, caplog)
+        check_everything(soak, caplog)
         assert min(soak.faulty.fates[fate] for fate in soak.faulty.kinds) > 3

@@ -1,8 +1,8 @@
-"""One order of inputs through both drivers places every pod alike, at the same times and for the same reasons.
+"""The same inputs through both drivers place every pod alike, at the same times and for the same reasons.
 
-Pods of three priorities come, wait behind gates and on Permit, fail in Reserve, PreBind and Bind, are deleted, finish,
-are kept by finalizers, or are nominated or bound by somebody else; nodes come, go, are cordoned and tainted; the API
-server refuses some writes.
+Pods of three priorities are created, wait behind gates and on Permit, fail in Reserve, PreBind and Bind, are deleted,
+finish, are kept by finalizers, or are nominated or bound by another client; nodes are added, deleted, cordoned and
+tainted; the API server refuses some writes.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from support.plugins.answering_plugins import configuration, profile
 NODES = ("n0", "n1", "n2")
 PODS = tuple(f"p{i}" for i in range(7))
 
-# -- plugins that do what a pod's labels say ---------------------------------------------------------------------------
+# -- plugins controlled by labels of pods ------------------------------------------------------------------------------
 
 
 class Failing:
-    """Fails the first times, by turns with an Error and as unschedulable."""
+    """Fails the first times, alternately with Error and Unschedulable."""
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
@@ -62,7 +62,7 @@ class Holds(PermitPlugin):
 
 
 class Prepares(Failing, PreBindPlugin):
-    """A coroutine."""
+    """As a coroutine."""
 
     name = "Prepares"
 
@@ -91,7 +91,7 @@ class Waits(Failing, PreBindPlugin):
 
 
 class Binds(Failing, BindPlugin):
-    """A coroutine that leaves most pods to the next binder, and some of those that it takes."""
+    """A coroutine that skips most pods, and then some of those that it has started."""
 
     name = "Binds"
 
@@ -219,12 +219,12 @@ def agree(found, simulated):
     st.sampled_from((1, 64, 512)),
     st.integers(0, 3),
 )
-def test_whatever_happens(first, script, scale, seed):
+def test_random_scripts(first, script, scale, seed):
     there = [new_node("n0", "4"), new_node("n1", "3"), *first]
     agree(*both([*((0, one) for one in there), *script], scale=scale, seed=seed))
 
 
-# -- scenarios of which it is known what comes of them -----------------------------------------------------------------
+# -- scenarios with known results --------------------------------------------------------------------------------------
 
 
 def a_simple_pod(name, cpu="1", priority=0, *, grace=0, gates=(), **labels):
@@ -259,7 +259,7 @@ EVERYTHING = [
 
 
 @pytest.mark.parametrize("scale", [1, 64, 512])
-def test_everything(scale):
+def test_all_kinds_of_changes(scale):
     found, simulated = both(EVERYTHING, scale=scale)
     agree(found, simulated)
     told = "\n".join(found.effects)
@@ -267,7 +267,7 @@ def test_everything(scale):
         assert what in told, what
 
 
-def test_everything_ends_well_if_requests_are_quick():
+def test_all_kinds_of_changes_with_fast_requests():
     found, _ = both(EVERYTHING)
     nodes = {name: picture[1] for name, picture in found.snapshots[-1].items()}
     assert all(nodes[name] for name in ("let-go", "prepared", "waits", "bound", "gated"))
@@ -275,8 +275,9 @@ def test_everything_ends_well_if_requests_are_quick():
     assert not {"low-1", "high"} & nodes.keys()
 
 
-def test_a_pod_that_waits_on_permit_is_forgotten_when_it_is_marked_for_deletion():
-    """A deletion is two changes, and the next pod of that name may be decided before the binding cycle has ended."""
+def test_a_waiting_pod_is_dropped_when_it_is_marked_for_deletion():
+    """A deletion is two changes, and the next pod with that name may be scheduled before the binding
+    cycle has ended."""
     p0 = a_simple_pod("p0", hold="3")
     script = [
         *((0, new_node(name, cpu)) for name, cpu in (("n0", "4"), ("n1", "3"))),
@@ -285,7 +286,7 @@ def test_a_pod_that_waits_on_permit_is_forgotten_when_it_is_marked_for_deletion(
     agree(*both(script))
 
 
-def test_a_difference_would_be_seen():
+def test_differences_are_detected():
     options = {"scale": 1, "seed": 0, **OPTIONS}
     found, recorded = asyncio.run(run_live(EVERYTHING, objects=CLASSES, **options))
     without = [one for one in recorded if not isinstance(one[1], PermitDecision)]

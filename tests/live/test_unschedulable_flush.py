@@ -1,7 +1,6 @@
-"""Changes after which a pod could go, and which wake nobody: those who wait are tried again after five minutes.
+"""Changes after which a pod would fit, but that wake no pod: it is retried after five minutes.
 
-Parity: these are the gaps between what the reference's plugins refuse a pod for and the events and hints that they
-register.
+Parity: these are gaps between the reasons of the reference's plugins and the events and hints that they register.
 """
 
 from stowplan.queue.queued_pod import Place
@@ -9,13 +8,13 @@ from stowplan.testing import a_node, a_pod, selector
 from support.live.live_scheduler import live
 from support.scheduling.worlds import ZONE
 
-#: The first look at sleeping pods at which this one has slept for more than five minutes.
+#: The first flush at which the pod has been unschedulable for more than five minutes.
 FLUSH = 330.0
 WEB = selector(labels={"app": "web"})
 
 
 def moves(cluster):
-    """(place, cause) of each move of the pod, its attempts left out."""
+    """(place, cause) of each move of the pod, without its attempts."""
     steps = cluster.scheduler.stories.of("default/web").steps
     return [(step.what, step.cause) for step in steps if step.outcome is None]
 
@@ -24,8 +23,8 @@ def attempts(cluster):
     return sum(step.outcome is not None for step in cluster.scheduler.stories.of("default/web").steps)
 
 
-async def sleeps_until_the_flush(cluster, *, refused_by, change):
-    """The pod `web` after that change: it could go, it stays, and goes when it is tried again."""
+async def check_waits_for_the_flush(cluster, *, refused_by, change):
+    """The pod `web` would fit after the change, is not woken, and is scheduled by the flush."""
     queued = cluster.scheduler.queue.get("default/web")
     assert (cluster.place("web"), queued.unschedulable_plugins) == (Place.UNSCHEDULABLE, {refused_by})
     tried, moved = attempts(cluster), moves(cluster)
@@ -38,10 +37,10 @@ async def sleeps_until_the_flush(cluster, *, refused_by, change):
     return cluster.node_of("web")
 
 
-async def test_a_pod_that_is_nominated_a_node_shrinks():
-    """Fit hears of pods that shrink where they run."""
+async def test_a_nominated_pod_shrinks():
+    """NodeResourcesFit is notified only of bound pods that shrink."""
     node = a_node("n1").allocatable(cpu="8", pods="10").obj()
-    # It goes when somebody takes it away, and nobody does; the port keeps the other one waiting, however small it is.
+    # No other pod is deleted meanwhile; the host port makes the other one wait, however small it is.
     going = a_pod("going").on("n1").requests(cpu="4").host_port(80).obj()
     high = a_pod("high").priority(10, class_name="high").requests(cpu="6").host_port(80).obj()
     more = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
@@ -59,24 +58,26 @@ async def test_a_pod_that_is_nominated_a_node_shrinks():
             await cluster.settle()
             assert cluster.pod("high")["status"]["nominatedNodeName"] == "n1"
 
-        assert await sleeps_until_the_flush(cluster, refused_by="NodeResourcesFit", change=shrink()) == "n1"
+        assert await check_waits_for_the_flush(cluster, refused_by="NodeResourcesFit", change=shrink()) == "n1"
 
 
-async def test_a_node_comes_that_others_do_not_keep_it_away_from():
-    """InterPodAffinity asks of a new node only whether the waiting pod's own terms may match there."""
+async def test_a_node_without_conflicting_pods_is_added():
+    """For a new node InterPodAffinity checks only the waiting pod's own terms."""
     loner = a_pod("loner").on("n1").avoids_pods(ZONE, WEB).obj()
     async with live(a_node("n1").zone("a").allocatable(cpu="8", pods="10").obj(), loner) as cluster:
         await cluster.create(a_pod("web").labels(app="web").requests(cpu="1").obj())
         node = a_node("n2").zone("b").allocatable(cpu="8", pods="10").obj()
-        assert await sleeps_until_the_flush(cluster, refused_by="InterPodAffinity", change=cluster.create(node)) == "n2"
+        assert (
+            await check_waits_for_the_flush(cluster, refused_by="InterPodAffinity", change=cluster.create(node)) == "n2"
+        )
 
 
-async def test_a_namespace_gets_the_label_that_its_term_asks_for():
-    """InterPodAffinity does not hear of namespaces."""
+async def test_a_namespace_gets_the_label_that_a_term_selects():
+    """InterPodAffinity does not register for namespaces."""
     other = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}
     there = a_pod("db", "other").labels(app="web").on("n1").obj()
     async with live(a_node("n1").zone("a").allocatable(cpu="8", pods="10").obj(), other, there) as cluster:
         near = a_pod("web").requires_pods(ZONE, WEB, namespace_selector=selector(labels={"team": "x"}))
         await cluster.create(near.requests(cpu="1").obj())
         label = cluster.patch("namespaces", "other", {"metadata": {"labels": {"team": "x"}}}, namespace="")
-        assert await sleeps_until_the_flush(cluster, refused_by="InterPodAffinity", change=label) == "n1"
+        assert await check_waits_for_the_flush(cluster, refused_by="InterPodAffinity", change=label) == "n1"

@@ -1,4 +1,5 @@
-"""Eviction plans of users' PostFilter plugins: carried out like those of DefaultPreemption, or refused as wrong."""
+"""Eviction plans of out-of-tree PostFilter plugins are carried out like those of DefaultPreemption, or refused as
+invalid."""
 
 from dataclasses import replace
 
@@ -50,7 +51,7 @@ def boss():
     return a_pod("boss").requests(cpu="1").obj()
 
 
-async def test_the_live_scheduler_carries_it_out():
+async def test_the_live_scheduler_carries_out_the_plan():
     async with live(*objects(), config=CONFIG, plugins=[Ousting]) as cluster:
         await cluster.create(boss())
         assert "deletionTimestamp" in cluster.pod("v")["metadata"]
@@ -62,7 +63,7 @@ async def test_the_live_scheduler_carries_it_out():
         assert cluster.node_of("boss") == "n"
 
 
-def test_in_memory_it_is_carried_out_at_once():
+def test_in_memory_the_plan_is_carried_out_at_once():
     cluster = stowplan.Cluster(objects(), CONFIG, plugins=[Ousting])
     (decision,) = cluster.schedule([boss()])
     assert decision.node_name == "n"
@@ -103,7 +104,7 @@ async def test_a_wrong_plan_fails_the_attempt(plugin, problem):
         pytest.param({"node_name": "elsewhere"}, "plan for node elsewhere with nominated node n1", id="another node"),
     ],
 )
-def test_a_malformed_plan_fails_the_attempt_and_nothing_else(change, told):
+def test_a_malformed_plan_fails_only_the_attempt(change, told):
     class Malformed(Ousting):
         def post_filter(self, state, pod, diagnosis):
             result = super().post_filter(state, pod, diagnosis)

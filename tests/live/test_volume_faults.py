@@ -1,8 +1,7 @@
-"""Pods, controllers and faults in random order: no two claims get one volume, and nothing hangs.
+"""Pods, volume controllers and faults in random order: no volume is bound to two claims, and no pod hangs.
 
-Local volumes are contended by more claims than there are, others are made for their claims. The controllers get a turn
-now and then, provisioners refuse nodes, and claims, volumes, pods and nodes go at any moment between a decision and
-its bind. Whatever happens, a bound pod is where its volumes are.
+More claims than local volumes compete for these; other volumes are provisioned. Provisioners refuse nodes, and claims,
+volumes, pods and nodes are deleted between decisions and binds. A bound pod must always be where its volumes are.
 """
 
 from random import Random
@@ -42,11 +41,11 @@ class Scene:
         try:
             await act()
         except ApiError:
-            # Whatever it was is gone by now.
+            # The object no longer exists.
             await self.cluster.settle()
 
     async def come(self):
-        """A pod with one or two claims."""
+        """Create a pod with one or two claims."""
         self.number += 1
         names = [f"c{self.number}-{i}" for i in range(self.chance.choice([1, 1, 2]))]
         of = self.chance.choice(["local", "local", "made"])
@@ -85,18 +84,18 @@ class Scene:
         await self.cluster.create(local_volume(self.number, self.chance))
 
     async def release(self):
-        """A volume forgets its claim."""
+        """Remove the claim reference of a volume."""
         one = self.some("persistentvolumes")
         if one is not None and one["spec"].get("claimRef") and one["status"].get("phase") != "Bound":
             await self.cluster.patch("persistentvolumes", one["metadata"]["name"], {"spec": {"claimRef": None}})
 
-    # -- what always holds --------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def check(self):
         store = self.cluster.server.store
         claims = [one.to_dict() for one in store.list("persistentvolumeclaims", "")]
         bound = [c["spec"]["volumeName"] for c in claims if COMPLETED in c["metadata"].get("annotations", {})]
-        assert len(bound) == len(set(bound)), "two claims have one volume"
+        assert len(bound) == len(set(bound)), "a volume is bound to two claims"
         state = self.cluster.scheduler.state
         promised = {}
         for copy in state.assumed.dump():
@@ -104,11 +103,11 @@ class Scene:
             if reference is not None:
                 assert promised.setdefault(copy.metadata.name, reference.name) == reference.name
         taken = list(promised.values())
-        assert len(taken) == len(set(taken)), "two volumes are promised to one claim"
+        assert len(taken) == len(set(taken)), "two volumes are reserved for one claim"
         self.cluster.scheduler.engine.validate()
 
     def check_places(self):
-        """Each pod that has a node was bound where its volumes could be used."""
+        """Each pod with a node was bound where its volumes could be used."""
         store = self.cluster.server.store
         claims = {one.name: one.to_dict() for one in store.list("persistentvolumeclaims", "")}
         volumes = {one.name: one.to_dict() for one in store.list("persistentvolumes", "")}
@@ -118,7 +117,7 @@ class Scene:
                 found = claims.get(used["persistentVolumeClaim"]["claimName"])
                 of = volumes.get(found["spec"].get("volumeName")) if found else None
                 if of is None or of["spec"].get("claimRef", {}).get("uid") != found["metadata"]["uid"]:
-                    # The claim or the volume went, and may have come back since.
+                    # The claim or the volume was deleted, and may have been recreated.
                     continue
                 (term,) = of["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
                 labels = self.cluster.get("nodes", on)["metadata"]["labels"]

@@ -1,4 +1,4 @@
-"""Pods with claims, from their decision to their bind: what is written, what is waited for, and what can go wrong."""
+"""Pods with claims from decision to bind: writes, waits, and failures."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def nodes(*names, **resources):
 
 
 def free(name, **fields):
-    """A volume as an administrator makes it."""
+    """A volume as an administrator creates it."""
     source = {"csi": {"driver": "d", "volumeHandle": name}}
     return volume(name, spec=source | fields.pop("spec", {}), **fields)
 
@@ -40,7 +40,7 @@ def using(name, *claims):
     return pod.obj()
 
 
-def said(cluster, name):
+def message_of(cluster, name):
     return [event["note"] for event in cluster.events(name, "FailedScheduling")]
 
 
@@ -48,7 +48,7 @@ def selected(cluster, name):
     return cluster.get("persistentvolumeclaims", name)["metadata"].get("annotations", {}).get(SELECTED)
 
 
-async def test_a_volume_is_made_on_the_node_that_the_pod_gets():
+async def test_a_volume_is_provisioned_on_the_pods_node():
     async with live(*nodes("a", "b", "c"), a_class(provisioner="p")) as cluster:
         controllers = StorageControllers(cluster)
         await cluster.create(*(wanting(f"p{i}") for i in range(3)), *(using(f"p{i}") for i in range(3)))
@@ -64,7 +64,7 @@ async def test_a_volume_is_made_on_the_node_that_the_pod_gets():
         assert len(cluster.scheduler.state.assumed) == 0
 
 
-async def test_free_volumes_go_to_one_claim_each():
+async def test_each_free_volume_goes_to_one_claim():
     made = [free("v", on={HOST: ["a"]}, size="5Gi"), free("w", on={HOST: ["b"]}, size="10Gi")]
     async with live(*nodes("a", "b"), a_class(provisioner=LOCAL), *made) as cluster:
         controllers = StorageControllers(cluster)
@@ -72,7 +72,7 @@ async def test_free_volumes_go_to_one_claim_each():
         claims = [wanting("p0", size="6Gi"), wanting("p1"), wanting("p2")]
         await cluster.create(*claims, *(using(f"p{i}") for i in range(3)))
         await controllers.settle()
-        # Which of the two small ones gets the small volume is a matter of turns.
+        # Which of the two small claims gets the small volume depends on timing.
         assert cluster.node_of("p0") == "b"
         assert claim_of(cluster, "p0") == ("Bound", "w")
         placed = [name for name in ("p1", "p2") if cluster.node_of(name)]
@@ -88,7 +88,7 @@ async def test_free_volumes_go_to_one_claim_each():
         assert claimed_volumes(cluster) == {"w": "p0", "v": placed[0], "x": left}
 
 
-async def test_what_a_volume_has_besides_is_left_alone():
+async def test_other_fields_of_a_volume_are_kept():
     made = free("v", spec={"mountOptions": ["ro"]}, metadata={"annotations": {"mine": "yes"}})
     async with live(*nodes("a"), a_class(provisioner=LOCAL), made) as cluster:
         controllers = StorageControllers(cluster)
@@ -110,7 +110,7 @@ async def waiting_for_a_provisioner(cluster, name="p"):
 
 
 def rolled_back(cluster, name, text):
-    assert said(cluster, name)[-1] == text
+    assert message_of(cluster, name)[-1] == text
     assert cluster.node_of(name) == ""
     assert len(cluster.scheduler.state.assumed) == 0
     cluster.scheduler.engine.validate()
@@ -119,28 +119,28 @@ def rolled_back(cluster, name, text):
 PREFIX = 'running PreBind plugin "VolumeBinding": binding volumes: '
 
 
-async def test_a_provisioner_that_never_answers():
+async def test_a_provisioner_that_never_responds():
     async with live(*nodes("a"), a_class(provisioner="p")) as cluster:
         await waiting_for_a_provisioner(cluster)
         await cluster.advance(TIMEOUT - 1)
-        assert said(cluster, "p") == []
+        assert message_of(cluster, "p") == []
         await cluster.advance(1)
         rolled_back(cluster, "p", f"{PREFIX}context deadline exceeded")
 
 
-async def test_changes_that_mean_nothing_do_not_move_the_deadline():
+async def test_unrelated_changes_do_not_extend_the_deadline():
     async with live(*nodes("a"), a_class(provisioner="p")) as cluster:
         await waiting_for_a_provisioner(cluster)
         for i in range(3):
             await cluster.advance(150.0)
             await cluster.patch("persistentvolumeclaims", "p", {"metadata": {"labels": {"turn": str(i)}}})
         await cluster.advance(149.0)
-        assert said(cluster, "p") == []
+        assert message_of(cluster, "p") == []
         await cluster.advance(1.5)
         rolled_back(cluster, "p", f"{PREFIX}context deadline exceeded")
 
 
-async def test_a_provisioner_that_answers_after_the_timeout():
+async def test_a_provisioner_that_responds_after_the_timeout():
     async with live(*nodes("a", "b"), a_class(provisioner="p")) as cluster:
         node = await waiting_for_a_provisioner(cluster)
         await cluster.advance(TIMEOUT)
@@ -161,7 +161,7 @@ async def test_a_provisioner_that_refuses_the_node(others):
             await cluster.patch("persistentvolumeclaims", "p", {"metadata": {"annotations": {"other": "x"}}})
         await cluster.patch("persistentvolumeclaims", "p", {"metadata": {"annotations": {SELECTED: None}}})
         why = 'provisioning failed for PVC "p"' if others else 'selectedNode annotation reset for PVC "p"'
-        assert said(cluster, "p")[-1] == f"{PREFIX}{why}"
+        assert message_of(cluster, "p")[-1] == f"{PREFIX}{why}"
         controllers = StorageControllers(cluster)
         await cluster.advance(60.0)
         await controllers.settle()
@@ -171,7 +171,7 @@ async def test_a_provisioner_that_refuses_the_node(others):
         assert claim_of(cluster, "p")[0] == "Bound"
 
 
-async def test_a_claim_that_goes_meanwhile():
+async def test_a_claim_deleted_meanwhile():
     async with live(*nodes("a"), a_class(provisioner="p")) as cluster:
         await waiting_for_a_provisioner(cluster)
         await cluster.delete("persistentvolumeclaims", "p")
@@ -181,14 +181,14 @@ async def test_a_claim_that_goes_meanwhile():
         assert 'persistentvolumeclaim "p" not found' in cluster.why_pending("p")
 
 
-async def test_a_node_that_goes_meanwhile():
+async def test_a_node_deleted_meanwhile():
     async with live(*nodes("a"), a_class(provisioner="p")) as cluster:
         await waiting_for_a_provisioner(cluster)
         await cluster.delete("nodes", "a")
         rolled_back(cluster, "p", f'{PREFIX}failed to get node "a": node "a" not found')
 
 
-async def test_a_pod_that_goes_meanwhile():
+async def test_a_pod_deleted_meanwhile():
     async with live(*nodes("a"), a_class(provisioner="p")) as cluster:
         await waiting_for_a_provisioner(cluster)
         await cluster.delete("pods", "p")
@@ -206,7 +206,7 @@ async def written_to_a_volume(cluster):
 
 
 @pytest.mark.parametrize("how", ["gone", "reset", "moved"])
-async def test_a_volume_that_changes_meanwhile(how):
+async def test_a_volume_changed_meanwhile(how):
     async with live(*nodes("a"), a_class(provisioner=LOCAL), free("v")) as cluster:
         await written_to_a_volume(cluster)
         if how == "gone":
@@ -228,7 +228,7 @@ async def test_a_volume_that_changes_meanwhile(how):
 
 
 class Refusing:
-    """Lets nobody write to volumes while `refuses` is set."""
+    """Refuses writes to volumes while `refuses` is set."""
 
     def __init__(self, api):
         self._api, self.refuses = api, True
@@ -242,7 +242,7 @@ class Refusing:
         return await self._api.patch(kind, *args, **options)
 
 
-async def test_a_volume_that_somebody_else_has_written_meanwhile():
+async def test_a_volume_written_by_another_client_meanwhile():
     ports = []
 
     def wrap(port):
@@ -253,8 +253,8 @@ async def test_a_volume_that_somebody_else_has_written_meanwhile():
         controllers = StorageControllers(cluster)
         await controllers.settle()
         await cluster.create(wanting("p"), using("p"))
-        # It waits to hear what was written, which may be the same.
-        assert said(cluster, "p") == []
+        # It waits to observe the write, which may equal its own.
+        assert message_of(cluster, "p") == []
         await cluster.patch("persistentvolumes", "v", {"metadata": {"labels": {"by": "somebody"}}})
         rolled_back(cluster, "p", 'running PreBind plugin "VolumeBinding": the object has been modified')
         ports[0].refuses = False
@@ -264,14 +264,14 @@ async def test_a_volume_that_somebody_else_has_written_meanwhile():
         assert cluster.node_of("p") == "a"
 
 
-async def test_two_pods_with_one_claim_go_to_one_node():
+async def test_two_pods_with_one_claim_are_scheduled_to_one_node():
     async with live(*nodes("a", "b"), a_class(provisioner="p")) as cluster:
         controllers = StorageControllers(cluster)
         await cluster.create(wanting("c"), using("p", "c"), using("q", "c"))
         await controllers.settle()
-        # Of two writes of one version the second is refused; it would have said the same.
+        # Of two writes of the same version the second is refused; it would have written the same.
         assert cluster.node_of("p") == cluster.node_of("q") != ""
-        assert said(cluster, "p") == said(cluster, "q") == []
+        assert message_of(cluster, "p") == message_of(cluster, "q") == []
 
 
 async def test_bound_claims_are_not_waited_for():
@@ -285,7 +285,7 @@ async def test_bound_claims_are_not_waited_for():
 GOOD, WAITING = 2000, 256
 
 
-async def test_pods_that_wait_for_a_dead_provisioner_hold_up_nobody():
+async def test_pods_waiting_for_a_provisioner_delay_no_others():
     async with live(*nodes("a", "b"), a_class(provisioner="p"), validate=False) as cluster:
         waiting = [f"w{i}" for i in range(WAITING)]
         await cluster.create(*(wanting(name) for name in waiting), *(using(name) for name in waiting))
@@ -293,15 +293,15 @@ async def test_pods_that_wait_for_a_dead_provisioner_hold_up_nobody():
         began = cluster.scheduler.clock()
         await cluster.create(*(a_pod(f"p{i}").obj() for i in range(GOOD)))
         assert all(cluster.node_of(f"p{i}") for i in range(GOOD))
-        assert cluster.scheduler.clock() == began, "no time had to pass"
+        assert cluster.scheduler.clock() == began, "time had to pass"
         assert cluster.scheduler.engine.bindings.writes == 0
         cluster.scheduler.engine.validate()
         await cluster.advance(TIMEOUT)
-        assert len(said(cluster, "w0")) == 1
+        assert len(message_of(cluster, "w0")) == 1
 
 
-async def test_a_scheduler_that_begins_in_the_middle_of_a_bind():
-    """What was written by the one before it is gone on with."""
+async def test_a_scheduler_that_starts_during_a_bind():
+    """The scheduler continues what its predecessor wrote."""
     async with live(*nodes("a", "b"), a_class(provisioner="p"), free("v", class_name="t", on={HOST: ["b"]})) as cluster:
         await waiting_for_a_provisioner(cluster)
         node = selected(cluster, "p")
@@ -310,7 +310,7 @@ async def test_a_scheduler_that_begins_in_the_middle_of_a_bind():
             cluster.get("persistentvolumes", "v"),
             a_class(provisioner="p"),
         ]
-    async with live(*nodes("a", "b"), *map(_anew, kept)) as cluster:
+    async with live(*nodes("a", "b"), *map(_recreated, kept)) as cluster:
         controllers = StorageControllers(cluster)
         await cluster.create(using("p"))
         await controllers.settle()
@@ -318,7 +318,7 @@ async def test_a_scheduler_that_begins_in_the_middle_of_a_bind():
         assert claim_of(cluster, "p")[0] == "Bound"
 
 
-async def test_a_run_with_volumes_is_repeated():
+async def test_a_run_with_volumes_is_replayed():
     recorded = Recorded()
     made = [free(f"v{i}", class_name="local", on={HOST: ["ab"[i % 2]]}) for i in range(3)]
     classes = [a_class(provisioner="p"), a_class("local", provisioner=LOCAL)]
@@ -338,7 +338,7 @@ async def test_a_run_with_volumes_is_repeated():
     recorded.check()
 
 
-def _anew(obj):
+def _recreated(obj):
     for name in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
         obj["metadata"].pop(name, None)
     return obj

@@ -1,4 +1,4 @@
-"""Whoever waits holds up nobody: PreBind plugins that take ten minutes, and extenders that are slow or dead."""
+"""Waiting pods delay no others: PreBind plugins that take ten minutes, and extenders that are slow or unreachable."""
 
 import asyncio
 from random import Random
@@ -27,10 +27,10 @@ def nodes():
 
 
 class Slow(PreBindPlugin):
-    """Lets pods with the label wait."""
+    """Makes pods with the label wait."""
 
     name = "Slow"
-    #: Opened ten minutes after a coroutine has begun to wait for it; steps have an alarm.
+    #: Set ten minutes after a coroutine has started to wait for it; steps use a timer.
     gate = None
 
     def pre_bind_pre_flight(self, state, pod, node_name):
@@ -53,7 +53,7 @@ class DeadProvisioner(Slow):
 
 
 def bound(cluster):
-    """As the API server has told it."""
+    """Bound according to the API server."""
     state = cluster.scheduler.state
     return [info.name for info in state.placed_pods() if not state.is_assumed(info.uid)]
 
@@ -66,7 +66,7 @@ async def some_turns(count=3000):
 @pytest.mark.parametrize(
     ("plugin", "slow"), [(SlowCoroutine, 1), (SlowSteps, 1), (DeadProvisioner, MAX_BINDING_WRITES + 44)]
 )
-async def test_pods_that_wait_in_pre_bind_hold_up_nobody(plugin, slow):
+async def test_pods_waiting_in_pre_bind_delay_no_others(plugin, slow):
     plugin.gate = asyncio.Event()
     config = configuration(profile(preBind=[plugin]))
     async with live(*nodes(), config=config, plugins=[plugin], validate=False) as cluster:
@@ -76,7 +76,7 @@ async def test_pods_that_wait_in_pre_bind_hold_up_nobody(plugin, slow):
         cluster.server.create_all([a_pod(f"p{i}").obj() for i in range(GOOD)])
         while len(cluster.scheduler.engine.bindings.under_way) > slow or len(bound(cluster)) < GOOD:
             await some_turns(50)
-        assert cluster.scheduler.clock() == began, "no time had to pass"
+        assert cluster.scheduler.clock() == began, "time had to pass"
         assert sorted(bound(cluster)) == sorted(f"p{i}" for i in range(GOOD))
         assert cluster.scheduler.engine.bindings.writes == 0
         cluster.scheduler.engine.validate()
@@ -89,7 +89,7 @@ async def test_pods_that_wait_in_pre_bind_hold_up_nobody(plugin, slow):
 
 
 class SlowAsker:
-    """Answers once it may, and keeps whatever it is asked."""
+    """Answers once allowed, and records its calls."""
 
     def __init__(self, answer):
         self.asked, self.open, self._answer = [], asyncio.Event(), answer
@@ -104,7 +104,7 @@ def first_node(verb, question):
     return question["nodes"][:1] if verb == "filter" else {question["nodes"][0]: 10}
 
 
-async def test_a_slow_extender_holds_up_nobody_else():
+async def test_a_slow_extender_delays_only_its_own_pods():
     asker = SlowAsker(first_node)
     extender = FakeExtender("e", filters=True, only="slow")
     async with live(*nodes(), extenders=[extender], askers={"e": asker}, validate=False) as cluster:
@@ -122,7 +122,7 @@ async def test_a_slow_extender_holds_up_nobody_else():
         assert engine.under_way == 0
 
 
-async def test_an_extender_that_cannot_be_reached():
+async def test_an_unreachable_extender():
     async def ask(verb, question):
         raise Unreachable("connection refused")
 
@@ -134,7 +134,7 @@ async def test_an_extender_that_cannot_be_reached():
         assert cluster.condition("p")["message"] == "connection refused"
 
 
-async def test_a_scheduler_that_ends_withdraws_its_questions():
+async def test_shutdown_cancels_calls_of_extenders():
     asker = SlowAsker(first_node)
     async with live(*nodes(), extenders=[FakeExtender("e", filters=True)], askers={"e": asker}) as cluster:
         cluster.server.create_all([a_pod("p").obj()])
@@ -162,8 +162,8 @@ async def test_a_lost_lease_ends_suspended_cycles():
         assert bound(cluster) == []
 
 
-class Moody:
-    """Answers as a stream of chance says, sometimes not at all."""
+class Unreliable:
+    """Answers from a random stream, sometimes not at all."""
 
     def __init__(self, seed):
         self._random = Random(seed)
@@ -191,8 +191,8 @@ def extenders():
     ]
 
 
-async def test_a_run_with_extenders_is_repeated():
-    recorded, askers = Recorded(), {extender.name: Moody(i) for i, extender in enumerate(extenders())}
+async def test_a_run_with_extenders_is_replayed():
+    recorded, askers = Recorded(), {extender.name: Unreliable(i) for i, extender in enumerate(extenders())}
     rooms = [a_node(f"n{i}").allocatable(cpu=4, pods=6).obj() for i in range(5)]
     async with live(*rooms, recorder=recorded.recorder, extenders=extenders(), askers=askers) as cluster:
         await cluster.create(*(a_pod(f"p{i}").requests(cpu="700m").obj() for i in range(40)))

@@ -1,4 +1,4 @@
-"""The cluster that plugin authors test with: what they do to it happens at once, time passes when they say so."""
+"""The cluster for tests of plugins: operations take effect at once, and time advances only when told to."""
 
 import asyncio
 import sys
@@ -48,7 +48,7 @@ def test_pods_are_placed_before_create_returns():
         assert cluster.why_pending("a") == ""
 
 
-def test_what_is_there_at_the_start_is_scheduled_at_the_start():
+def test_initial_pods_are_scheduled():
     with live_cluster(NODE, a_pod("a").obj()) as cluster:
         assert cluster.node_of("a") == "n1"
 
@@ -69,7 +69,7 @@ def test_the_story_of_a_pod(monkeypatch):
     assert "&lt;a&gt;" in page
     assert "<a>" not in page
     assert page.count("<tr><td ") == len(story.steps)
-    # No time passes in an attempt.
+    # An attempt takes no time.
     assert [step.milliseconds for step in story.steps if step.decided] == [0.0, 0.0]
     monkeypatch.setitem(sys.modules, "polars", None)
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
@@ -103,14 +103,14 @@ def test_a_status_is_patched_as_a_subresource():
         assert cluster.node_of("a") == "n1"
 
 
-def test_time_is_at_hand():
+def test_advancing_time():
     with live_cluster() as cluster:
         began = cluster.now
         cluster.advance(90)
         assert cluster.now - began == 90
 
 
-def test_plugins_can_be_looked_at():
+def test_plugin_instances_are_accessible():
     plugin = fake("No", filter=unschedulable("no"))
     with cluster_of(plugin) as cluster:
         cluster.create(a_pod("a").obj())
@@ -118,7 +118,7 @@ def test_plugins_can_be_looked_at():
         assert isinstance(cluster.plugin("No"), plugin)
 
 
-def test_victims_leave_and_the_preemptor_follows():
+def test_preemption():
     with live_cluster(a_node("n1").allocatable(cpu="1", pods="10").obj()) as cluster:
         cluster.create(a_pod("low").requests(cpu="1").obj(), a_pod("high").requests(cpu="1").priority(100).obj())
         cluster.advance(3)
@@ -128,7 +128,7 @@ def test_victims_leave_and_the_preemptor_follows():
         assert [event["reason"] for event in cluster.events("low")] == ["Scheduled", "Preempted"]
 
 
-def test_victims_take_their_time_if_a_latency_says_so():
+def test_victims_with_a_grace_period():
     node, latency = a_node("n1").allocatable(cpu="1", pods="10").obj(), Latency(deletions=30)
     with live_cluster(node, latency=latency) as cluster:
         cluster.create(a_pod("low").requests(cpu="1").obj(), a_pod("high").requests(cpu="1").priority(100).obj())
@@ -139,7 +139,7 @@ def test_victims_take_their_time_if_a_latency_says_so():
         assert cluster.node_of("high") == "n1"
 
 
-def test_the_hand_of_the_test_deletes_at_once():
+def test_deletions_by_the_test_are_immediate():
     with live_cluster(NODE, a_pod("a").obj(), latency=Latency(deletions=30)) as cluster:
         cluster.delete("pods", "a")
         with pytest.raises(NotFound):
@@ -156,18 +156,18 @@ def test_events_by_object_and_reason():
         assert cluster.events("a", "FailedScheduling") == []
 
 
-def test_names_of_nothing_are_told():
+def test_unknown_names_are_errors():
     with live_cluster() as cluster, pytest.raises(ValueError, match="the cluster has no 'deployments'"):
         cluster.get("deployments", "web")
 
 
-def test_what_the_store_refuses_is_raised():
+def test_refusals_of_the_store_are_raised():
     with live_cluster(NODE) as cluster, pytest.raises(AlreadyExists, match='nodes "n1" already exists'):
         cluster.create(NODE)
 
 
-def test_the_same_test_gives_the_same_every_time():
-    """Ties are broken by chance, which is seeded."""
+def test_results_are_deterministic():
+    """Ties are broken at random with a fixed seed."""
 
     def placed(seed):
         with live_cluster(*(a_node(f"n{i}").obj() for i in range(20)), seed=seed) as cluster:
@@ -178,7 +178,7 @@ def test_the_same_test_gives_the_same_every_time():
     assert placed(1) != placed(2)
 
 
-async def test_it_works_beside_an_event_loop():
+async def test_within_a_running_event_loop():
     with live_cluster(NODE, a_pod("a").obj()) as cluster:
         assert cluster.node_of("a") == "n1"
 
@@ -193,7 +193,7 @@ class Gate(PermitPlugin):
         return Status(Code.Wait), 60
 
 
-def test_a_word_to_a_pod_that_waits():
+def test_allowing_and_rejecting_a_waiting_pod():
     with cluster_of(Gate) as cluster:
         cluster.create(a_pod("a").obj(), a_pod("b").obj())
         first, second = cluster.engine.waiting_pods
@@ -205,7 +205,7 @@ def test_a_word_to_a_pod_that_waits():
 
 
 class Patient(PreBindPlugin):
-    """In steps."""
+    """As steps."""
 
     name = "Patient"
 
@@ -223,7 +223,7 @@ def test_steps_wait_for_time():
 
 
 class Careful(PreBindPlugin):
-    """Writes by the API, and says when it is ended."""
+    """Writes to the API, and records its end."""
 
     name = "Careful"
     ended = ()
@@ -247,11 +247,11 @@ def test_a_coroutine_awaits_the_api(monkeypatch):
         assert (cluster.node_of("a"), Careful.ended) == ("n1", ("default/a",))
 
 
-def test_what_still_waits_at_the_end_is_ended(monkeypatch):
+def test_waiting_coroutines_are_cancelled_at_the_end(monkeypatch):
     monkeypatch.setattr(Careful, "ended", ())
     with cluster_of(Careful, latency=Latency(requests=60)) as cluster:
         cluster.create(a_pod("a").obj())
-        # First the pod's status says where it will go.
+        # First, the nomination is written.
         cluster.advance(61)
         assert Careful.ended == ()
     assert Careful.ended == ("default/a",)
@@ -284,7 +284,7 @@ class Foreign(PreBindPlugin):
 
 
 @pytest.mark.parametrize("foreign", [_sleeps, _asks_over_http, _has_a_time_limit, _waits_for_an_event])
-def test_what_needs_real_time_fails_the_attempt_and_says_what_to_use(monkeypatch, foreign):
+def test_awaiting_real_time_fails_the_attempt_with_advice(monkeypatch, foreign):
     monkeypatch.setattr(Foreign, "awaits", staticmethod(foreign))
     with cluster_of(Foreign) as cluster:
         cluster.create(a_pod("a").obj())
@@ -295,7 +295,7 @@ def test_what_needs_real_time_fails_the_attempt_and_says_what_to_use(monkeypatch
         assert "steps (a generator) can wait for time" in why
 
 
-async def test_with_an_event_loop_at_hand_too(monkeypatch):
+async def test_awaiting_real_time_within_a_running_event_loop(monkeypatch):
     monkeypatch.setattr(Foreign, "awaits", staticmethod(_sleeps))
     with cluster_of(Foreign) as cluster:
         cluster.create(a_pod("a").obj())
@@ -313,7 +313,7 @@ class Polls(PreBindPlugin):
             await self.handle.api.get(Pod, pod.name, namespace=pod.namespace)
 
 
-def test_one_that_asks_for_ever_fails_the_attempt():
+def test_endless_requests_fail_the_attempt():
     with cluster_of(Polls) as cluster:
         cluster.create(a_pod("a").obj())
         assert 'plugin "Polls" asked for 10000 things at one moment in PreBind' in cluster.why_pending("a")
@@ -327,7 +327,7 @@ class Talks(PostBindPlugin):
 
 
 class Insists(PreBindPlugin):
-    """Refuses every pod, and has all others tried again at once."""
+    """Refuses every pod, and activates all others."""
 
     name = "Insists"
 
@@ -337,18 +337,18 @@ class Insists(PreBindPlugin):
 
 
 @pytest.mark.slow
-def test_pods_that_are_tried_for_ever_end_the_test():
+def test_endless_retries_are_an_error():
     with cluster_of(Insists) as cluster, pytest.raises(NeverIdleError, match=r"pod default/\w was tried 1000 times"):
         cluster.create(a_pod("a").obj(), a_pod("b").obj())
 
 
-def test_one_that_raises_harms_nobody_else():
+def test_an_exception_fails_only_its_pod():
     with cluster_of(Talks) as cluster:
         cluster.create(a_pod("a").obj(), a_pod("b").obj())
         assert cluster.node_of("a") == cluster.node_of("b") == "n1"
 
 
-def test_plugins_are_closed_at_the_end_whatever_happens():
+def test_plugins_are_always_closed():
     closed = []
 
     class Closes(PreBindPlugin):
@@ -366,7 +366,7 @@ def test_plugins_are_closed_at_the_end_whatever_happens():
     assert closed == ["Closes"]
 
 
-def test_a_bug_of_the_scheduler_is_heard_of(monkeypatch):
+def test_exceptions_of_the_scheduler_are_raised(monkeypatch):
     def broken():
         raise RuntimeError("bug")
 

@@ -1,4 +1,4 @@
-"""What users are told: Events, and series of them."""
+"""Events and event series."""
 
 from stowplan.api.meta import ObjectReference
 from stowplan.api.types import Event
@@ -14,8 +14,8 @@ def tell(note="n", name="web", version="1"):
     return EmitEvent(profile="p", regarding=about, type_="Normal", reason="R", action="A", note=note)
 
 
-def told(*tells):
-    """The Events in a store, as (name of the object, note, how often it happened)."""
+def events_after(*tells):
+    """The Events in a store, as (object name, note, count)."""
     events, store = Events(), ObjectStore()
     for now, one in tells:
         for request in events.told(one, now):
@@ -24,21 +24,21 @@ def told(*tells):
     return sorted((one.regarding.name, one.note, one.series.count if one.series else 1) for one in found)
 
 
-def test_the_second_one_alike_makes_a_series():
-    assert told((1.0, tell())) == [("web", "n", 1)]
-    assert told((1.0, tell()), (2.0, tell())) == [("web", "n", 2)]
-    assert told((1.0, tell()), (2.0, tell(name="other"))) == [("other", "n", 1), ("web", "n", 1)]
+def test_a_repeated_event_becomes_a_series():
+    assert events_after((1.0, tell())) == [("web", "n", 1)]
+    assert events_after((1.0, tell()), (2.0, tell())) == [("web", "n", 2)]
+    assert events_after((1.0, tell()), (2.0, tell(name="other"))) == [("other", "n", 1), ("web", "n", 1)]
 
 
-def test_of_one_moment_each_has_a_name():
-    assert len(told((1.0, tell()), (1.0, tell(version="2")))) == 2
+def test_events_of_one_moment_have_unique_names():
+    assert len(events_after((1.0, tell()), (1.0, tell(version="2")))) == 2
 
 
-def test_how_often_is_written_when_it_is_over():
+def test_the_count_is_written_when_the_series_ends():
     often = [(float(i), tell()) for i in range(5)]
-    assert told(*often) == [("web", "n", 2)]
-    assert told(*often, (1000.0, tell(name="other"))) == [("other", "n", 1), ("web", "n", 5)]
-    assert len(told(*often, (1000.0, tell(name="other")), (1001.0, tell()))) == 3, "another series"
+    assert events_after(*often) == [("web", "n", 2)]
+    assert events_after(*often, (1000.0, tell(name="other"))) == [("other", "n", 1), ("web", "n", 5)]
+    assert len(events_after(*often, (1000.0, tell(name="other")), (1001.0, tell()))) == 3, "not a new series"
 
 
 def test_they_are_objects_of_the_cluster():

@@ -1,4 +1,4 @@
-"""Kinds of a cluster in memory: built-in ones, and those that definitions add."""
+"""Kinds in a cluster in memory: built-in ones, and those added by definitions."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def licence(name="cad", api_version="shop.example.com/v1", kind="Licence", **spe
 
 
 class Licensed(PreFilterPlugin, EnqueueExtensions):
-    """Wants a licence for every pod."""
+    """Requires a licence for every pod."""
 
     name = "Licensed"
 
@@ -52,7 +52,7 @@ def licensed(*objects):
     return live_cluster(NODE, *objects, config=CONFIG, plugins=[Licensed])
 
 
-def test_without_a_definition_the_plugin_is_off_until_there_is_one():
+def test_the_plugin_is_disabled_until_its_kind_is_defined():
     with licensed() as cluster:
         cluster.create(a_pod("early").obj())
         assert cluster.node_of("early") == "n1"
@@ -76,7 +76,7 @@ def test_objects_of_a_definition_wake_pods():
         assert "no licence" in cluster.why_pending("b")
 
 
-def test_what_is_created_is_the_tests_to_change():
+def test_created_objects_are_not_aliased():
     with licensed(definition()) as cluster:
         mine = licence(seats=1)
         cluster.create(mine)
@@ -84,7 +84,7 @@ def test_what_is_created_is_the_tests_to_change():
         assert cluster.get("licences.shop.example.com", "cad")["spec"] == {"seats": 1}
 
 
-def test_a_kind_without_a_definition_is_refused_in_words():
+def test_an_undefined_kind_is_refused_with_a_message():
     with live_cluster() as cluster, pytest.raises(ValueError, match="create its CustomResourceDefinition first"):
         cluster.create(licence())
 
@@ -111,12 +111,12 @@ def test_built_in_kinds_that_the_scheduler_does_not_read_can_be_defined_too():
     ],
     ids=["type", "quantity"],
 )
-def test_objects_that_make_no_sense_are_refused_with_their_names(obj, why):
+def test_invalid_objects_are_refused_with_their_names(obj, why):
     with live_cluster() as cluster, pytest.raises(ValueError, match=f'Pod "a": .*{why}'):
         cluster.create(obj)
 
 
-def test_the_namespaces_of_every_cluster_are_there():
+def test_default_namespaces_exist():
     with live_cluster() as cluster:
         labels = cluster.get("namespaces", "kube-system")["metadata"]["labels"]
         assert labels == {"kubernetes.io/metadata.name": "kube-system"}

@@ -1,4 +1,4 @@
-"""What manifests get that an API server would set."""
+"""Fields of manifests that an API server would set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OLD, NEW, TIED = (
 
 def test_a_claim_without_a_class_gets_the_newest_default():
     assert class_of(a_claim(), OLD, NEW, a_class("later", "2026-03-01T00:00:00Z", default=False)) == "b"
-    assert class_of(a_claim(), OLD, NEW, TIED) == "a", "names break ties"
+    assert class_of(a_claim(), OLD, NEW, TIED) == "a", "ties are not broken by name"
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_claim_without_a_class_gets_the_newest_default():
         a_claim({"volume.beta.kubernetes.io/storage-class": "fast"}),
     ],
 )
-def test_one_that_names_a_class_or_is_bound_does_not(claim):
+def test_claims_with_a_class_or_a_volume_are_unchanged(claim):
     assert class_of(claim, OLD) == claim.spec.storage_class_name
 
 
-def test_without_a_default_there_is_none():
+def test_without_a_default_class():
     assert class_of(a_claim(), a_class("other", None, default=False)) is None

@@ -1,4 +1,4 @@
-"""All metrics together: what shows before anything happened, and what gates, flags and resets change."""
+"""All metrics together: initial values, and the effects of gates, flags and resets."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -75,14 +75,14 @@ def test_versions_and_features():
         ),
     ],
 )
-def test_a_gate_takes_its_metrics_away(gate, names):
+def test_metrics_of_disabled_gates_are_missing(gate, names):
     with_it = families(component(gates=all_gates_on()))
     metrics = component(gates=all_gates_on().with_gates({gate: False}))
     assert with_it - families(metrics) == {f"scheduler_{name}" for name in names}
     used_once(metrics)  # which harms nobody
 
 
-def test_every_attribute_bears_the_name_of_its_metric():
+def test_attributes_are_named_after_their_metrics():
     metrics = component(gates=all_gates_on())
     prefixes = {metrics.scheduler: "scheduler_", metrics.client: "", metrics.serving: "", metrics.stowplan: "stowplan_"}
     names = {
@@ -92,7 +92,7 @@ def test_every_attribute_bears_the_name_of_its_metric():
     assert len(names) > 60
 
 
-def test_disabled_metrics_show_on_neither_page():
+def test_disabled_metrics_are_on_neither_page():
     metrics = component(MetricsOptions.of(disabled=["scheduler_pending_pods", "kubernetes_healthcheck"]))
     metrics.health.observe("ping", "livez", True)
     assert not [key for key in series(metrics.page("")) if key[0] == "scheduler_pending_pods"]
@@ -130,7 +130,7 @@ def test_health_checks():
     assert not [key for key in series(metrics.slis_page("")) if key[0] == "kubernetes_healthchecks_total"]
 
 
-def test_all_of_it_reads_as_openmetrics_too():
+def test_all_metrics_are_valid_openmetrics():
     from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
     metrics = component(gates=all_gates_on())

@@ -1,4 +1,4 @@
-"""Pages, read back by Prometheus' own parsers."""
+"""Pages, parsed by Prometheus' own parsers."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_the_prometheus_text(registry):
     }
     assert 'authentication_attempts{result="ok"} 1' in body.decode().splitlines()
     numbers = samples(families)
-    # Python's parser appends the suffix that it misses.
+    # Python's parser appends the missing suffix.
     numbers["authentication_attempts", ("result", "ok")] = numbers.pop(
         ("authentication_attempts_total", ("result", "ok"))
     )
@@ -61,7 +61,7 @@ def test_the_prometheus_text(registry):
     }
 
 
-def test_its_heads_are_spelt_as_the_reference_spells_them(registry):
+def test_help_and_type_lines_are_those_of_the_reference(registry):
     heads = [line for line in render([registry], "")[1].decode().splitlines() if line.startswith("# TYPE")]
     assert heads == [
         "# TYPE asked_total counter",
@@ -91,7 +91,7 @@ def test_openmetrics(registry):
     }
 
 
-def test_nothing_tells_when_a_series_was_made(registry):
+def test_there_are_no_created_series(registry):
     for accept in ("", "application/openmetrics-text"):
         assert b"_created" not in render([registry], accept)[1]
 
@@ -127,7 +127,7 @@ PROMETHEUS = (
         ),
     ],
 )
-def test_what_the_reader_takes(registry, accept, content_type):
+def test_content_negotiation(registry, accept, content_type):
     assert render([registry], accept)[0] == content_type
 
 
@@ -136,8 +136,8 @@ NUMBER = st.floats(allow_nan=False, min_value=0)
 
 
 @given(st.dictionaries(st.tuples(LABELS, LABELS), NUMBER, max_size=5), st.lists(NUMBER, max_size=5))
-def test_both_texts_say_the_same(series, observed):
-    """Ours, read by prometheus_client, against what prometheus_client writes."""
+def test_both_formats_agree(series, observed):
+    """Our text, parsed by prometheus_client, compared with what prometheus_client writes."""
     registry = MetricsRegistry()
     gauge = registry.gauge_vec("level", "Level.", ("b", "a"))
     took = registry.histogram_vec("took_seconds", "Took.", ("z", "a"), (0.0, 0.25, 3.5e6))

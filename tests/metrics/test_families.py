@@ -1,4 +1,4 @@
-"""Children move alone; vectors know them by their label values, and forget what a reset tells them to."""
+"""Children are independent; vectors find them by label values, and forget those that a reset removes."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ VALUES = st.lists(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e
 
 
 @given(BOUNDS, VALUES, st.data())
-def test_a_histogram_counts_as_the_plain_rule_says(bounds, values, data):
+def test_histograms_agree_with_the_plain_rule(bounds, values, data):
     if bounds:
         values = values + data.draw(st.lists(st.sampled_from(bounds)))  # values on a bound
     histogram = Histogram(bounds)
@@ -62,13 +62,13 @@ def shown(vector):
 
 
 class TestReset:
-    def test_children_are_out_of_view(self):
+    def test_children_are_hidden(self):
         vector = Vec(("queue",), Counter)
         vector.with_label_values("active").inc()
         vector.reset()
         assert shown(vector) == {}
 
-    def test_a_child_that_somebody_holds_comes_back_when_it_moves(self):
+    def test_a_held_child_reappears_when_updated(self):
         vector = Vec(("queue",), Counter)
         held = vector.with_label_values("active")
         held.inc(7)
@@ -76,7 +76,7 @@ class TestReset:
         held.inc()
         assert shown(vector) == {("active",): 1}
 
-    def test_a_held_histogram_comes_back_too(self):
+    def test_a_held_histogram_reappears_when_updated(self):
         vector = Vec(("queue",), lambda: Histogram((1.0,)))
         held = vector.with_label_values("active")
         held.observe(0.5)
@@ -85,7 +85,7 @@ class TestReset:
         held.observe(0)  # which leaves its sum at zero
         assert [(values, child.counts, child.sum) for values, child in vector.series()] == [(("active",), [1, 0], 0)]
 
-    def test_a_child_that_is_asked_for_comes_back_at_zero(self):
+    def test_a_requested_child_reappears_at_zero(self):
         vector = Vec(("queue",), Gauge)
         held = vector.with_label_values("active")
         held.set(3)
@@ -93,7 +93,7 @@ class TestReset:
         assert vector.with_label_values("active") is held
         assert shown(vector) == {("active",): 0}
 
-    def test_a_metric_without_labels_stays_in_view(self):
+    def test_metrics_without_labels_stay(self):
         vector = Vec((), Counter)
         vector.with_label_values().inc()
         vector.reset()

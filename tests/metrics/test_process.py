@@ -1,4 +1,4 @@
-"""The process, read from a /proc that the test wrote."""
+"""Process metrics, read from a fake /proc."""
 
 import os
 
@@ -48,7 +48,7 @@ def values(registry):
     return {sample.name: sample.value for family in shown_families(registry) for sample in family.samples}
 
 
-def test_what_the_kernel_tells(proc):
+def test_values_from_proc(proc):
     registry = MetricsRegistry()
     ProcessMetrics(registry, proc=proc)
     assert values(registry) == {
@@ -64,14 +64,14 @@ def test_what_the_kernel_tells(proc):
     }
 
 
-def test_none_of_it_bears_a_stability(proc):
+def test_help_has_no_stability(proc):
     registry = MetricsRegistry()
     ProcessMetrics(registry, proc=proc)
     PythonMetrics(registry)
     assert not [metric.name for metric in shown_families(registry) if metric.documentation.startswith("[")]
 
 
-def test_each_scrape_reads_anew(proc):
+def test_each_scrape_rereads(proc):
     registry = MetricsRegistry()
     ProcessMetrics(registry, proc=proc)
     values(registry)
@@ -93,7 +93,7 @@ def test_each_scrape_reads_anew(proc):
         ("self/net/netstat", {"network_receive_bytes_total", "network_transmit_bytes_total"}),
     ],
 )
-def test_what_is_not_told_is_left_out(proc, missing, gone):
+def test_missing_values_are_omitted(proc, missing, gone):
     whole = MetricsRegistry()
     ProcessMetrics(whole, proc=proc)
     everything = set(values(whole))
@@ -111,7 +111,7 @@ def test_a_kernel_that_does_not_count_bytes(proc, text):
     assert not [name for name in values(registry) if "network" in name]
 
 
-def test_without_proc_there_is_nothing(tmp_path):
+def test_without_proc_there_are_no_metrics(tmp_path):
     registry = MetricsRegistry()
     ProcessMetrics(registry, proc=tmp_path / "none")
     register_start_time(MetricsRegistry(), proc=tmp_path / "none")

@@ -1,4 +1,4 @@
-"""What a registry shows, and what flags and resets change about it."""
+"""The content of a registry, and the effects of flags and resets."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -12,7 +12,7 @@ def shown_families(registry):
 
 
 def values(registry):
-    """By sample name and label values, the numbers of all that is shown."""
+    """The numbers by sample name and label values."""
     return {(s.name, *s.labels.values()): s.value for family in shown_families(registry) for s in family.samples}
 
 
@@ -136,13 +136,13 @@ class TestReset:
         registry.reset()
         return registry
 
-    def test_counters_begin_anew(self, registry):
+    def test_counters_restart_at_zero(self, registry):
         assert values(registry)[("a_total",)] == 0
 
     def test_vectors_forget_their_series(self, registry):
         assert not {key for key in values(registry) if key[0].startswith(("b", "c"))}
 
-    def test_gauges_keep_what_is_true(self, registry):
+    def test_gauges_keep_their_values(self, registry):
         assert values(registry)["e", "1"] == 5
         assert values(registry)[("f",)] == 6
 

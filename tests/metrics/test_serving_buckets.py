@@ -1,4 +1,4 @@
-"""Buckets of the secure port's histograms, as they were seen in the reference's scrape."""
+"""Buckets of the secure port's histograms, as observed in the reference."""
 
 import pytest
 

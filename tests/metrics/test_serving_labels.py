@@ -1,4 +1,4 @@
-"""User names are not shown, but what kind they are."""
+"""User names do not appear in metrics, only their kind."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is registered against what the written facts about the reference say, both ways."""
+"""Registered metrics compared with the recorded facts about the reference, in both directions."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from support.tables import every_case
 SPEC = Path(__file__).parents[3] / "shared" / "spec" / "metrics.md"
 pytestmark = pytest.mark.skipif(not SPEC.exists(), reason="the written facts are not here")
 
-#: Families of the reference that are left out, and why.
+#: Families of the reference that are left out, with reasons.
 LEFT_OUT = {
     "go_": "the runtime of Go",
     "informer_": "registered by the reference, without series in a scheduler",
@@ -30,13 +30,13 @@ LEFT_OUT = {
     "apiserver_validation_": "a by-product of linked server code",
     "apiserver_webhooks_x509_": "a by-product of linked server code",
 }
-#: What the reference does not have.
+#: Families that the reference does not have.
 OURS = ("stowplan_", "python_")
 
 
 @dataclass(frozen=True)
 class Stated:
-    """A metric as it is written down; None is what is not."""
+    """A recorded metric; None is unknown."""
 
     labels: tuple[str, ...]
     type: str | None = None
@@ -63,13 +63,13 @@ def section(number):
 
 
 def rows(text):
-    """Cells of the first table, without its head."""
+    """Cells of the first table, without its header."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def label_names(cell):
-    """ "hinted: hint, no_hint; profile" has the labels hinted and profile."""
+    """hinted: hint, no_hint; profile" has the labels hinted and profile."""
     cell = re.sub(r"\([^)]*\)", "", cell)
     if cell.strip() == "–":
         return ()
@@ -152,22 +152,22 @@ def test_the_facts_were_read():
     assert facts["apiserver_client_certificate_expiration_seconds"].labels == ()
 
 
-def test_nothing_is_missing(registered):
+def test_no_metric_is_missing(registered):
     assert {name for name in stated().keys() - registered.keys() if not name.startswith(tuple(LEFT_OUT))} == set()
 
 
-def test_nothing_is_added_but_ours(registered):
+def test_only_our_own_metrics_are_additional(registered):
     assert {name for name in registered.keys() - stated().keys() if not name.startswith(OURS)} == set()
 
 
-def test_each_is_as_it_is_stated(registered):
+def test_each_metric_is_as_recorded(registered):
     with every_case() as case:
         for name, fact in stated().items():
             with case(name):
-                is_as_it_is_stated(*registered[name], fact)
+                check_as_recorded(*registered[name], fact)
 
 
-def is_as_it_is_stated(family, buckets, fact):
+def check_as_recorded(family, buckets, fact):
     assert family.labels == fact.labels
     if fact.type is not None:
         assert family.kind == fact.type

@@ -1,4 +1,4 @@
-"""Numbers are spelt as Go spells them."""
+"""Numbers are formatted as in Go."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What the page hears of a cluster that nobody schedules: the routes and records of a running scheduler."""
+"""The page's data for a cluster without a scheduler: the same routes and records as of a running one."""
 
 import json
 
@@ -39,19 +39,19 @@ def answers():
     return answers_about(node("a"), owned(pod("web-0", nodeName="a")), pod("small"), big, gated)
 
 
-def test_the_verdict_on_a_pod_that_waits(answers):
+def test_the_verdict_on_a_pending_pod(answers):
     found = get(answers, "explain/default/big")
     assert (found["pod"], found.get("node")) == ("default/big", None)
     assert found["rejected"]["a"]["plugin"] == "NodeResourcesFit"
     assert "suggestions" not in found
 
 
-def test_suggestions_if_asked_for():
+def test_suggestions_on_request():
     found = get(answers_about(node("a", unschedulable=True), pod("small")), "explain/default/small", suggestions="true")
     assert found["suggestions"][0]["gain"] == 1
 
 
-def test_the_verdict_on_a_pod_that_has_a_node(answers):
+def test_the_verdict_on_a_bound_pod(answers):
     found = get(answers, "explain/default/web-0")
     assert (found["node"], found["currentNode"]) == ("a", "a")
 
@@ -66,12 +66,12 @@ def test_why_pods_wait(answers):
     assert gated["gatedBy"] == "SchedulingGates"
 
 
-def test_the_rest_of_them_is_counted(answers):
+def test_further_pods_are_counted(answers):
     found = get(answers, "pending", limit="1")
     assert (len(found["pods"]), found["leftOut"]) == (1, 2)
 
 
-def test_equal_pods_are_judged_once():
+def test_equal_pods_are_evaluated_once():
     answers, seen = answers_about(node("a"), *(owned(pod(f"web-{i}", cpu="64")) for i in range(50))), []
     verdict = answers.asked.verdict
     answers.asked.verdict = lambda info: seen.append(info) or verdict(info)
@@ -81,7 +81,7 @@ def test_equal_pods_are_judged_once():
     assert len(seen) == 1
 
 
-def test_they_are_judged_again_when_the_cluster_has_changed():
+def test_pods_are_reevaluated_after_changes():
     answers = answers_about(node("a"), pod("big", cpu="6"))
     assert get(answers, "pending")["counts"] == {"unschedulable": 1}
     answers.asked.cluster.add(node("b", cpu="8"))
@@ -90,12 +90,12 @@ def test_they_are_judged_again_when_the_cluster_has_changed():
     assert get(answers, "pending")["counts"] == {"placeable": 2}
 
 
-def test_of_too_many_kinds_the_last_are_not_judged():
+def test_the_number_of_evaluated_kinds_is_bounded():
     pods = [pod(f"p-{i}", cpu=f"{i + 1}m") for i in range(MAX_KINDS + 3)]
     assert get(answers_about(node("a"), *pods), "pending")["counts"] == {"placeable": MAX_KINDS, "not judged": 3}
 
 
-def test_a_pod_for_another_scheduler_is_judged_by_nobody():
+def test_pods_of_other_schedulers_are_not_evaluated():
     found = get(answers_about(node("a"), pod("other", schedulerName="somebody")), "pending")
     assert found["pods"] == [{"pod": "default/other", "place": "not judged"}]
 
@@ -122,7 +122,7 @@ def test_a_group():
 
 
 @pytest.mark.parametrize("path", ["explain/default/nobody", "nodes/nowhere", "podgroups/default/none"])
-def test_what_is_not_there(answers, path):
+def test_missing_objects(answers, path):
     with pytest.raises(NotFound):
         get(answers, path)
 
@@ -130,12 +130,12 @@ def test_what_is_not_there(answers, path):
 @pytest.mark.parametrize(
     ("path", "query"), [("explain/", {}), ("explain/a/b/c", {}), ("podgroups/a", {}), ("pending", {"limit": "-1"})]
 )
-def test_what_makes_no_sense(answers, path, query):
+def test_invalid_requests(answers, path, query):
     with pytest.raises(BadRequest):
         get(answers, path, **query)
 
 
-def test_it_says_what_a_verdict_of_the_engine_says(answers):
+def test_agrees_with_the_engines_verdict(answers):
     asked = answers.asked
     info = asked.cluster.pod("default/big")
     assert get(answers, "explain/default/big")["message"] == judged(asked.engine, info).record().message

@@ -1,4 +1,4 @@
-"""The files of the page: all of them, nothing but them, and what a browser may do with them."""
+"""The page's files: complete, no others, and the browser's permissions."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def get(path, method="GET"):
     return page(Request(method=method, path=PREFIX + path, user=ANONYMOUS_USER))
 
 
-def test_the_page_and_all_that_it_loads_is_there():
+def test_the_page_and_its_files_exist():
     index = get("").body.decode()
     loaded = [part.split('"')[0] for part in index.replace('href="', 'src="').split('src="')[1:]]
     assert "assets/page.js" in loaded
@@ -23,7 +23,7 @@ def test_the_page_and_all_that_it_loads_is_there():
         assert get(name).status == 200
 
 
-def test_nothing_is_loaded_from_elsewhere():
+def test_no_external_files():
     index = get("").body
     assert b"//" not in index.replace(b"<!doctype", b"")
     assert b"<script>" not in index
@@ -31,7 +31,7 @@ def test_nothing_is_loaded_from_elsewhere():
 
 
 @pytest.mark.parametrize("name", ["", "assets/page.js", "assets/page.css", "data.js"])
-def test_a_browser_may_load_and_run_nothing_else(name):
+def test_content_security_policy(name):
     headers = dict(get(name).headers)
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -40,12 +40,12 @@ def test_a_browser_may_load_and_run_nothing_else(name):
 
 
 @pytest.mark.parametrize("name", ["nope", "assets/", "assets/../plan.py", "assets/%2e%2e/plan.py", "/etc/passwd"])
-def test_no_other_file_has_a_name(name):
+def test_other_files_are_not_served(name):
     with pytest.raises(NotFound):
         get(name)
 
 
-def test_they_can_be_read_only():
+def test_they_are_read_only():
     with pytest.raises(MethodNotAllowed):
         get("", method="POST")
 

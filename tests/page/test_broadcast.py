@@ -1,4 +1,4 @@
-"""One serialisation for all viewers, and bounded memory for each."""
+"""One serialization for all viewers, and bounded memory per viewer."""
 
 import pytest
 from hypothesis import given, settings
@@ -42,7 +42,7 @@ def test_a_viewer_that_is_up_to_date_gets_nothing(broadcast):
     assert list(viewer.take()) == []
 
 
-def test_a_newcomer_gets_the_newest_snapshot_alone(broadcast):
+def test_a_new_viewer_gets_only_the_latest_snapshot(broadcast):
     viewer, client = broadcast.viewer(), Client()
     for number in range(3):
         broadcast.publish(change(number))
@@ -51,7 +51,7 @@ def test_a_newcomer_gets_the_newest_snapshot_alone(broadcast):
 
 
 @pytest.mark.parametrize(("behind", "snapshots"), [(MAX_BEHIND, 1), (MAX_BEHIND + 1, 2), (3 * MAX_BEHIND, 2)])
-def test_a_slow_viewer_gets_a_fresh_snapshot_in_place_of_a_growing_buffer(broadcast, behind, snapshots):
+def test_a_slow_viewer_gets_a_new_snapshot(broadcast, behind, snapshots):
     viewer, client = broadcast.viewer(), Client()
     read_all(viewer, client)
     for number in range(1, behind + 1):
@@ -61,7 +61,7 @@ def test_a_slow_viewer_gets_a_fresh_snapshot_in_place_of_a_growing_buffer(broadc
     assert (client.snapshots, cpu(client)) == (snapshots, behind)
 
 
-def test_who_has_left_is_offered_nothing(broadcast):
+def test_a_disconnected_viewer_gets_nothing(broadcast):
     viewer = broadcast.viewer()
     viewer.start()
     viewer.leave()
@@ -70,7 +70,7 @@ def test_who_has_left_is_offered_nothing(broadcast):
     assert viewer.behind == 0
 
 
-def test_what_changes_while_nobody_looks_is_in_the_next_snapshot(broadcast):
+def test_changes_without_viewers_are_in_the_next_snapshot(broadcast):
     broadcast.publish(change(1))
     client = Client()
     read_all(broadcast.viewer(), client)
@@ -79,8 +79,8 @@ def test_what_changes_while_nobody_looks_is_in_the_next_snapshot(broadcast):
 
 @settings(max_examples=times(40))
 @given(st.lists(st.tuples(st.integers(1, MAX_BEHIND + 2), st.integers(0, 2)), max_size=6))
-def test_however_viewers_lag_they_catch_up(lags):
-    """Two viewers; in each round some changes come, and then one of them, the other or nobody reads."""
+def test_slow_viewers_catch_up(lags):
+    """Two viewers; in each round some changes occur, and then one, both or none of them read."""
     broadcast, number = Broadcast(plan(0)), 0
     viewers = [(broadcast.viewer(), Client()) for _ in range(2)]
     for changes, who in lags:

@@ -1,4 +1,4 @@
-"""What is committed of the page is what its sources make."""
+"""The committed build of the page equals what its sources produce."""
 
 import shutil
 import subprocess
@@ -22,18 +22,18 @@ def files(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_built_anew_it_is_the_same_and_small(tmp_path):
+def test_a_new_build_is_identical_and_small(tmp_path):
     said = node("build.mjs", str(tmp_path))
     assert float(said.split()[0]) < 300
     assert files(tmp_path).keys() == files(BUILT).keys()
     assert [name for name, content in files(tmp_path).items() if files(BUILT)[name] != content] == []
 
 
-def test_its_types_hold():
+def test_type_check():
     node("node_modules/typescript/bin/tsc", "--noEmit")
 
 
-def test_its_own_tests_pass():
+def test_javascript_tests():
     node("test.mjs")
 
 

@@ -1,4 +1,4 @@
-"""A course: its frames lead from the first plan to the last, however many looks became one."""
+"""A course: its frames lead from the first plan to the last, even if moments were merged."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ def put(state, name, node_name, nominated=""):
 
 
 def played(state, steps):
-    """`steps`: (time, what is done)."""
+    """`steps`: (time, change)."""
     for now, do in steps:
         do()
         yield now
@@ -40,7 +40,7 @@ def filled():
     return state
 
 
-def test_what_was_seen():
+def test_a_course():
     state = filled()
     steps = [
         (10.0, lambda: None),
@@ -121,21 +121,21 @@ def test_two_changes_as_one(first, second, third):
     assert plan == third
 
 
-def test_marks_are_bounded():
+def test_the_number_of_marks_is_bounded():
     state = filled()
     added = [lambda i=i: state.add_node(decode_object(node(f"n{i}"))) for i in range(MOST_MARKS + 50)]
     steps = [(0.0, lambda: None), *((i + 1.0, add) for i, add in enumerate(added))]
     assert len(seen(state, played(state, steps)).marks) == MOST_MARKS
 
 
-def test_plans_are_not_shared():
+def test_plans_are_not_aliased():
     state = filled()
     course = seen(state, played(state, [(1.0, lambda: None), (2.0, lambda: put(state, "p", "a"))]))
     assert course.start == Plan(nodes=course.start.nodes)
 
 
 def test_runs_follow_one_another():
-    """A scheduler that was started again reads its lists anew; nodes that are still there did not go."""
+    """A restarted scheduler lists again; existing nodes are not shown as removed."""
     first, second = filled(), ClusterState()
     steps = [
         (3.0, lambda: None),
@@ -153,7 +153,7 @@ def test_runs_follow_one_another():
     assert course.end() == plan_of(second)
 
 
-def test_how_long_pods_waited_so_far():
+def test_waiting_times_so_far():
     state, waits = filled(), Waits()
     steps = [(0.0, lambda: None), (5.0, lambda: waits.add(4.0)), (6.0, lambda: put(state, "p", "a"))]
     course = course_of([Run(state, played(state, steps))], waits)

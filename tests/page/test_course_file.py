@@ -1,4 +1,4 @@
-"""A course in a file: what is read is what was seen, whatever became of the writer."""
+"""A course in a file reads back as written, even if the writer was killed."""
 
 import gzip
 
@@ -28,7 +28,7 @@ PODS = st.builds(PodRow, TEXT, st.just(""), TEXT, TEXT, TEXT, PAIRS, AMOUNTS, st
 
 
 @given(st.lists(NODES, max_size=4), st.lists(PODS, max_size=4), st.lists(TEXT, max_size=2), st.lists(TEXT, max_size=2))
-def test_a_change_is_read_as_it_was_written(nodes, pods, gone_nodes, gone_pods):
+def test_changes_round_trip(nodes, pods, gone_nodes, gone_pods):
     change = PlanChange(
         {row.name: row for row in nodes}, {row.key: row for row in pods}, tuple(gone_nodes), tuple(gone_pods)
     )
@@ -36,12 +36,12 @@ def test_a_change_is_read_as_it_was_written(nodes, pods, gone_nodes, gone_pods):
 
 
 def without_uids(plan):
-    """As it is written."""
+    """In the written form."""
     return Plan(plan.nodes, {key: row._replace(uid="") for key, row in plan.pods.items()})
 
 
 def written(path, moments, duration=None, until=None):
-    """A node at first, then a pod more at each moment; the state."""
+    """A node at first, then one more pod at each moment; returns the state."""
     state, waits = ClusterState(), Waits()
     state.add_node(decode_object(a_node("a").obj()))
     writer = CourseWriter(path, HEADER, duration=duration)
@@ -56,11 +56,11 @@ def written(path, moments, duration=None, until=None):
     return state
 
 
-def test_it_is_read_as_it_happened(tmp_path):
+def test_a_file_round_trips(tmp_path):
     state = written(tmp_path / "course", [10.0, 10.5, 11.0, 12.0], until=12.0)
     header, course = read_course(tmp_path / "course")
     assert header == HEADER
-    # A second apart, as nothing says how long it will last.
+    # A second apart, as the total duration is unknown.
     assert [look.time for look in course.looks] == [10, 11, 12]
     assert [look.figures["pods"] for look in course.looks] == [1, 3, 4]
     assert course.looks[-1].figures["wait95"] == pytest.approx(3, rel=0.01)
@@ -74,12 +74,12 @@ def test_the_same_course_is_the_same_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_of_a_known_length_there_are_as_many_looks_as_are_kept(tmp_path):
+def test_moments_of_a_known_duration(tmp_path):
     written(tmp_path / "course", [i / 10 for i in range(5 * MOST)], duration=MOST / 2)
     assert len(read_course(tmp_path / "course")[1].looks) == pytest.approx(MOST, abs=2)
 
 
-def test_too_much_for_a_browser_ends_it(tmp_path, monkeypatch):
+def test_the_size_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(course_file, "MOST_ROWS", 3)
     written(tmp_path / "course", [1.0, 2.0, 3.0, 4.0], until=5.0)
     _, course = read_course(tmp_path / "course")
@@ -88,7 +88,7 @@ def test_too_much_for_a_browser_ends_it(tmp_path, monkeypatch):
     assert course.time_record("t").note == course.note
 
 
-def test_a_writer_that_was_killed(tmp_path):
+def test_a_file_of_a_killed_writer(tmp_path):
     state = written(tmp_path / "course", [float(i) for i in range(50)])
     data = (tmp_path / "course").read_bytes()
     (tmp_path / "course").write_bytes(data[:-20])
@@ -113,18 +113,18 @@ NEWER = b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}
         ),
     ],
 )
-def test_another_file(tmp_path, content, said):
+def test_invalid_files(tmp_path, content, said):
     (tmp_path / "course").write_bytes(content)
     with pytest.raises(CourseFileError, match=said):
         read_course(tmp_path / "course")
 
 
-def test_no_file(tmp_path):
+def test_a_missing_file(tmp_path):
     with pytest.raises(CourseFileError, match=r"nothing: No such file"):
         read_course(tmp_path / "nothing")
 
 
-def test_what_a_course_of_a_file_and_one_of_a_state_have_in_common(tmp_path):
+def test_courses_of_files_and_states_agree(tmp_path):
     state = written(tmp_path / "course", [1.0], until=1.0)
     _, read = read_course(tmp_path / "course")
     seen = course_of([Run(state, [1.0])], Waits())

@@ -1,4 +1,4 @@
-"""The routes of courses: each worked out once, by its name."""
+"""Routes of courses: each course is computed once, by name."""
 
 import json
 
@@ -37,7 +37,7 @@ def a_course(*nodes):
     return course_of([Run(state, moments())], Waits())
 
 
-def test_a_course_is_worked_out_once_and_told_by_two_routes():
+def test_a_course_is_computed_once_for_two_routes():
     count = []
     courses = Courses({"recorded": lambda: count.append(1) or a_course("a")})
     time, frames = get(courses, "time"), get(courses, "frames")
@@ -57,7 +57,7 @@ def test_tracks_have_names():
     assert set(courses.documents()["frames"]) == {"one", "other"}
 
 
-def test_a_recording_that_cannot_be_played():
+def test_a_broken_recording():
     def broken():
         raise RecordingError("line 3: this is none")
 

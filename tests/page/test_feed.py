@@ -1,4 +1,4 @@
-"""Streams of the plan: news when there is some, a sign of life when there is none, and an end."""
+"""Streams of the plan: changes, keep-alive comments, and the end."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ def feed(time):
     return Feed(plan(0), times=time)
 
 
-async def test_a_snapshot_then_what_changes(feed):
+async def test_a_snapshot_then_changes(feed):
     pieces, client = feed.stream().pieces, Client()
     client.read(await anext(pieces))
     following = asyncio.ensure_future(anext(pieces))
@@ -40,7 +40,7 @@ async def test_a_snapshot_then_what_changes(feed):
     await pieces.aclose()
 
 
-async def test_news_that_came_while_the_client_was_slow_is_not_missed(feed):
+async def test_changes_during_a_slow_write_are_not_missed(feed):
     pieces, client = feed.stream().pieces, Client()
     client.read(await anext(pieces))
     feed.publish(change(1))
@@ -51,7 +51,7 @@ async def test_news_that_came_while_the_client_was_slow_is_not_missed(feed):
     await pieces.aclose()
 
 
-async def test_a_comment_when_nothing_happens(feed, time):
+async def test_keep_alive_comments(feed, time):
     pieces = feed.stream().pieces
     await anext(pieces)
     silent = asyncio.ensure_future(anext(pieces))
@@ -61,7 +61,7 @@ async def test_a_comment_when_nothing_happens(feed, time):
     await pieces.aclose()
 
 
-async def test_all_streams_end_with_it(feed):
+async def test_closing_ends_all_streams(feed):
     streams = [feed.stream().pieces for _ in range(3)]
     for pieces in streams:
         await anext(pieces)
@@ -72,7 +72,7 @@ async def test_all_streams_end_with_it(feed):
     assert await anext(feed.stream().pieces, None) is None
 
 
-async def test_viewers_wait_for_the_first_plan_and_again_when_nobody_keeps_it(time):
+async def test_viewers_wait_for_a_plan(time):
     feed, client = Feed(times=time), Client()
     pieces = feed.stream().pieces
     first = asyncio.ensure_future(anext(pieces))
@@ -88,7 +88,7 @@ async def test_viewers_wait_for_the_first_plan_and_again_when_nobody_keeps_it(ti
     assert not feed.has_viewers
 
 
-async def test_a_snapshot_is_made_once_for_all_who_come_together(feed):
+async def test_concurrent_viewers_share_a_snapshot(feed):
     streams = [feed.stream().pieces for _ in range(5)]
     frames = await asyncio.gather(*(anext(pieces) for pieces in streams))
     assert all(frame is frames[0] for frame in frames)
@@ -96,7 +96,7 @@ async def test_a_snapshot_is_made_once_for_all_who_come_together(feed):
         await pieces.aclose()
 
 
-async def test_a_large_plan_comes_in_parts_and_what_changes_meanwhile_follows(time, monkeypatch):
+async def test_a_large_plan_is_sent_in_parts_followed_by_changes(time, monkeypatch):
     monkeypatch.setattr("stowplan.page.messages.PODS_OF_PART", 2)
     pods = {f"d/{i}": PodRow(f"d/{i}", str(i), "a", "", "", (), (), 0, "", False) for i in range(5)}
     feed = Feed(Plan(plan(0).nodes, pods), times=time)
@@ -115,7 +115,7 @@ async def test_a_large_plan_comes_in_parts_and_what_changes_meanwhile_follows(ti
         await pieces.aclose()
 
 
-async def test_parts_of_a_plan_that_is_being_made_are_sent_as_they_come(time):
+async def test_parts_are_sent_as_they_are_made(time):
     pods = {f"d/{i}": PodRow(f"d/{i}", str(i), "a", "", "", (), (), 0, "", False) for i in range(3)}
     feed, early, late = Feed(times=time), Client(), Client()
     pieces = feed.stream().pieces
@@ -129,7 +129,7 @@ async def test_parts_of_a_plan_that_is_being_made_are_sent_as_they_come(time):
         early.read(await anext(pieces))
         assert early.wants_more
         assert key in early.pods
-    # Who comes now gets the very same parts, and the rest with the others.
+    # A new viewer now gets the same parts, and then the rest with the others.
     later = feed.stream().pieces
     for _ in range(4):
         late.read(await anext(later))
@@ -144,7 +144,7 @@ async def test_parts_of_a_plan_that_is_being_made_are_sent_as_they_come(time):
         await stream.aclose()
 
 
-async def test_what_comes_while_a_snapshot_is_made_follows_it(feed):
+async def test_changes_during_a_snapshot_follow_it(feed):
     pieces, client = feed.stream().pieces, Client()
     first = asyncio.ensure_future(anext(pieces))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The followed plan is the plan that would be made anew, whatever happened; and nobody pays while nobody looks."""
+"""The incrementally followed plan equals a new one, and costs nothing without viewers."""
 
 import asyncio
 
@@ -63,7 +63,7 @@ def do(state, operation):
         case ["no node", name]:
             state.remove_node(name)
         case ["bound", name, number, node_name, cpu, terminating]:
-            # A name is one pod's at a time: the other one is gone before.
+            # Only one pod has a name at a time: the other is deleted before.
             other = uid_of(name, "2" if number == "1" else "1")
             state.remove_pod(other)
             state.pending.remove(f"default/{name}")
@@ -93,7 +93,7 @@ def begun(state):
 
 @settings(max_examples=times(150))
 @given(st.lists(OPERATIONS, max_size=8), st.lists(st.tuples(OPERATIONS, st.booleans()), max_size=20))
-def test_it_is_the_plan_that_would_be_made_anew(before, after):
+def test_the_followed_plan_equals_a_new_one(before, after):
     state = ClusterState()
     for operation in before:
         do(state, operation)
@@ -133,7 +133,7 @@ def test_changes_between_the_slices_are_seen(monkeypatch):
     assert set(follower.plan.pods) == {"default/q", "default/s"}
 
 
-def test_nothing_is_told_once_it_ends():
+def test_nothing_is_sent_after_the_end():
     state = ClusterState()
     follower = begun(state)
     follower.end()
@@ -147,7 +147,7 @@ async def read_snapshot(pieces, client):
         client.read(await anext(pieces))
 
 
-async def test_a_feed_is_kept_up_to_date_while_somebody_looks():
+async def test_a_feed_is_updated_while_it_has_viewers():
     state, time = ClusterState(), ManualTime()
     state.add_node(a_node("a", "4"))
     feed, client = Feed(times=time), Client()

@@ -44,7 +44,7 @@ def seen(client):
     return client.nodes, client.pods
 
 
-def anew(plan):
+def new_client(plan):
     client = Client()
     for make in Broadcast(plan).snapshot():
         client.read(make())
@@ -53,8 +53,8 @@ def anew(plan):
 
 
 @given(PLANS, st.integers(1, 3))
-def test_a_snapshot_in_parts_has_the_same_and_nodes_first(plan, pods):
-    whole = anew(plan)
+def test_a_snapshot_in_parts_is_complete_with_nodes_first(plan, pods):
+    whole = new_client(plan)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stowplan.page.messages.PODS_OF_PART", pods)
         client = Client()
@@ -67,13 +67,13 @@ def test_a_snapshot_in_parts_has_the_same_and_nodes_first(plan, pods):
 
 @settings(max_examples=times(60))
 @given(st.lists(PLANS, min_size=1, max_size=5))
-def test_who_follows_deltas_sees_what_a_newcomer_sees(plans):
+def test_deltas_lead_to_the_same_as_a_snapshot(plans):
     broadcast, client = Broadcast(plans[0].copy()), Client()
     viewer = broadcast.viewer()
     for before, plan in zip(plans[:1] + plans, plans, strict=False):
         broadcast.publish(difference(before, plan))
         read_all(viewer, client)
-        assert seen(client) == anew(plan)
+        assert seen(client) == new_client(plan)
     assert client.snapshots == 1
 
 

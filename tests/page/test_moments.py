@@ -1,4 +1,4 @@
-"""Moments of courses: built when somebody asks, once for all who ask, and kept for a while."""
+"""Moments of courses: built on demand, shared by concurrent requests, and cached."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ def about(cpu):
 
 
 class Built:
-    """Builds clusters whose node has as many CPUs as seconds have passed, and notes what was asked for."""
+    """Builds clusters whose node has as many CPUs as seconds have passed, and records the requests."""
 
     def __init__(self):
         self.asked = []
@@ -69,7 +69,7 @@ async def test_the_other_routes_and_the_workbench(moments):
     assert (await get(moments, "what-if", change))["after"]["nodes"] == 2
 
 
-async def test_who_asks_meanwhile_shares_it_and_the_last_are_kept(moments, built):
+async def test_concurrent_requests_share_a_moment_and_the_latest_are_cached(moments, built):
     await asyncio.gather(*(get(moments, "pending", at="4") for _ in range(5)))
     assert built.asked == [4]
     for at in range(5, 5 + MOST):
@@ -80,7 +80,7 @@ async def test_who_asks_meanwhile_shares_it_and_the_last_are_kept(moments, built
     assert built.asked[-1] == 4
 
 
-async def test_what_cannot_be_built_is_told_and_tried_again(moments, built):
+async def test_a_failed_build_is_reported_and_retried(moments, built):
     for _ in range(2):
         with pytest.raises(BadRequest, match="nobody remembers"):
             await get(moments, "pending", at="13")
@@ -88,17 +88,17 @@ async def test_what_cannot_be_built_is_told_and_tried_again(moments, built):
 
 
 @pytest.mark.parametrize("at", ["soon", "nan", "inf"])
-async def test_no_time(moments, at):
+async def test_invalid_times(moments, at):
     with pytest.raises(BadRequest, match="want seconds since the epoch"):
         await get(moments, "pending", at=at)
 
 
-async def test_no_track(moments):
+async def test_unknown_tracks(moments):
     with pytest.raises(NotFound, match="track 'third' not found; there is 'one', 'other'"):
         await get(moments, "pending", track="third")
 
 
-async def test_an_end_that_is_there_is_not_built(built):
+async def test_an_available_end_is_not_built(built):
     end = about("8")
     moments = Moments({"one": built}, end)
     assert moments.end() is end

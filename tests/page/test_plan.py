@@ -1,4 +1,4 @@
-"""The plan of a cluster: what of it the page gets, and what it never gets."""
+"""The plan of a cluster: what the page gets, and what it never gets."""
 
 from stowplan.offline import Cluster
 from stowplan.page.broadcast import Broadcast
@@ -40,19 +40,19 @@ def test_an_assumed_pod_is_on_its_node_although_a_new_version_of_it_is_pending()
     assert plan_of(state).pods["default/web-0"].node == "a"
 
 
-def test_a_pod_on_a_node_that_is_not_there():
+def test_a_pod_on_a_missing_node():
     found = plan(pod("web-0", nodeName="gone"))
     assert (found.nodes, found.pods["default/web-0"].node) == ({}, "gone")
 
 
-def test_a_removed_node_leaves_no_row():
+def test_a_removed_node_has_no_row():
     cluster = Cluster([node("a"), node("b")])
     cluster.remove(node("a"))
     assert list(plan_of(cluster.state).nodes) == ["b"]
 
 
-def test_what_is_secret_is_not_sent():
-    """Neither environment nor arguments, annotations or volumes of a pod; nor annotations of a node."""
+def test_secrets_are_not_sent():
+    """Neither environment, arguments, annotations nor volumes of a pod; nor annotations of a node."""
     bay, secretive = node("a"), pod("web-0", nodeName="a")
     bay["metadata"]["annotations"] = {"note": "hush-1"}
     secretive["metadata"]["annotations"] = {"note": "hush-2"}
@@ -67,8 +67,8 @@ def test_what_is_secret_is_not_sent():
     assert b"hush" not in sent
 
 
-def test_hostile_names_arrive_as_they_are_and_break_no_frame():
-    """The client shows them as text; the stream has to carry them without a line of their own."""
+def test_hostile_names_are_unchanged_and_break_no_frame():
+    """The client displays them as text; in the stream they must not start a line."""
     hostile = "</script><img src=x onerror=alert(1)>\n\ndata: {}\r\n\u2028"
     bay, stowaway = node("a"), owned(pod("web-0", nodeName="a"), name=hostile)
     for one in (bay, stowaway):

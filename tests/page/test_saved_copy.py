@@ -1,4 +1,4 @@
-"""A copy of the page in a folder: its data is a script, whatever objects are called."""
+"""A saved copy of the page: its data is a script, with any names of objects."""
 
 import json
 
@@ -33,12 +33,12 @@ def saved(tmp_path):
     return tmp_path / "deep" / "copy"
 
 
-def test_the_page_is_beside_it(saved):
+def test_the_page_is_saved_too(saved):
     assert (saved / "index.html").read_bytes().startswith(b"<!doctype html>")
     assert (saved / "assets" / "page.js").stat().st_size > 1000
 
 
-def test_the_data_is_what_a_server_would_have_said(saved):
+def test_the_data_equals_that_of_a_server(saved):
     data = json.loads((saved / "data.js").read_text().removeprefix("globalThis.stowplanData = ").removesuffix(";\n"))
     assert data["source"]["title"] == MARKUP
     pods = data["plan"]["pods"]
@@ -48,6 +48,6 @@ def test_the_data_is_what_a_server_would_have_said(saved):
     assert data["explain"]["default/web"]["node"] == "a"
 
 
-def test_no_name_ends_the_script(saved):
+def test_names_cannot_end_the_script(saved):
     text = (saved / "data.js").read_text()
     assert not set("<\u2028\u2029") & set(text)

@@ -1,4 +1,4 @@
-"""The workbench's server: what is asked is held against types, tried, and undone."""
+"""The workbench's server: requests are validated, tried, and undone."""
 
 import json
 
@@ -38,7 +38,7 @@ def after(found):
     return {key: row["node"] for key, row in rows(found["plan"], "pods").items()}
 
 
-def test_nodes_that_are_added(cluster):
+def test_adding_nodes(cluster):
     found = post(cluster, scale=[{"kind": "ReplicaSet", "namespace": "default", "name": "web-abc", "replicas": 9}])
     assert (found["before"]["pods"], found["after"]["pods"]) == (2, 8)
     more = post(
@@ -52,7 +52,7 @@ def test_nodes_that_are_added(cluster):
     assert more["commands"][1] == "kubectl scale -n default replicaset/web-abc --replicas=9"
 
 
-def test_a_node_that_is_removed(cluster):
+def test_removing_a_node(cluster):
     found = post(cluster, remove=["a"])
     assert found["displaced"] == {"default/web-0": "b"}
     assert found["plan"]["goneNodes"] == ["a"]
@@ -60,7 +60,7 @@ def test_a_node_that_is_removed(cluster):
     assert found["commands"] == ["kubectl delete node a"]
 
 
-def test_a_node_that_is_drained(cluster):
+def test_draining_a_node(cluster):
     found = post(cluster, drain=["a"])
     assert after(found)["default/web-0"] == "b"
     assert rows(found["plan"], "nodes")["a"]["unschedulable"]
@@ -108,7 +108,7 @@ def test_a_configuration(cluster):
     assert "percentageOfNodesToScore: 50" in post(cluster, config=yaml.safe_dump(config))["config"]
 
 
-def test_nothing_stays(cluster):
+def test_everything_is_undone(cluster):
     before = plan_of(cluster.state)
     post(cluster, remove=["a"], addNodes=[{"count": 3, "like": "b"}])
     assert plan_of(cluster.state) == before
@@ -133,18 +133,18 @@ def test_nothing_stays(cluster):
         ({"config": "- a"}, "config: want a KubeSchedulerConfiguration"),
         ({"config": "kind: Pod"}, "what-if: "),
         ({"manifests": "kind: Pod\napiVersion: v1\nmetadata: {name: 3}"}, "what-if: "),
-        # How deep Python's JSON goes depends on its version; deeper than that, or else as YAML, it is refused.
+        # The maximum depth of Python's JSON parser depends on its version; deeper input, also as YAML, is refused.
         ({"manifests": "[" * 2000}, "nested (too deeply|deeper than 200 levels)"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(cluster, change, said):
+def test_invalid_changes_are_refused(cluster, change, said):
     before = plan_of(cluster.state)
     with pytest.raises(BadRequest, match=said):
         post(cluster, **change)
     assert plan_of(cluster.state) == before
 
 
-def test_only_questions_are_taken(cluster):
+def test_only_post_is_allowed(cluster):
     with pytest.raises(MethodNotAllowed):
         post(cluster, method="GET")
     page = Trials(lambda: cluster).pages("/stowplan/")["/stowplan/what-if"]

@@ -1,4 +1,4 @@
-"""Preemption's dry run over all nodes at once equals the plain one: node by node, pod by pod, each in its own world."""
+"""The dry run over all nodes at once equals a plain one, node by node and pod by pod."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class FewPods(NodeFilterPlugin):
-    """A user's plugin that looks at the pods of the node; three are enough."""
+    """A node-level plugin that allows at most three pods per node."""
 
     name = "FewPods"
     reads = Reads.NODE_PODS
@@ -36,7 +36,7 @@ class FewPods(NodeFilterPlugin):
 
 
 class CountsListed(FilterPlugin):
-    """The same over all nodes at once."""
+    """The same for all nodes at once."""
 
     name = "CountsListed"
     reads = Reads.NODE_PODS
@@ -50,7 +50,7 @@ class CountsListed(FilterPlugin):
 
 
 class Plain:
-    """The rule of the spec, on the state itself: pods leave and come back in hypotheses."""
+    """The rule of the spec, on the state itself, with hypothetical removals."""
 
     def __init__(self, profile, state, pod):
         self.profile, self.state, self.pod = profile, state, pod
@@ -71,7 +71,7 @@ class Plain:
             if status is None or status.code is not Code.Unschedulable:
                 failures[NOT_HELPFUL] += 1
                 continue
-            # The nominator is out of the way: its pods are added by hand.
+            # The nominator is bypassed: nominated pods are added explicitly.
             keep, self.state.nominator = self.state.nominator, Nominator()
             try:
                 found = self.on_node(name, row)
@@ -104,7 +104,7 @@ class Plain:
         return [v.uid for v in (by_importance(victims) if violating and others else victims)], violations
 
     def reasons(self, name, row):
-        """Both passes: with the pods that were nominated to the node, and without."""
+        """Both passes: with the pods nominated to the node, and without."""
         if self.nominated.get(name):
             with self.state.transaction():
                 for info in self.nominated[name]:
@@ -151,11 +151,8 @@ class Plain:
 
 
 def by_importance(infos):
-    """Higher priority first, then earlier start; sorted as Go does.
-
-    The start of a pod that has not started is "now", read at each comparison: of two such pods the first one asked
-    about is always the earlier one.
-    """
+    """Higher priority first, then earlier start; sorted as in Go. A pod that has not started counts as started "now"
+    at each comparison, so the first argument of two such pods is always earlier."""
 
     def less(a, b):
         if a.priority != b.priority:
@@ -183,12 +180,12 @@ def plain_best(candidates, state):
 
 # -- random clusters ---------------------------------------------------------------------------------------------------
 
-#: `{}` counts differently once pods move (see the spec), so a rebuilt world would not be the same.
+#: `{}` counts differently after pods are moved (see the spec), so a rebuilt cluster would differ.
 CHOOSING = tuple(s for s in SELECTORS if s)
-WISHES = ("none", "none", "port", "disk", "spread", "spread", "away", "near", "gpu")
+POD_KINDS = ("none", "none", "port", "disk", "spread", "spread", "away", "near", "gpu")
 
 
-# Made once: to make a strategy costs more than to draw from it.
+# Created once: creating a strategy costs more than drawing from it.
 choosing, keys, two_keys = st.sampled_from(CHOOSING), st.sampled_from((ZONE, HOST, RACK)), st.sampled_from((ZONE, HOST))
 skews, domains, flags = st.sampled_from((1, 2)), st.sampled_from((None, 3)), st.booleans()
 #: (labels, requests, priority, wishes)
@@ -196,7 +193,7 @@ preemptor_parts = st.tuples(
     st.sampled_from(({}, {"app": "web"}, {"app": "db", "tier": "1"})),
     st.sampled_from(({}, {"cpu": "1"}, {"cpu": "2"}, {"cpu": "500m", "memory": "1Gi"})),
     st.sampled_from((100, 100, 10)),
-    st.lists(st.sampled_from(WISHES), max_size=2),
+    st.lists(st.sampled_from(POD_KINDS), max_size=2),
 )
 #: (zone, GPUs, CPUs, pods)
 node_parts = st.tuples(
@@ -245,7 +242,7 @@ def worlds(draw):
     placed, used, on = [], set(), st.integers(0, count - 1)
     for i in range(draw(st.integers(1, 14))):
         pod, node = draw(lesser_pods(f"e{i}")), f"n{draw(on)}"
-        # Two pods with one port on a node: the reference frees it with the first that leaves.
+        # Two pods with the same host port on a node: the reference frees the port with the first that is removed.
         ports = {(node, p.get("hostPort")) for p in pod["spec"]["containers"][0].get("ports", [])}
         if not ports & used:
             used |= ports
@@ -270,7 +267,7 @@ def lesser_pods(draw, name):
 
 @st.composite
 def nominated_pods(draw, name):
-    """Without anti-affinity: a plugin that has nothing to do is not told of pods that come."""
+    """Without anti-affinity: a skipping plugin is not told of added pods."""
     pod = a_pod(name).uid(name).labels(draw(st.sampled_from(({}, {"app": "web"}, {"app": "db"}))))
     pod.requests(draw(st.sampled_from(({}, {"cpu": "1"}, {"cpu": "500m", "example.com/new": 1}))))
     pod.priority(draw(st.sampled_from((5, 100, 100, 1000))))
@@ -289,7 +286,7 @@ budgets = st.builds(
 
 
 def preempted(profile, state, pod):
-    """The decision, and the outcome of its dry run."""
+    """The decision, and the result of its dry run."""
     decision = SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, pod)
     return decision, decision.post_filter[-1][1].detail if decision.post_filter else None
 
@@ -338,7 +335,7 @@ def test_dry_run_equals_the_rule(world, pod, pdbs, nominated, gone):
     nodes, placed = world
     state = state_of(nodes, placed, pdbs)
     for i in gone:
-        # Lists of pods are put out of order by pods that leave.
+        # Removals change the order of the lists of pods.
         state.remove_pod(f"default-e{i}-uid")
     nominate(state, nominated)
     assert_equals_the_rule(framework(state), state, state.pod_info(struct(pod)))
@@ -349,7 +346,7 @@ WEB = {"matchLabels": {"app": "web"}}
 
 @st.composite
 def crowds(draw):
-    """Nodes that are full of pods of one kind, but for their priority: only where they are matters."""
+    """Nodes full of pods that differ only in priority: only their topology matters."""
     nodes = [a_node(f"n{i}").zone(draw(st.sampled_from("aabbc"))) for i in range(draw(st.integers(2, 5)))]
     placed = []
     for i in range(draw(st.integers(1, 12))):
@@ -383,7 +380,7 @@ def test_dry_run_with_a_plugin_that_looks_at_pods(world, pod, nominated):
     assert_equals_the_rule(framework(state, FewPods), state, state.pod_info(struct(pod)))
 
 
-# -- by example --------------------------------------------------------------------------------------------------------
+# -- examples ----------------------------------------------------------------------------------------------------------
 
 
 def victims_on(state, pod, node, *plugins):
@@ -396,13 +393,13 @@ def small(name, priority=0, **more):
     return a_pod(name).uid(name).priority(priority).requests(cpu="1").on("n")
 
 
-def test_as_few_as_needed_and_the_least_important():
+def test_fewest_victims_of_lowest_priority():
     state = state_of([a_node("n").allocatable(cpu=3)], [small("low", 1), small("mid", 5), small("lower", 0)])
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == ["lower"]
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="2"), "n") == ["low", "lower"]
 
 
-def test_the_younger_of_equals_goes():
+def test_the_later_started_of_equal_pods_is_evicted():
     older, younger = small("older").started(MOMENTS[0]), small("younger").started(MOMENTS[2])
     state = state_of([a_node("n").allocatable(cpu=2)], [younger, older])
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == ["younger"]
@@ -411,24 +408,24 @@ def test_the_younger_of_equals_goes():
 @pytest.mark.parametrize(
     ("started", "victim"),
     [
-        pytest.param(MOMENTS[0], "c", id="started together: the one that the node lists last"),
-        pytest.param(None, "d", id="not started: the one that it lists first"),
+        pytest.param(MOMENTS[0], "c", id="started together: the last in the node's list"),
+        pytest.param(None, "d", id="not started: the first in the node's list"),
     ],
 )
-def test_of_equals_the_order_on_the_node_decides(started, victim):
-    """After `a` has left, `d` stands in its place."""
+def test_the_order_on_the_node_decides_between_equal_pods(started, victim):
+    """After `a` is removed, `d` takes its position."""
     pods = [small(name).started(started) if started else small(name) for name in "abcd"]
     state = state_of([a_node("n").allocatable(cpu=3)], pods)
     state.remove_pod("a")
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == [victim]
 
 
-def test_a_plugin_that_reads_pods_of_all_nodes_at_once_sees_them_leave():
+def test_column_plugins_see_removed_pods():
     state = state_of([a_node("n").allocatable(cpu=9)], [small("a", 3), small("b", 2), small("c", 1)])
     assert victims_on(state, a_pod("big").priority(10), "n", CountsListed) == ["c"]
 
 
-def test_a_budget_protects_as_long_as_another_can_go():
+def test_a_budget_protects_if_another_victim_exists():
     web = {"matchLabels": {"app": "web"}}
     placed = [small("covered").labels(app="web"), small("free", 5)]
     state = state_of([a_node("n").allocatable(cpu=2)], placed, [budget("b", web, 0)])
@@ -437,7 +434,7 @@ def test_a_budget_protects_as_long_as_another_can_go():
 
 @pytest.mark.parametrize("started", [True, False], ids=["started", "not started"])
 @pytest.mark.parametrize("count", [13, 20, 60])
-def test_many_equals_on_a_node_are_shuffled_as_the_reference_would(count, started):
+def test_many_equal_pods_are_ordered_as_by_the_reference(count, started):
     pods = [small(f"p{i:02}", i % 3) for i in range(count)]
     pods = [pod.started(MOMENTS[0]) for pod in pods] if started else pods
     state = state_of([a_node("n").allocatable(cpu=count)], pods)
@@ -445,8 +442,8 @@ def test_many_equals_on_a_node_are_shuffled_as_the_reference_would(count, starte
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="5"), "n") == listed[-5:]
 
 
-def test_pods_nominated_to_a_node_do_not_stay_in_the_hypothesis():
-    """They are added anew for every try; three pods are one too many for the plugin."""
+def test_nominated_pods_do_not_stay_in_the_hypothetical_state():
+    """They are added for every trial; three pods are one too many for the plugin."""
     state = state_of([a_node("n").allocatable(cpu=3)], [small("a", 3), small("b", 2), small("c", 1)])
     state.nominator.add(state.pod_info(struct(a_pod("nominated").uid("nominated").priority(50))), "n")
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n", FewPods) == ["b", "c"]

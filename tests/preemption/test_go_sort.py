@@ -1,4 +1,4 @@
-"""The sort that Go's sort.Slice is: sorted, a permutation, the same every time, stable while short."""
+"""The sort of Go's sort.Slice: sorted, a permutation, deterministic, and stable for short lists."""
 
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ def test_a_sorted_permutation(keys):
 
 
 @given(st.lists(few_keys, max_size=INSERTION_LIMIT))
-def test_stable_while_short(keys):
+def test_short_lists_are_stable(keys):
     assert sort(numbered(keys)) == sorted(numbered(keys))
 
 
@@ -66,7 +66,7 @@ def test_patterns(keys):
     go_sort(found, less)
     assert [key for key, _ in found] == sorted(keys)
     assert sorted(found) == sorted(items)
-    assert compared < 40 * len(items), "n log n, whatever the pattern"
+    assert compared < 40 * len(items), "too many comparisons"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_patterns(keys):
         pytest.param([1] * 6 + [0] * 6, [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5], id="12 of two kinds: stable"),
     ],
 )
-def test_orders_by_hand(keys, order):
+def test_known_orders(keys, order):
     assert [i for _, i in sort(numbered(keys))] == order
 
 
 def test_longer_lists_are_not_stable():
-    """So the order in which a node lists equal pods does not simply carry over."""
+    """So the node's order of equal pods is not simply kept."""
     items = numbered([i % 2 for i in range(20)])
     assert sort(items) != sorted(items)

@@ -1,4 +1,4 @@
-"""Add, Update and Delete: what becomes of a pod that changes while it waits or is tried."""
+"""Add, Update and Delete of pods that are queued or in flight."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_a_new_pod_is_active():
     assert harness.queue.can_pop
 
 
-def test_a_new_pod_takes_the_place_of_an_old_one_of_its_name():
+def test_a_new_pod_replaces_an_old_one_with_its_name():
     harness = QueueHarness()
     harness.add(a_pod("a").uid("1"), a_pod("a").uid("2"))
     assert harness.queue.pop().pod.uid == "2"
@@ -32,7 +32,7 @@ def test_a_new_pod_takes_the_place_of_an_old_one_of_its_name():
 
 
 def waiting(harness, place):
-    """A pod of that place; it is named a."""
+    """A pod in that place, named a."""
     if place == "ACTIVE":
         harness.add(a_pod("a"))
     elif place == "ERROR_BACKOFF":
@@ -45,7 +45,7 @@ def waiting(harness, place):
 
 
 @pytest.mark.parametrize("place", ["ACTIVE", "BACKOFF", "ERROR_BACKOFF", "UNSCHEDULABLE"])
-def test_a_waiting_pod_is_replaced_where_it_is(place):
+def test_a_queued_pod_is_updated_in_place(place):
     harness = QueueHarness(plugin_waiting_for("P", on(PVC, Action.Add)))
     waiting(harness, place)
     before = harness.queue.get("default/a")
@@ -62,7 +62,7 @@ def test_an_update_of_an_unknown_pod_adds_it():
     assert harness.take_moves() == [("a", "ACTIVE", "UnschedulablePodUpdate")]
 
 
-def test_an_update_that_helps_a_sleeping_pod_wakes_it():
+def test_an_update_that_helps_an_unschedulable_pod_wakes_it():
     harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.UpdatePodLabel)))
     harness.add_rejected(a_pod("a"), "P")
     harness.update(a_pod("a"), a_pod("a").labels(a="b"))
@@ -80,7 +80,7 @@ def test_of_several_changes_the_first_that_wakes_counts():
     assert harness.take_moves() == [("a", "ACTIVE", "UnschedulablePodUpdatePodScaleDown")]
 
 
-def test_a_hint_of_an_update_is_given_both_versions():
+def test_update_hints_get_both_versions():
     heard = []
 
     def hint(pod, old, new):
@@ -93,8 +93,8 @@ def test_a_hint_of_an_update_is_given_both_versions():
     assert heard == [({"a": "b"}, {}, {"a": "b"})]
 
 
-def test_a_pod_that_changed_is_found_by_what_it_is_now():
-    """Its new shape is asked about, not the one with which it went to sleep."""
+def test_a_changed_pod_is_found_by_its_new_shape():
+    """Hints are called with its new shape, not the one with which it became unschedulable."""
     harness = QueueHarness(
         plugin_waiting_for(
             "P", on(NODE, Action.Add, lambda p, o, n: Hint.QUEUE if p.labels else Hint.SKIP, by_shape=True)
@@ -107,7 +107,7 @@ def test_a_pod_that_changed_is_found_by_what_it_is_now():
     assert (harness.place("a"), harness.place("b")) == ("BACKOFF", "UNSCHEDULABLE")
 
 
-def test_what_changes_in_flight_is_judged_when_the_pod_comes_back():
+def test_updates_in_flight_are_evaluated_when_the_pod_is_requeued():
     harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.UpdatePodLabel)))
     harness.add(a_pod("a"))
     queued = harness.queue.pop()
@@ -122,7 +122,7 @@ def test_what_changes_in_flight_is_judged_when_the_pod_comes_back():
     assert harness.place("a") == "BACKOFF"
 
 
-def test_a_gated_pod_is_updated_where_it_is():
+def test_a_gated_pod_is_updated_in_place():
     harness = QueueHarness(
         plugin_waiting_for(
             "A", on(POD, Action.UpdatePodLabel), pre_enqueue=lambda info: None if info.labels else CLOSED
@@ -139,7 +139,7 @@ def test_a_gated_pod_is_updated_where_it_is():
 
 
 @pytest.mark.parametrize("place", ["ACTIVE", "BACKOFF", "ERROR_BACKOFF", "UNSCHEDULABLE"])
-def test_a_pod_that_goes_is_forgotten(place):
+def test_a_deleted_pod_is_removed(place):
     harness = QueueHarness(plugin_waiting_for("P", on(PVC, Action.Add)))
     waiting(harness, place)
     harness.take_moves()
@@ -152,7 +152,7 @@ def test_a_pod_that_goes_is_forgotten(place):
     assert harness.queue.next_flush() is None
 
 
-def test_a_pod_that_goes_while_in_flight_stays_in_flight():
+def test_a_pod_deleted_in_flight_stays_in_flight():
     harness = QueueHarness()
     harness.add(a_pod("a").uid("u"))
     harness.pop()
@@ -162,13 +162,13 @@ def test_a_pod_that_goes_while_in_flight_stays_in_flight():
     assert not harness.queue.is_in_flight("u")
 
 
-def test_an_unknown_pod_that_goes_is_no_matter():
+def test_deleting_an_unknown_pod_does_nothing():
     harness = QueueHarness()
     harness.delete(a_pod("a"))
     assert harness.moves == []
 
 
-def test_deleted_and_made_anew_while_in_flight():
+def test_deleted_and_recreated_in_flight():
     harness = QueueHarness()
     harness.add(a_pod("a").uid("1"))
     first = harness.queue.pop()

@@ -1,4 +1,4 @@
-"""How long a pod that failed is left alone."""
+"""The backoff of pods that failed."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ WAITS = plugin_waiting_for("P", on(PVC, Action.Add), on(NODE, Action.Add))
 
 
 def expiries(harness, times, *plugins):
-    """Seconds of backoff after each of so many failures."""
+    """Seconds of backoff after each of that many failures."""
     harness.add(a_pod("a"))
     queued, found = harness.queue.pop(), []
     for _ in range(times):
@@ -51,7 +51,7 @@ def test_backoff_never_overflows():
     assert queued.backoff_expiration == harness.now + 10
 
 
-def test_errors_count_until_a_rejection_and_rejections_for_ever():
+def test_a_rejection_resets_the_error_count_but_nothing_resets_rejections():
     harness = QueueHarness(WAITS)
     harness.add(a_pod("a"))
     queued = harness.queue.pop()
@@ -66,7 +66,7 @@ def test_errors_count_until_a_rejection_and_rejections_for_ever():
     assert seen == [(0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
 
 
-def test_the_error_count_decides_while_there_is_one():
+def test_the_error_count_has_precedence():
     harness = QueueHarness(WAITS)
     harness.add(a_pod("a"))
     queued = harness.queue.pop()
@@ -78,7 +78,7 @@ def test_the_error_count_decides_while_there_is_one():
     harness.fail_attempt(queued)
     assert queued.place.name == "ERROR_BACKOFF"
     harness.advance_flushing(0)
-    assert harness.queue.next_flush() == harness.now + 2, "1 s after the first error, not 8 after the third rejection"
+    assert harness.queue.next_flush() == harness.now + 2, "the backoff after the first error is 1 s"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_error_count_decides_while_there_is_one():
         pytest.param(False, 1000.75, 1002.0, id="exact: the next look after the expiry"),
     ],
 )
-def test_when_a_pod_is_free(pop_from_backoff, failed_at, free_at):
+def test_end_of_the_backoff(pop_from_backoff, failed_at, free_at):
     harness = QueueHarness(WAITS, pop_from_backoff=pop_from_backoff)
     harness.now = failed_at
     harness.add_rejected(a_pod("a"), "P")
@@ -102,14 +102,14 @@ def test_when_a_pod_is_free(pop_from_backoff, failed_at, free_at):
     assert harness.place("a") == "ACTIVE"
 
 
-def test_looks_are_at_whole_seconds():
+def test_expiries_are_checked_at_whole_seconds():
     harness = QueueHarness(WAITS, start=1000.6)
     harness.add_rejected(a_pod("a"), "P")
     harness.handle_event(event(PVC))
     assert harness.queue.next_flush() == 1002.0
 
 
-def test_exact_looks_are_counted_from_the_start():
+def test_exact_checks_are_counted_from_the_start():
     harness = QueueHarness(WAITS, start=1000.5, pop_from_backoff=False)
     harness.now = 1000.75
     harness.add_rejected(a_pod("a"), "P")
@@ -117,7 +117,7 @@ def test_exact_looks_are_counted_from_the_start():
     assert harness.queue.next_flush() == 1002.5
 
 
-def test_a_pod_that_slept_long_enough_does_not_back_off():
+def test_a_pod_unschedulable_for_longer_than_its_backoff_skips_it():
     harness = QueueHarness(WAITS)
     harness.add_rejected(a_pod("a"), "P")
     harness.now += 1.99
@@ -156,7 +156,7 @@ def test_the_backoff_is_not_counted_again_until_the_next_attempt():
     assert queued.backoff_expiration is None
 
 
-def test_nothing_is_due_while_nobody_waits():
+def test_nothing_is_due_without_pods():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add, lambda p, o, n: Hint.SKIP)))
     assert harness.queue.next_flush() is None
     harness.add(a_pod("a"))
@@ -168,8 +168,8 @@ def test_nothing_is_due_while_nobody_waits():
 
 @examples(200)
 @given(st.floats(-1e6, 2e9), st.floats(0, 2e9), st.sampled_from((1.0, 30.0)), st.lists(st.floats(0, 100), max_size=5))
-def test_the_next_look_is_always_later(moment, tick, interval, steps):
-    """However the numbers round, or what is due would be due for ever."""
+def test_the_next_check_is_always_later(moment, tick, interval, steps):
+    """Despite rounding; otherwise an entry could be due forever."""
     for step in steps:
         last, tick = surrounding_ticks(moment, tick, interval)
         assert last <= moment < tick

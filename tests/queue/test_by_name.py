@@ -1,4 +1,4 @@
-"""Hints about objects that pods name, such as their claims: who is asked, and who is woken."""
+"""Hints about objects that pods name, such as their claims: for which pods they are called, and which pods wake."""
 
 from stowplan.framework.events import NODE, PVC, Action, Hint, NamedObjects, on
 from stowplan.testing import a_pod
@@ -14,7 +14,7 @@ def is_freed(old, new):
 
 
 class Claims:
-    """A plugin that waits for the claims that a pod's status names, and notes whom its hint was asked about."""
+    """A plugin that registers for the claims in a pod's status, and records the pods that its hint is called for."""
 
     def __init__(self, *more, concerns_all=None):
         self.asked = []
@@ -46,7 +46,7 @@ def woken(harness):
     return [name for name in "abcd" if harness.place(name) != "UNSCHEDULABLE"]
 
 
-def test_only_pods_that_name_the_claim_are_asked():
+def test_the_hint_is_called_only_for_pods_that_name_the_claim():
     rejecting = Claims()
     harness = room_of(rejecting)
     harness.handle_event(event(PVC), None, claim("x"))
@@ -55,21 +55,21 @@ def test_only_pods_that_name_the_claim_are_asked():
     assert (rejecting.asked, woken(harness)) == (["a", "c", "b"], ["a", "b", "c"])
 
 
-def test_a_claim_of_another_namespace_is_another_claim():
+def test_namespaces_are_compared():
     rejecting = Claims()
     harness = room_of(rejecting)
     harness.handle_event(event(PVC), None, {**claim("x"), "metadata": {"name": "x", "namespace": "else"}})
     assert (rejecting.asked, woken(harness)) == ([], [])
 
 
-def test_some_changes_concern_everybody():
+def test_some_changes_concern_all_pods():
     rejecting = Claims(concerns_all=is_freed)
     harness = room_of(rejecting)
     harness.handle_event(event(PVC, Action.Update), claim("z"), claim("z", freed="yes"))
     assert (rejecting.asked, woken(harness)) == (["a", "b", "c", "d"], ["a", "b", "c", "d"])
 
 
-def test_a_pod_that_names_another_claim_by_now():
+def test_a_pod_that_now_names_another_claim():
     rejecting = Claims()
     harness = room_of(rejecting)
     harness.handle_event(event(PVC), None, claim("z"))
@@ -80,14 +80,14 @@ def test_a_pod_that_names_another_claim_by_now():
     assert (rejecting.asked, woken(harness)) == (["c", "a"], ["a", "c"])
 
 
-def test_who_also_waits_for_something_else_is_asked_about_every_claim():
+def test_other_registrations_are_called_for_every_claim():
     rejecting = Claims(on(PVC, Action.Update, lambda pod, old, new: Hint.QUEUE))
     harness = room_of(rejecting)
     harness.handle_event(event(PVC, Action.Update), claim("z"), claim("z"))
     assert woken(harness) == ["a", "b", "c", "d"]
 
 
-def test_another_plugin_that_rejected_the_pod_too_is_asked_nothing_it_did_not_register():
+def test_other_rejecting_plugins_get_only_their_events():
     rejecting = Claims()
     harness = QueueHarness(rejecting.plugin, plugin_waiting_for("Nodes", on(NODE, Action.Add)))
     harness.add_rejected(waiting_for("a", "x"), "Claims", "Nodes")
@@ -96,7 +96,7 @@ def test_another_plugin_that_rejected_the_pod_too_is_asked_nothing_it_did_not_re
     assert (rejecting.asked, harness.place("a"), harness.place("b")) == (["a"], "BACKOFF", "UNSCHEDULABLE")
 
 
-def test_a_thousand_claims_for_a_thousand_pods_are_a_thousand_questions():
+def test_the_number_of_calls_is_linear():
     rejecting = Claims()
     harness = QueueHarness(rejecting.plugin)
     for i in range(1000):

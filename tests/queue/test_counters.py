@@ -1,4 +1,4 @@
-"""What can be counted and seen of the queue."""
+"""Counts and other statistics of the queue."""
 
 from stowplan.framework.events import NODE, POD, Action, Hint, on
 from stowplan.framework.status import Code, Status
@@ -44,7 +44,7 @@ def test_incoming_pods():
         ("unschedulable", "UnschedulablePodAdd"): 1,
         ("active", "UnschedulablePodAdd"): 1,
         ("unschedulable", "ScheduleAttemptFailure"): 1,
-        # The gated pod is examined, and stays.
+        # PreEnqueue is called for the gated pod, which stays gated.
         ("unschedulable", "NodeAdd"): 1,
         ("backoff", "NodeAdd"): 1,
         ("active", "BackoffComplete"): 1,
@@ -72,7 +72,7 @@ def test_unschedulable_pods_by_plugin():
     harness.queue.activate([harness.info(a_pod("a"))])
     queued = harness.queue.pop()
     assert rejected_by() == {}
-    assert queued.unschedulable_plugins == {"P", "A"}, "until the failure handler knows better"
+    assert queued.unschedulable_plugins == {"P", "A"}, "kept until the failure handler updates it"
     harness.fail_attempt(queued, "P")
     harness.delete(a_pod("a"))
     assert rejected_by() == {}

@@ -12,7 +12,7 @@ CLOSED = Status(Code.UnschedulableAndUnresolvable, ("closed",))
 
 
 class Gates:
-    """PreEnqueue plugins that can be opened and shut, and remember who asked."""
+    """PreEnqueue plugins that can be opened and closed, and record their calls."""
 
     def __init__(self, *names, shut=()):
         self.shut, self.asked = set(shut), []
@@ -30,7 +30,7 @@ class Gates:
         return taken
 
 
-def test_a_gated_pod_sleeps():
+def test_a_gated_pod_is_unschedulable():
     gates = Gates("A", shut="A")
     harness = QueueHarness(*gates.plugins)
     harness.add(a_pod("a"))
@@ -43,7 +43,7 @@ def test_a_gated_pod_sleeps():
     assert not harness.queue.can_pop
 
 
-def test_when_the_gate_opens_the_pod_is_active_without_backoff():
+def test_opening_the_gate_activates_the_pod_without_backoff():
     gates = Gates("A", shut="A")
     harness = QueueHarness(*gates.plugins)
     harness.add(a_pod("a"))
@@ -56,7 +56,7 @@ def test_when_the_gate_opens_the_pod_is_active_without_backoff():
     assert harness.queue.can_pop
 
 
-def test_the_first_plugin_that_refuses_ends_the_questions():
+def test_the_first_refusal_ends_the_calls():
     gates = Gates("A", "B", "C", shut="B")
     harness = QueueHarness(*gates.plugins)
     harness.add(a_pod("a"))
@@ -64,7 +64,7 @@ def test_the_first_plugin_that_refuses_ends_the_questions():
     assert harness.gate_of("a") == "B"
 
 
-def test_the_plugin_that_gated_last_is_asked_first():
+def test_the_plugin_that_gated_last_is_called_first():
     gates = Gates("A", "B", "C", shut="B")
     harness = QueueHarness(*gates.plugins)
     harness.add(a_pod("a"))
@@ -85,7 +85,7 @@ def test_the_plugin_that_gated_last_is_asked_first():
         pytest.param(Status(Code.Error, ("no luck",)), "no luck", id="an error status"),
     ],
 )
-def test_a_plugin_that_fails_gates_and_is_told_of(answer, problem):
+def test_a_failing_plugin_gates_and_is_reported(answer, problem):
     harness = QueueHarness(plugin_waiting_for("A", pre_enqueue=answer))
     harness.add(a_pod("a"))
     assert harness.gate_of("a") == "A"
@@ -94,13 +94,13 @@ def test_a_plugin_that_fails_gates_and_is_told_of(answer, problem):
     assert problem in harness.problems[0]
 
 
-def test_a_refusal_is_no_problem():
+def test_a_refusal_is_not_reported():
     harness = QueueHarness(*Gates("A", shut="A").plugins)
     harness.add(a_pod("a"))
     assert harness.problems == []
 
 
-def test_a_gate_hears_what_its_plugin_registered_in_any_profile():
+def test_gates_get_events_registered_in_any_profile():
     closed = plugin_waiting_for("A", on(PVC, Action.Add), pre_enqueue=CLOSED)
     other = plugin_waiting_for("A", on(NODE, Action.Add), pre_enqueue=CLOSED)
     harness = QueueHarness(profiles={DEFAULT: [closed], "other": [other]})
@@ -108,7 +108,7 @@ def test_a_gate_hears_what_its_plugin_registered_in_any_profile():
     assert set(harness.queue.get("default/a").gating_plugin_events) >= {event(PVC), event(NODE)}
 
 
-def test_an_event_that_only_another_rejecting_plugin_waits_for_does_not_open_a_gate():
+def test_events_of_other_rejecting_plugins_do_not_open_a_gate():
     gates = Gates("A")
     harness = QueueHarness(*gates.plugins, plugin_waiting_for("Filters", on(PVC, Action.Add), on(NODE, Action.Add)))
     harness.add_rejected(a_pod("a"), "Filters")
@@ -118,7 +118,7 @@ def test_an_event_that_only_another_rejecting_plugin_waits_for_does_not_open_a_g
     assert harness.gate_of("a") == "A"
     gates.shut = set()
     harness.handle_event(event(PVC))
-    assert harness.place("a") == "UNSCHEDULABLE", "the gate's plugin does not wait for claims"
+    assert harness.place("a") == "UNSCHEDULABLE", "the gate's plugin did not register for claims"
     harness.handle_event(event(NODE), None, a_node())
     assert harness.place("a") == "ACTIVE"
 
@@ -127,8 +127,8 @@ def test_an_event_that_only_another_rejecting_plugin_waits_for_does_not_open_a_g
 
 
 @pytest.mark.parametrize("pop_from_backoff", [True, False])
-def test_before_the_backoff_queue_or_after_it(pop_from_backoff):
-    """Once: on the way in, or with the early pop switched off on the way out."""
+def test_pre_enqueue_runs_before_or_after_the_backoff_queue(pop_from_backoff):
+    """Once: on the way in, or without the early pop, on the way out."""
     gates = Gates("A")
     harness = QueueHarness(
         *gates.plugins, plugin_waiting_for("P", on(PVC, Action.Add)), pop_from_backoff=pop_from_backoff
@@ -144,7 +144,7 @@ def test_before_the_backoff_queue_or_after_it(pop_from_backoff):
 
 
 @pytest.mark.parametrize("pop_from_backoff", [True, False])
-def test_a_pod_that_is_gated_on_its_way_through_backoff(pop_from_backoff):
+def test_a_pod_gated_in_backoff(pop_from_backoff):
     gates = Gates("A")
     harness = QueueHarness(
         *gates.plugins, plugin_waiting_for("P", on(PVC, Action.Add)), pop_from_backoff=pop_from_backoff
@@ -158,7 +158,7 @@ def test_a_pod_that_is_gated_on_its_way_through_backoff(pop_from_backoff):
     assert harness.gate_of("a") == "A"
 
 
-def test_a_pod_that_met_an_error_is_asked_before_it_backs_off():
+def test_pre_enqueue_runs_before_error_backoff():
     gates = Gates("A")
     harness = QueueHarness(*gates.plugins)
     harness.add(a_pod("a"))
@@ -169,7 +169,7 @@ def test_a_pod_that_met_an_error_is_asked_before_it_backs_off():
     assert queued.unschedulable_plugins == {"A"}
 
 
-def test_a_gated_pod_of_a_name_that_is_active_is_dropped():
+def test_a_gated_pod_with_the_name_of_an_active_one_is_dropped():
     gates = Gates("A")
     harness = QueueHarness(*gates.plugins)
     harness.add(a_pod("a").uid("1"))
@@ -179,19 +179,19 @@ def test_a_gated_pod_of_a_name_that_is_active_is_dropped():
     assert harness.place("a") == "ACTIVE"
 
 
-def test_plugins_of_the_pods_own_profile_are_asked():
+def test_plugins_of_the_pods_profile_are_called():
     harness = QueueHarness(profiles={DEFAULT: [], "other": Gates("A", shut="A").plugins})
     harness.add(a_pod("a"), a_pod("b").scheduler("other"))
     assert (harness.place("a"), harness.place("b")) == ("ACTIVE", "UNSCHEDULABLE")
 
 
-def test_a_pod_of_no_profile_is_gated_by_nobody():
+def test_a_pod_without_profile_is_not_gated():
     pod = a_pod("a").scheduler("unknown")
     harness = QueueHarness(*Gates("A", shut="A").plugins)
     harness.add_rejected(pod, "A")
     harness.now += 60
     harness.handle_event(event(NODE), None, a_node())
-    assert harness.place("a") == "UNSCHEDULABLE", "nobody speaks for it"
+    assert harness.place("a") == "UNSCHEDULABLE", "no plugin gates it"
     harness.advance(400)
     assert harness.place("a") == "ACTIVE"
 
@@ -199,7 +199,7 @@ def test_a_pod_of_no_profile_is_gated_by_nobody():
 # -- switching plugins off --------------------------------------------------------------------------------------------
 
 
-def test_pods_of_a_plugin_that_was_switched_off_are_tried_again():
+def test_pods_of_a_disabled_plugin_are_retried():
     gates = Gates("A", shut="A")
     harness = QueueHarness(*gates.plugins, plugin_waiting_for("P"), plugin_waiting_for("Q"))
     harness.add(a_pod("gated"))
@@ -217,7 +217,7 @@ def test_pods_of_a_plugin_that_was_switched_off_are_tried_again():
     assert harness.place("q") == "UNSCHEDULABLE"
 
 
-def test_what_is_registered_is_read_anew():
+def test_registrations_are_reread():
     harness = QueueHarness(plugin_waiting_for("P"))
     harness.add_rejected(a_pod("a"), "P")
     harness.now += 60
@@ -232,8 +232,8 @@ def test_what_is_registered_is_read_anew():
 # -- the gates of a pod's own spec ------------------------------------------------------------------------------------
 
 
-def test_a_gate_that_waits_for_anything_is_opened_by_the_timeout():
-    """Gates are not, unless their plugin asked for everything there is."""
+def test_a_gate_registered_for_all_events_is_retried_after_the_timeout():
+    """Gates are not, unless their plugin registered for all events."""
     shut = {"Deaf", "All"}
 
     def gate(name):
@@ -251,7 +251,7 @@ def test_a_gate_that_waits_for_anything_is_opened_by_the_timeout():
     assert harness.queue.get("default/deaf").was_flushed
 
 
-def test_the_life_of_scheduling_gates():
+def test_scheduling_gates_from_creation_to_opening():
     harness = QueueHarness(framework=profiles.framework)
     gated = a_pod("a").gated("x", "y")
     harness.add(gated)

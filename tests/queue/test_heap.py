@@ -1,4 +1,5 @@
-"""The heap of pods, beside a sorted list; and the list of events in flight, beside one that is never cut."""
+"""The heap of pods compared with a sorted list; the list of events in flight compared with one that is
+never trimmed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,7 +63,7 @@ def test_events_in_flight(actions):
     for what, i, number in actions:
         uid = PODS[i].pod.uid
         if what == "events":
-            # As the queue does: for nobody, nothing is recorded.
+            # As in the queue: without pods in flight, nothing is recorded.
             for _ in range(number if begun else 0):
                 told.append(InFlightEvent(ASSIGNED_POD_ADD, None, len(told)))
                 flight.record(told[-1])

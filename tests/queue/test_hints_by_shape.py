@@ -1,7 +1,7 @@
-"""What hints claim to depend on is all that they depend on, on every change of the reference's clusters.
+"""Hints depend only on what they declare, for every change in the reference's clusters.
 
-Those that claim to read no more of a pod than its shape give the same answer for a pod that differs in name, UID,
-annotations and status. Those that are about objects that pods name say Skip to pods that do not name the changed one.
+Those that declare to read no more of a pod than its shape give the same answer for a pod with another name, UID,
+annotations and status. Those about objects that pods name return Skip for pods that do not name the changed one.
 """
 
 import pytest
@@ -30,7 +30,7 @@ def hear(registered, events):
 
 
 def is_not_concerned(pod, registered, old, new):
-    """Whether the registration says that its hint need not be asked."""
+    """Whether the registration says that its hint need not be called."""
     named, changed = registered.named, old if new is None else new
     if named is None or (named.concerns_all is not None and named.concerns_all(old, new)):
         return False

@@ -1,10 +1,10 @@
-"""What the queue counts of pods that come, and of hints."""
+"""The queue's metrics of incoming pods and of hints."""
 
 from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP, QueueMetrics
 from support.observing.metrics import numbers, scheduler_metrics
 
 
-def test_hints_take_from_when_they_are_asked():
+def test_duration_of_hints():
     metrics = scheduler_metrics()
     counted = QueueMetrics(metrics, now=lambda: 12.5)
     for hint, asked in ((QUEUE, 10.0), (QUEUE_SKIP, 12.0), (ERROR, 12.5), (QUEUE, 11.5)):
@@ -17,7 +17,7 @@ def test_hints_take_from_when_they_are_asked():
     }
 
 
-def test_pods_that_come_are_counted_by_queue_and_cause():
+def test_incoming_pods_are_counted_by_queue_and_cause():
     metrics = scheduler_metrics()
     counted = QueueMetrics(metrics, now=lambda: 0.0)
     for queue, cause in (("active", "PodAdd"), ("backoff", "ScheduleAttemptFailure"), ("active", "PodAdd")):

@@ -1,4 +1,4 @@
-"""Which node a waiting pod is nominated."""
+"""Nominations of queued pods."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_nominate(pod, node, expected):
         pytest.param(a_pod("a").uid("another"), id="made anew"),
     ],
 )
-def test_who_is_no_longer_pending_is_nominated_nothing(stored):
+def test_pods_that_are_not_pending_are_not_nominated(stored):
     harness = QueueHarness()
     harness.add(a_pod("a").uid("u"))
     harness.queue.nominate(harness.info(a_pod("a").uid("u")), "n")
@@ -54,13 +54,13 @@ def test_who_is_no_longer_pending_is_nominated_nothing(stored):
     assert nominated(harness) == {}
 
 
-def test_a_new_pod_brings_its_nomination():
+def test_a_new_pod_is_nominated_by_its_status():
     harness = QueueHarness()
     harness.add(named("n"))
     assert nominated(harness) == {"n": ["a"]}
 
 
-def test_a_gated_pod_does_not():
+def test_a_gated_pod_is_not_nominated():
     harness = QueueHarness(plugin_waiting_for("A", pre_enqueue=CLOSED))
     harness.add(named("n"))
     assert nominated(harness) == {}
@@ -86,10 +86,10 @@ def test_updates_of_a_waiting_pod(old, new, expected, asleep):
     info = harness.update(old, new)
     assert nominated(harness) == expected
     for node in expected:
-        assert harness.state.nominator.on(node) == [info], "the newest version"
+        assert harness.state.nominator.on(node) == [info], "not the newest version"
 
 
-def test_a_pod_that_goes_is_nominated_nothing():
+def test_a_deleted_pod_is_not_nominated():
     harness = QueueHarness()
     harness.add(named("n"), named("n", "b"))
     harness.delete(a_pod("a"))

@@ -1,4 +1,4 @@
-"""The queue finds what is wrong with it: each invariant is broken by hand once."""
+"""The queue's self-check: each invariant is broken once, and must be reported."""
 
 import pytest
 
@@ -16,12 +16,12 @@ def asks_for_b(pod, old, new):
     return Hint.QUEUE if pod.pod.metadata.name == "backing" else Hint.SKIP
 
 
-#: Each pod names a claim of its own name.
+#: Each pod names a claim with the pod's own name.
 ITS_CLAIM = NamedObjects(lambda pod: [pod.key])
 
 
 def full_queue():
-    """A pod in each place, and two in flight with events that matter to the first of them."""
+    """A pod in each place, and two in flight, the first of which has relevant events."""
     harness = QueueHarness(
         plugin_waiting_for("P", on(NODE, Action.Add, asks_for_b), on(PVC, Action.Add, named=ITS_CLAIM)),
         plugin_waiting_for("A", pre_enqueue=lambda info: CLOSED if info.pod.metadata.name == "gated" else None),
@@ -45,7 +45,7 @@ def found(harness, name):
 
 
 def rename(pods, name):
-    """Hold a pod under another name."""
+    """Store a pod under another name."""
     pods["default/other"] = pods.pop(f"default/{name}")
 
 
@@ -53,7 +53,7 @@ def group_of(asleep, name):
     return asleep._bucket[f"default/{name}"][0]
 
 
-def test_nothing_is_wrong():
+def test_a_valid_queue_has_no_problem():
     harness = full_queue()
     places = {queued.key.partition("/")[2]: queued.place.value for queued in harness.queue.pending()}
     assert places == {
@@ -122,7 +122,7 @@ HEAPS = [
 
 
 def new_ones(places):
-    """The new pods, told apart as when rejected ones have had their turns."""
+    """The new pods, while rejected ones have used their turns."""
     active = places.active
     active._new = active.pods.those(lambda queued: not queued.unschedulable_count)
     return active._new
@@ -134,7 +134,7 @@ def vars_of(obj, **values):
 
 
 def by_claim(asleep):
-    """Where the pods that P rejected are found by their claims."""
+    """The index of pods rejected by P by their claims."""
     group = group_of(asleep, "sleeping")
     group.naming(ITS_CLAIM, "default/sleeping")
     return group._by_name[ITS_CLAIM]
@@ -215,12 +215,12 @@ ASLEEP = [
 
 
 def swap(flying):
-    """Let the two pods in flight be in the other order."""
+    """Swap the two pods in flight."""
     flying.by_uid = dict(reversed(flying.by_uid.items()))
 
 
 def end_all(flying):
-    """The pods in flight are done, as nobody was told."""
+    """End the attempts without telling the events."""
     flying.by_uid.clear()
 
 
@@ -273,15 +273,6 @@ def keep_too_many(harness, flying):
     flying._needed = 600
 
 
-def part_of(harness, of):
-    parts = {
-        "places": harness.queue._places,
-        "asleep": harness.queue._places.unschedulable,
-        "flying": harness.queue._in_flight,
-    }
-    return parts[of]
-
-
 @pytest.mark.parametrize(("breaks", "text"), [*PLACES, *HEAPS])
 def test_places(breaks, text):
     harness = full_queue()
@@ -290,7 +281,7 @@ def test_places(breaks, text):
 
 
 @pytest.mark.parametrize(("breaks", "text"), ASLEEP)
-def test_sleeping_pods(breaks, text):
+def test_unschedulable_pods(breaks, text):
     harness = full_queue()
     breaks(harness, harness.queue._places.unschedulable)
     assert text in harness.queue._places.unschedulable.problems()
@@ -304,7 +295,7 @@ def test_pods_in_flight(breaks, text):
 
 
 class TestMembers:
-    """Waiting pods by their pod group."""
+    """Queued pods by pod group."""
 
     def harness(self):
         harness = QueueHarness()

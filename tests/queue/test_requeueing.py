@@ -1,4 +1,4 @@
-"""Which events wake which pods, how soon, and what happens to those that are being tried meanwhile."""
+"""Which events wake which pods, when, and what events do to pods in flight."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from support.scheduling.queues import DEFAULT, QueueHarness, event, plugin_waiti
 
 
 def says(answers):
-    """A hint that answers by the pod's name, and raises for what is an exception."""
+    """A hint that answers by the pod's name, and raises exceptions in `answers`."""
 
     def hint(pod, old, new):
         answer = answers.get(pod.pod.metadata.name, Hint.SKIP)
@@ -29,7 +29,7 @@ def says(answers):
     return hint
 
 
-# -- sleeping pods ----------------------------------------------------------------------------------------------------
+# -- unschedulable pods ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def says(answers):
         pytest.param(["Yes"], ["Yes"], True, "ACTIVE", id="rejecting and pending at once"),
     ],
 )
-def test_an_event_and_a_sleeping_pod(rejected_by, pending, backing_off, expected):
+def test_an_event_for_an_unschedulable_pod(rejected_by, pending, backing_off, expected):
     harness = QueueHarness(
         plugin_waiting_for("Yes", on(NODE, Action.Add, says({"a": Hint.QUEUE}))),
         plugin_waiting_for("Yes2", on(NODE, Action.Add)),
@@ -65,7 +65,7 @@ def test_an_event_and_a_sleeping_pod(rejected_by, pending, backing_off, expected
     assert harness.take_moves() == ([] if expected == "UNSCHEDULABLE" else [("a", expected, "NodeAdd")])
 
 
-def test_only_plugins_that_rejected_the_pod_are_asked():
+def test_only_hints_of_rejecting_plugins_are_called():
     asked = []
 
     def hint(pod, old, new):
@@ -81,7 +81,7 @@ def test_only_plugins_that_rejected_the_pod_are_asked():
     assert asked == ["p"]
 
 
-def test_only_plugins_of_the_pods_profile_are_asked():
+def test_only_hints_of_the_pods_profile_are_called():
     harness = QueueHarness(
         profiles={DEFAULT: [plugin_waiting_for("P", on(NODE, Action.Add))], "other": [plugin_waiting_for("P")]}
     )
@@ -98,14 +98,14 @@ def test_one_of_several_registrations_is_enough():
     assert harness.place("a") == "BACKOFF"
 
 
-def test_taints_are_heard_by_who_waits_for_nodes():
+def test_plugins_registered_for_nodes_get_taint_updates():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add, says({}))))
     harness.add_rejected(a_pod("a"), "P")
     harness.handle_event(event(NODE, Action.UpdateNodeTaint), a_node().tainted("t"), a_node())
     assert harness.place("a") == "BACKOFF"
 
 
-def test_who_extenders_rejected_is_woken_by_anything():
+def test_pods_rejected_by_extenders_are_woken_by_any_event():
     harness = QueueHarness()
     harness.frameworks[DEFAULT].handle._extenders = (object(),)
     harness.queue.register()
@@ -114,7 +114,7 @@ def test_who_extenders_rejected_is_woken_by_anything():
     assert harness.place("a") == "BACKOFF"
 
 
-def test_those_that_wake_do_so_in_the_order_in_which_they_fell_asleep():
+def test_pods_are_woken_in_the_order_in_which_they_failed():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)), plugin_waiting_for("Q", on(NODE, Action.Add)))
     for i, plugin in enumerate("PQPQ"):
         harness.add_rejected(a_pod(f"p{i}").labels(shape=str(i % 3)), plugin)
@@ -123,7 +123,7 @@ def test_those_that_wake_do_so_in_the_order_in_which_they_fell_asleep():
     assert [name for name, *_ in harness.take_moves()] == ["p0", "p1", "p2", "p3"]
 
 
-def test_a_check_leaves_pods_out():
+def test_pre_check_excludes_pods():
     harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.Delete)))
     harness.add_rejected(a_pod("high").priority(5), "P")
     harness.add_rejected(a_pod("low").priority(1), "P")
@@ -132,7 +132,7 @@ def test_a_check_leaves_pods_out():
     assert (harness.place("high"), harness.place("low")) == ("UNSCHEDULABLE", "BACKOFF")
 
 
-def test_who_fails_the_check_is_not_asked_about():
+def test_hints_are_not_called_for_pods_excluded_by_pre_check():
     harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.Delete, says({"a": ZeroDivisionError("asked")}))))
     harness.add_rejected(a_pod("a"), "P")
     harness.handle_event(ASSIGNED_POD_DELETE, a_pod("gone").on("n"), None, pre_check=lambda info: False)
@@ -140,7 +140,7 @@ def test_who_fails_the_check_is_not_asked_about():
 
 
 @pytest.mark.parametrize("pop_from_backoff", [True, False])
-def test_a_pod_that_backs_off_is_ready_only_if_it_may_be_popped(pop_from_backoff):
+def test_pods_in_backoff_are_ready_only_with_early_pop(pop_from_backoff):
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)), pop_from_backoff=pop_from_backoff)
     harness.add_rejected(a_pod("a"), "P")
     harness.handle_event(event(NODE), None, a_node())
@@ -152,7 +152,7 @@ def test_a_pod_that_backs_off_is_ready_only_if_it_may_be_popped(pop_from_backoff
 
 
 @pytest.mark.parametrize(("by_shape", "expected"), [(True, ["a", "c"]), (False, ["a", "b", "c", "d"])])
-def test_pods_of_one_shape_are_asked_about_once(by_shape, expected):
+def test_hints_by_shape_are_called_once_per_shape(by_shape, expected):
     asked = []
 
     def hint(pod, old, new):
@@ -166,7 +166,7 @@ def test_pods_of_one_shape_are_asked_about_once(by_shape, expected):
     assert sorted(asked) == expected
 
 
-def test_the_changed_pod_itself_is_asked_about_apart():
+def test_the_hint_is_called_separately_for_the_changed_pod():
     def hint(pod, old, new):
         return Hint.QUEUE if pod.uid == new.metadata.uid else Hint.SKIP
 
@@ -178,7 +178,7 @@ def test_the_changed_pod_itself_is_asked_about_apart():
         assert [n for n in "abc" if harness.place(n) == "BACKOFF"] == [changed]
 
 
-def test_an_answer_for_the_changed_pod_is_none_for_the_others():
+def test_the_answer_for_the_changed_pod_is_not_shared():
     def hint(pod, old, new):
         return Hint.SKIP if pod.uid == new.metadata.uid else Hint.QUEUE
 
@@ -189,7 +189,7 @@ def test_an_answer_for_the_changed_pod_is_none_for_the_others():
     assert [n for n in "abc" if harness.place(n) == "BACKOFF"] == ["b", "c"]
 
 
-def test_one_plugin_that_reads_more_has_all_pods_asked_about():
+def test_one_hint_that_reads_more_than_the_shape_is_called_for_all_pods():
     harness = QueueHarness(
         plugin_waiting_for("P", on(NODE, Action.Add, says({}), by_shape=True)),
         plugin_waiting_for("Q", on(NODE, Action.Add, says({"b": Hint.QUEUE}))),
@@ -200,10 +200,10 @@ def test_one_plugin_that_reads_more_has_all_pods_asked_about():
     assert [n for n in "abc" if harness.place(n) == "BACKOFF"] == ["b"]
 
 
-# -- hints that fail, and do what they should not ---------------------------------------------------------------------
+# -- hints with errors and side effects --------------------------------------------------------------------------------
 
 
-def test_a_hint_that_fails_is_told_of_once_an_event():
+def test_a_failing_hint_is_reported_once_per_event():
     harness = QueueHarness(
         plugin_waiting_for("P", on(NODE, Action.All, says(dict.fromkeys("abc", LookupError("boom")))))
     )
@@ -220,10 +220,10 @@ def test_a_hint_that_fails_is_told_of_once_an_event():
     harness.queue.register()
     harness.add_rejected(a_pod("c").uid("new"), "P")
     harness.handle_event(event(NODE), None, a_node())
-    assert len(harness.problems) == 2, "after a change of plugins a failure is news again"
+    assert len(harness.problems) == 2, "not reported again after a change of plugins"
 
 
-def test_a_hint_that_has_pods_activated_disturbs_nothing():
+def test_a_hint_may_activate_pods():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add, lambda p, o, n: meddle(p))))
 
     def meddle(pod):
@@ -256,7 +256,7 @@ NODE_ADDED, CLAIM_ADDED = (event(NODE), None, a_node()), (event(PVC), None, None
         pytest.param([NODE_ADDED, CLAIM_ADDED], ["Deaf"], [], "UNSCHEDULABLE", id="nobody listens"),
     ],
 )
-def test_what_happened_during_an_attempt(events, rejected_by, pending, expected):
+def test_events_during_an_attempt(events, rejected_by, pending, expected):
     harness = QueueHarness(
         plugin_waiting_for("P", on(NODE, Action.Add)),
         plugin_waiting_for("Q", on(PVC, Action.Add)),
@@ -273,7 +273,7 @@ def test_what_happened_during_an_attempt(events, rejected_by, pending, expected)
     assert harness.moves[-1] == ("a", expected, "ScheduleAttemptFailure")
 
 
-def test_who_woke_whom_is_told_of_sleeping_pods_and_of_those_in_flight():
+def test_the_waking_event_is_reported_for_queued_and_in_flight_pods():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)), plugin_waiting_for("Q", on(PVC, Action.Add)))
     harness.add_rejected(a_pod("asleep"), "P")
     harness.add(a_pod("helped"), a_pod("not helped"), a_pod("broken"))
@@ -286,7 +286,7 @@ def test_who_woke_whom_is_told_of_sleeping_pods_and_of_those_in_flight():
     assert harness.wakes[0][2] is harness.wakes[1][2] is not None
 
 
-def test_who_is_activated_in_flight_was_woken_by_no_event():
+def test_activation_in_flight_has_no_waking_event():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
     info = harness.add(a_pod("a"))
     queued = harness.queue.pop()
@@ -295,7 +295,7 @@ def test_who_is_activated_in_flight_was_woken_by_no_event():
     assert (harness.place("a"), harness.wakes) == ("BACKOFF", [])
 
 
-def test_only_what_came_after_the_pod_was_popped_counts():
+def test_only_events_after_the_pop_count():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
     harness.add(a_pod("early"), a_pod("late"))
     early = harness.queue.pop()
@@ -306,11 +306,11 @@ def test_only_what_came_after_the_pod_was_popped_counts():
     assert (harness.place("early"), harness.place("late")) == ("BACKOFF", "UNSCHEDULABLE")
 
 
-def test_events_are_kept_as_long_as_somebody_needs_them():
+def test_events_are_kept_while_pods_in_flight_need_them():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
     assert harness.queue.in_flight_events() == {}
     harness.handle_event(*NODE_ADDED)
-    assert harness.queue.in_flight_events() == {}, "nobody is in flight"
+    assert harness.queue.in_flight_events() == {}, "no pod is in flight"
     harness.add(a_pod("a"), a_pod("b"))
     a = harness.queue.pop()
     harness.handle_event(*NODE_ADDED)
@@ -323,7 +323,7 @@ def test_events_are_kept_as_long_as_somebody_needs_them():
     assert harness.queue.in_flight_events() == {}
 
 
-def test_events_that_nobody_waits_for_are_not_kept():
+def test_events_without_registrations_are_not_kept():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
     harness.add(a_pod("a"))
     harness.pop()
@@ -332,7 +332,7 @@ def test_events_that_nobody_waits_for_are_not_kept():
 
 
 def test_a_pod_that_fails_after_its_binding_began_backs_off():
-    """Nobody kept what happened since, so it is taken to have been helped."""
+    """Events since then were not kept, so it counts as woken."""
     harness = QueueHarness(plugin_waiting_for("P"))
     harness.add(a_pod("a"))
     queued = harness.queue.pop()
@@ -342,7 +342,7 @@ def test_a_pod_that_fails_after_its_binding_began_backs_off():
 
 
 @pytest.mark.parametrize(("gate", "expected"), [(True, "ERROR_BACKOFF"), (False, "UNSCHEDULABLE")])
-def test_pods_of_groups_just_back_off(gate, expected):
+def test_pods_of_groups_always_back_off(gate, expected):
     harness = QueueHarness(plugin_waiting_for("P"), features=DEFAULT_FEATURES.with_gates({"GenericWorkload": gate}))
     harness.add_rejected(a_pod("a").spec(schedulingGroup={"podGroupName": "g"}), "P")
     assert harness.place("a") == expected
@@ -357,7 +357,7 @@ def test_pods_of_groups_just_back_off(gate, expected):
         ("UNSCHEDULABLE", "Pod default/a is already present in unschedulable queue"),
     ],
 )
-def test_a_pod_does_not_come_back_beside_another_of_its_name(place, text):
+def test_a_pod_is_not_requeued_beside_another_with_its_name(place, text):
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
     harness.add(a_pod("a").uid("old"))
     old = harness.queue.pop()
@@ -376,7 +376,7 @@ def test_a_pod_does_not_come_back_beside_another_of_its_name(place, text):
     assert not harness.queue.is_in_flight("old")
 
 
-def test_coming_back_renews_what_the_attempt_has_changed():
+def test_requeueing_updates_the_queued_pod():
     harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=10)
     harness.add_rejected(a_pod("a"), "P")
     harness.advance_flushing(60)
@@ -411,7 +411,7 @@ def test_unknown_and_active_pods_are_not_activated():
     assert harness.take_moves() == []
 
 
-def test_a_pod_that_is_activated_in_flight_comes_back_and_its_neighbours_do_not():
+def test_only_the_pod_activated_in_flight_is_requeued_active():
     harness = QueueHarness(plugin_waiting_for("P"))
     harness.add(a_pod("a").uid("a"), a_pod("b").uid("b"))
     a, b = harness.queue.pop(), harness.queue.pop()
@@ -425,13 +425,13 @@ def test_a_pod_that_is_activated_in_flight_comes_back_and_its_neighbours_do_not(
 # -- timers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_sleeps_too_long_is_woken_at_the_next_look():
+def test_a_pod_unschedulable_for_too_long_is_flushed_at_the_next_check():
     harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=100)
     harness.now += 10
     harness.add_rejected(a_pod("a"), "P")
     assert harness.queue.next_flush() == 1120.0
     harness.advance(100)
-    assert harness.place("a") == "UNSCHEDULABLE", "100 s are not more than 100 s, and it is not time to look"
+    assert harness.place("a") == "UNSCHEDULABLE", "flushed too early"
     harness.advance_flushing(9.875)
     assert harness.place("a") == "UNSCHEDULABLE"
     harness.advance_flushing(0.125)
@@ -439,7 +439,7 @@ def test_a_pod_that_sleeps_too_long_is_woken_at_the_next_look():
     assert harness.queue.get("default/a").was_flushed
 
 
-def test_exactly_the_longest_time_is_not_too_long():
+def test_a_pod_is_not_flushed_at_exactly_the_maximum():
     harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=120)
     harness.add_rejected(a_pod("a"), "P")
     harness.advance(120)
@@ -447,7 +447,7 @@ def test_exactly_the_longest_time_is_not_too_long():
     assert harness.queue.next_flush() == 1150.0
 
 
-def test_what_is_woken_by_time_backs_off_if_it_must():
+def test_flushed_pods_respect_their_backoff():
     harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=20, initial_backoff=60, max_backoff=60)
     harness.add_rejected(a_pod("a"), "P")
     harness.advance_flushing(30)
@@ -464,8 +464,8 @@ def test_the_timeout_counts_for_pods_in_flight():
     assert harness.place("b") == "BACKOFF"
 
 
-def test_gated_pods_are_not_announced():
-    """They are not woken by time."""
+def test_gated_pods_set_no_timer():
+    """Time does not wake them."""
     harness = QueueHarness(plugin_waiting_for("A", pre_enqueue=LookupError("shut")), max_in_unschedulable=20)
     harness.add(a_pod("a"))
     assert harness.queue.next_flush() is None
@@ -473,7 +473,7 @@ def test_gated_pods_are_not_announced():
     assert harness.place("a") == "UNSCHEDULABLE"
 
 
-def test_the_earlier_of_the_two_timers_is_announced():
+def test_the_earlier_of_the_two_timers_counts():
     harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=29, initial_backoff=40, max_backoff=40)
     harness.add_rejected(a_pod("asleep"), "P")
     harness.add_rejected(a_pod("error"))
@@ -483,7 +483,7 @@ def test_the_earlier_of_the_two_timers_is_announced():
     assert harness.queue.next_flush() == 1041.0
 
 
-def test_looking_twice_at_one_moment_is_looking_once():
+def test_checking_twice_at_one_time_is_idempotent():
     harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=20)
     harness.add_rejected(a_pod("a"), "P")
     harness.now = 1030.0

@@ -1,7 +1,7 @@
-"""Which rejections of the in-tree plugins wake on which changes, through the queue.
+"""Which changes wake pods rejected by the in-tree plugins, through the queue.
 
-Each change meets two sleeping pods that no plugin can tell apart: `self`, which may be the changed object, and its
-`twin`.
+Each change meets two unschedulable pods that plugins cannot distinguish: `self`, which may be the changed object, and
+its `twin`.
 """
 
 import pytest
@@ -13,8 +13,8 @@ from support.plugins.profiles import framework
 from support.scheduling.queues import QueueHarness
 from support.scheduling.worlds import ZONE, struct
 
-#: Who wakes.
-BOTH, SELF, NOBODY = ("self", "twin"), ("self",), ()
+#: The pods that wake.
+BOTH, SELF, NONE = ("self", "twin"), ("self",), ()
 
 
 def of(kind, name, version="v1", **fields):
@@ -45,7 +45,7 @@ def resource_claim(name="c", **status):
 
 
 def itself():
-    """The sleeping pod itself."""
+    """The unschedulable pod itself."""
     return a_pod("self").uid("self")
 
 
@@ -65,49 +65,49 @@ MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 ROWS = {
     "NodeUnschedulable": [
         ("a node comes", a_pod(), None, a_node(), BOTH),
-        ("a cordoned node comes", a_pod(), None, a_node().unschedulable(), NOBODY),
+        ("a cordoned node comes", a_pod(), None, a_node().unschedulable(), NONE),
         ("a node is uncordoned", a_pod(), a_node().unschedulable(), a_node(), BOTH),
-        ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), NOBODY),
+        ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), NONE),
         ("its toleration", a_pod(), itself(), itself().tolerates("node.kubernetes.io/unschedulable"), SELF),
-        ("another toleration of its", a_pod(), itself(), itself().tolerates("x"), NOBODY),
+        ("another toleration of its", a_pod(), itself(), itself().tolerates("x"), NONE),
     ],
     "NodeName": [
         ("a node comes", a_pod(), None, a_node(), BOTH),
         ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), BOTH),
-        ("labels change", a_pod(), a_node(), IN_ZONE, NOBODY),
+        ("labels change", a_pod(), a_node(), IN_ZONE, NONE),
     ],
     "TaintToleration": [
         ("an untainted node comes", a_pod(), None, a_node(), BOTH),
-        ("a tainted node comes", a_pod(), None, a_node().tainted("t"), NOBODY),
+        ("a tainted node comes", a_pod(), None, a_node().tainted("t"), NONE),
         ("a tainted node comes, tolerated", a_pod().tolerates("t"), None, a_node().tainted("t"), BOTH),
         ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), BOTH),
-        ("a taint goes that was tolerated", a_pod().tolerates("t"), a_node().tainted("t"), a_node(), NOBODY),
-        ("a taint comes", a_pod(), a_node(), a_node().tainted("t"), NOBODY),
+        ("a taint goes that was tolerated", a_pod().tolerates("t"), a_node().tainted("t"), a_node(), NONE),
+        ("a taint comes", a_pod(), a_node(), a_node().tainted("t"), NONE),
         ("its tolerations", a_pod(), itself(), itself().tolerates("x"), SELF),
     ],
     "NodeAffinity": [
         ("a node comes that matches", a_pod().node_selector(a="b"), None, a_node().labels(a="b"), BOTH),
-        ("a node comes that does not", a_pod().node_selector(a="b"), None, a_node(), NOBODY),
+        ("a node comes that does not", a_pod().node_selector(a="b"), None, a_node(), NONE),
         ("a node starts to match", a_pod().node_selector(a="b"), a_node(), a_node().labels(a="b"), BOTH),
         (
             "a node still matches", a_pod().node_selector(a="b"), a_node().labels(a="b"),
-            a_node().labels(a="b", c="d"), NOBODY,
+            a_node().labels(a="b", c="d"), NONE,
         ),
         ("a taint goes", a_pod().node_selector(a="b"), a_node().tainted("t"), a_node(), BOTH),
     ],
     "NodePorts": [
         ("who held the port goes", a_pod().host_port(80), other().host_port(80).on("n"), None, BOTH),
-        ("who held another port goes", a_pod().host_port(80), other().host_port(81).on("n"), None, NOBODY),
+        ("who held another port goes", a_pod().host_port(80), other().host_port(81).on("n"), None, NONE),
         ("who was nominated it goes", a_pod().host_port(80), other().host_port(80).nominated_to("n"), None, BOTH),
-        ("a pod without a node goes", a_pod().host_port(80), other().host_port(80), None, NOBODY),
+        ("a pod without a node goes", a_pod().host_port(80), other().host_port(80), None, NONE),
         ("a node comes", a_pod().host_port(80), None, a_node(), BOTH),
         ("a taint goes", a_pod().host_port(80), a_node().tainted("t"), a_node(), BOTH),
     ],
     "NodeResourcesFit": [
         ("a pod goes", a_pod().requests(cpu="1"), other().on("n"), None, BOTH),
         ("a nominated pod goes", a_pod().requests(cpu="1"), other().nominated_to("n"), None, BOTH),
-        ("a pending pod goes", a_pod().requests(cpu="1"), other(), None, NOBODY),
-        ("a pod comes", a_pod().requests(cpu="1"), None, other().on("n"), NOBODY),
+        ("a pending pod goes", a_pod().requests(cpu="1"), other(), None, NONE),
+        ("a pod comes", a_pod().requests(cpu="1"), None, other().on("n"), NONE),
         ("it asks for less", a_pod().requests(cpu="1"), itself().requests(cpu="2"), itself().requests(cpu="1"), SELF),
         (
             "a placed pod takes less", a_pod().requests(cpu="1"), other().requests(cpu="2").on("n"),
@@ -115,17 +115,17 @@ ROWS = {
         ),
         (
             "of something else", a_pod().requests(cpu="1"), other().requests(memory="2Gi").on("n"),
-            other().requests(memory="1Gi").on("n"), NOBODY,
+            other().requests(memory="1Gi").on("n"), NONE,
         ),
         ("a large node comes", a_pod().requests(cpu="1"), None, a_node().allocatable(cpu="4"), BOTH),
-        ("a small node comes", a_pod().requests(cpu="8"), None, a_node().allocatable(cpu="4"), NOBODY),
+        ("a small node comes", a_pod().requests(cpu="8"), None, a_node().allocatable(cpu="4"), NONE),
         (
             "a node grows", a_pod().requests(cpu="4"), a_node().allocatable(cpu="2"), a_node().allocatable(cpu="4"),
             BOTH,
         ),
         (
             "a node grows, not enough", a_pod().requests(cpu="8"), a_node().allocatable(cpu="2"),
-            a_node().allocatable(cpu="4"), NOBODY,
+            a_node().allocatable(cpu="4"), NONE,
         ),
         (
             "a node takes more pods", a_pod().requests(cpu="1"), a_node().allocatable(pods=1),
@@ -140,13 +140,13 @@ ROWS = {
             "a class gets its resource", a_pod().requests({"example.com/gpu": 1}), devices("DeviceClass", spec={}),
             devices("DeviceClass", spec={"extendedResourceName": "example.com/gpu"}), BOTH,
         ),
-        ("another class comes", a_pod().requests(cpu="1"), None, devices("DeviceClass", spec={}), NOBODY),
+        ("another class comes", a_pod().requests(cpu="1"), None, devices("DeviceClass", spec={}), NONE),
     ],
     "VolumeRestrictions": [
         ("who shared its claim goes", CLAIMS, other().claims_volume("c").on("n"), None, BOTH),
-        ("who had another claim goes", CLAIMS, other().claims_volume("d").on("n"), None, NOBODY),
+        ("who had another claim goes", CLAIMS, other().claims_volume("d").on("n"), None, NONE),
         (
-            "of another namespace", CLAIMS, a_pod("o", "else").uid("o").claims_volume("c").on("n"), None, NOBODY,
+            "of another namespace", CLAIMS, a_pod("o", "else").uid("o").claims_volume("c").on("n"), None, NONE,
         ),
         (
             "who held its disk goes", a_pod().volume("d", gcePersistentDisk={"pdName": "x"}),
@@ -155,18 +155,18 @@ ROWS = {
         ("a node comes", CLAIMS, None, a_node(), BOTH),
         ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
         ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
-        ("another claim comes", CLAIMS, None, pvc("d"), NOBODY),
+        ("another claim comes", CLAIMS, None, pvc("d"), NONE),
     ],
     "NodeVolumeLimits": [
         ("a CSINode comes", CLAIMS, None, csi_node(), BOTH),
         ("a limit grows", CLAIMS, csi_node(d=1), csi_node(d=2), BOTH),
-        ("a limit shrinks", CLAIMS, csi_node(d=2), csi_node(d=1), NOBODY),
+        ("a limit shrinks", CLAIMS, csi_node(d=2), csi_node(d=1), NONE),
         ("a pod with a claim goes", CLAIMS, other().claims_volume("d").on("n"), None, BOTH),
-        ("a pod without one goes", CLAIMS, other().on("n"), None, NOBODY),
+        ("a pod without one goes", CLAIMS, other().on("n"), None, NONE),
         ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
         ("the claim made for it comes", EPHEMERAL, None, pvc("self-e"), SELF),
         ("a volume is detached", CLAIMS, ATTACHED, None, BOTH),
-        ("a volume is detached, no volumes", a_pod(), ATTACHED, None, NOBODY),
+        ("a volume is detached, no volumes", a_pod(), ATTACHED, None, NONE),
     ],
     "VolumeBinding": [
         ("a storage class comes", CLAIMS, None, storage("StorageClass", provisioner="p"), BOTH),
@@ -174,10 +174,10 @@ ROWS = {
             "its topologies change", CLAIMS, storage("StorageClass", provisioner="p"),
             storage("StorageClass", provisioner="p", allowedTopologies=[{"matchLabelExpressions": []}]), BOTH,
         ),
-        ("nothing of it changes", CLAIMS, *[storage("StorageClass", provisioner="p")] * 2, NOBODY),
+        ("nothing of it changes", CLAIMS, *[storage("StorageClass", provisioner="p")] * 2, NONE),
         ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
         ("its claim changes", CLAIMS, pvc("c"), pvc("c", volumeName="v"), BOTH),
-        ("another claim changes", CLAIMS, pvc("d"), pvc("d", volumeName="v"), NOBODY),
+        ("another claim changes", CLAIMS, pvc("d"), pvc("d", volumeName="v"), NONE),
         ("the claim made for it changes", EPHEMERAL, pvc("self-e"), pvc("self-e", volumeName="v"), SELF),
         ("a volume comes", CLAIMS, None, of("PersistentVolume", "v", spec={}), BOTH),
         ("a volume changes", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, BOTH),
@@ -186,7 +186,7 @@ ROWS = {
         ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
         ("a CSINode comes", CLAIMS, None, csi_node(), BOTH),
         ("plugins migrate", CLAIMS, csi_node(), csi_node({MIGRATED: "x"}), BOTH),
-        ("a limit grows", CLAIMS, csi_node(d=1), csi_node(d=2), NOBODY),
+        ("a limit grows", CLAIMS, csi_node(d=1), csi_node(d=2), NONE),
         (
             "its driver no longer counts storage", a_pod().volume("v", csi={"driver": "x"}),
             storage("CSIDriver", spec={"storageCapacity": True}), storage("CSIDriver", spec={"storageCapacity": False}),
@@ -199,7 +199,7 @@ ROWS = {
         ),
         (
             "capacity shrinks", CLAIMS, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY),
-            storage("CSIStorageCapacity", metadata={"namespace": "n"}, **{**CAPACITY, "capacity": "1Mi"}), NOBODY,
+            storage("CSIStorageCapacity", metadata={"namespace": "n"}, **{**CAPACITY, "capacity": "1Mi"}), NONE,
         ),
     ],
     "VolumeZone": [
@@ -207,7 +207,7 @@ ROWS = {
             "a class that waits for pods comes", CLAIMS, None,
             storage("StorageClass", provisioner="p", volumeBindingMode="WaitForFirstConsumer"), BOTH,
         ),
-        ("another class comes", CLAIMS, None, storage("StorageClass", provisioner="p"), NOBODY),
+        ("another class comes", CLAIMS, None, storage("StorageClass", provisioner="p"), NONE),
         ("a node comes", CLAIMS, None, a_node(), BOTH),
         ("a node's labels change", CLAIMS, a_node(), IN_ZONE, BOTH),
         ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
@@ -217,14 +217,14 @@ ROWS = {
             "a volume moves", CLAIMS, of("PersistentVolume", "v", spec={}),
             of("PersistentVolume", "v", metadata={"labels": {ZONE: "a"}}, spec={}), BOTH,
         ),
-        ("a volume changes otherwise", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, NOBODY),
+        ("a volume changes otherwise", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, NONE),
     ],
     "PodTopologySpread": [
         ("a pod that counts comes", SPREAD, None, other().labels(app="web").on("n"), BOTH),
-        ("a pod that does not comes", SPREAD, None, other().on("n"), NOBODY),
+        ("a pod that does not comes", SPREAD, None, other().on("n"), NONE),
         ("a pod that counts goes", SPREAD, other().labels(app="web").on("n"), None, BOTH),
-        ("a pending pod goes", SPREAD, other().labels(app="web"), None, NOBODY),
-        ("of another namespace", SPREAD, a_pod("o", "else").uid("o").labels(app="web").on("n"), None, NOBODY),
+        ("a pending pod goes", SPREAD, other().labels(app="web"), None, NONE),
+        ("of another namespace", SPREAD, a_pod("o", "else").uid("o").labels(app="web").on("n"), None, NONE),
         ("a pod starts to count", SPREAD, other().on("n"), other().labels(app="web").on("n"), BOTH),
         ("its own labels", SPREAD, itself(), itself().labels(app="web"), SELF),
         (
@@ -232,19 +232,19 @@ ROWS = {
             a_pod().labels(app="web").spreads(ZONE, WEB, node_taints_policy="Honor"),
             itself(), itself().tolerates("x"), SELF,
         ),
-        ("its own tolerations, taints ignored", SPREAD, itself(), itself().tolerates("x"), NOBODY),
+        ("its own tolerations, taints ignored", SPREAD, itself(), itself().tolerates("x"), NONE),
         ("a node with the key comes", SPREAD, None, IN_ZONE, BOTH),
-        ("a node without it comes", SPREAD, None, a_node(), NOBODY),
+        ("a node without it comes", SPREAD, None, a_node(), NONE),
         ("a node with it goes", SPREAD, IN_ZONE, None, BOTH),
         ("a node gets it", SPREAD, a_node(), IN_ZONE, BOTH),
         ("a node moves", SPREAD, IN_ZONE, a_node().labels({ZONE: "b"}), BOTH),
         ("a taint goes", SPREAD, a_node().labels({ZONE: "a"}).tainted("t"), IN_ZONE, BOTH),
-        ("other labels change", SPREAD, IN_ZONE, a_node().labels({ZONE: "a", "x": "y"}), NOBODY),
+        ("other labels change", SPREAD, IN_ZONE, a_node().labels({ZONE: "a", "x": "y"}), NONE),
     ],
     "InterPodAffinity": [
         ("a pod to be near to comes", NEAR, None, other().labels(app="web").on("n"), BOTH),
-        ("another pod comes", NEAR, None, other().on("n"), NOBODY),
-        ("a pending pod comes", NEAR, None, other().labels(app="web"), NOBODY),
+        ("another pod comes", NEAR, None, other().on("n"), NONE),
+        ("a pending pod comes", NEAR, None, other().labels(app="web"), NONE),
         ("a pod becomes one to be near to", NEAR, other().on("n"), other().labels(app="web").on("n"), BOTH),
         ("its own labels", NEAR, itself(), itself().labels(a="b"), SELF),
         ("a pod to be away from goes", AWAY, other().labels(app="web").on("n"), None, BOTH),
@@ -253,9 +253,9 @@ ROWS = {
             "a pod that kept it away goes", a_pod().labels(app="web"), other().avoids_pods(ZONE, WEB).on("n"), None,
             BOTH,
         ),
-        ("another pod goes", AWAY, other().on("n"), None, NOBODY),
+        ("another pod goes", AWAY, other().on("n"), None, NONE),
         ("a node with the key comes", NEAR, None, IN_ZONE, BOTH),
-        ("a node without it comes", NEAR, None, a_node(), NOBODY),
+        ("a node without it comes", NEAR, None, a_node(), NONE),
         ("any node comes, to be away", AWAY, None, a_node(), BOTH),
         ("a node loses the key", AWAY, IN_ZONE, a_node(), BOTH),
         ("a node moves", NEAR, IN_ZONE, a_node().labels({ZONE: "b"}), BOTH),
@@ -267,7 +267,7 @@ ROWS = {
         ("a node grows", a_pod().claims_devices("c"), a_node(), a_node().allocatable(cpu="64"), BOTH),
         ("a taint goes", a_pod().claims_devices("c"), a_node().tainted("t"), a_node(), BOTH),
         ("its claim comes", a_pod().claims_devices("c"), None, resource_claim(), BOTH),
-        ("another claim comes", a_pod().claims_devices("c"), None, resource_claim("d"), NOBODY),
+        ("another claim comes", a_pod().claims_devices("c"), None, resource_claim("d"), NONE),
         (
             "a claim is given back", a_pod().claims_devices("c"), resource_claim("d", allocation={}),
             resource_claim("d"), BOTH,
@@ -279,7 +279,7 @@ ROWS = {
         ("a device class comes", a_pod().claims_devices("c"), None, devices("DeviceClass", spec={}), BOTH),
         ("a slice comes", a_pod().claims_devices("c"), None, devices("ResourceSlice", spec={}), BOTH),
         ("a slice changes", a_pod().claims_devices("c"), *[devices("ResourceSlice", spec={})] * 2, BOTH),
-        ("a slice goes", a_pod().claims_devices("c"), devices("ResourceSlice", spec={}), None, NOBODY),
+        ("a slice goes", a_pod().claims_devices("c"), devices("ResourceSlice", spec={}), None, NONE),
     ],
     "NodeDeclaredFeatures": [
         ("a node comes", a_pod(), None, a_node(), BOTH),
@@ -290,7 +290,7 @@ ROWS = {
             itself().spec(hostNetwork=True), SELF,
         ),
     ],
-    "DefaultPreemption": [("a pod goes", a_pod(), other().on("n"), None, NOBODY)],
+    "DefaultPreemption": [("a pod goes", a_pod(), other().on("n"), None, NONE)],
     "Extender": [("anything", a_pod(), pvc("c"), pvc("c", volumeName="v"), BOTH)],
 }  # fmt: skip
 
@@ -303,12 +303,12 @@ def named(pod, name):
 
 
 def sleepers(plugin, pod):
-    """A queue in which `self` and its `twin` were rejected by the plugin, long ago."""
+    """A queue in which the plugin rejected `self` and its `twin` long ago."""
     harness = QueueHarness(framework=framework)
     if plugin == "Extender":
         harness.frameworks["default-scheduler"].handle._extenders = (object(),)
         harness.queue.register()
-    # What the pods name is there.
+    # The objects that the pods name exist.
     harness.state.put_object(struct(resource_claim()))
     for name in BOTH:
         harness.add_rejected(named(pod, name), plugin)
@@ -318,7 +318,7 @@ def sleepers(plugin, pod):
 
 
 @pytest.mark.parametrize(("plugin", "pod", "old", "new", "woken"), CASES)
-def test_who_wakes(plugin, pod, old, new, woken):
+def test_events_of_other_objects(plugin, pod, old, new, woken):
     harness = sleepers(plugin, pod)
     old, new = struct(old), struct(new)
     for event in events_of_change(old, new):
@@ -332,17 +332,17 @@ def test_who_wakes(plugin, pod, old, new, woken):
     [case for case in CASES if isinstance(struct(case.values[3]), t.Pod) and case.values[4] == SELF],
 )
 def test_updates_of_the_pod_itself(plugin, pod, old, new, woken):
-    """The same when the pod changes where it sleeps."""
+    """The same for updates of the unschedulable pod."""
     harness = sleepers(plugin, pod)
-    # The change, made to a pod that still wants what it wanted.
+    # The change, applied to a pod with unchanged demands.
     changed = [obj.obj() | {"spec": pod.obj()["spec"] | obj.obj()["spec"]} for obj in (old, new)]
     harness.update(*changed)
     assert harness.place("self") == "ACTIVE"
     assert harness.place("twin") == "UNSCHEDULABLE"
 
 
-def test_every_registration_wakes_somebody():
-    """No plugin waits for an event that no row above speaks of."""
+def test_every_registration_has_a_row():
+    """No plugin registers for an event without a row above."""
     harness = sleepers("Extender", a_pod())
     spoken_of = {}
     for plugin, rows in ROWS.items():
@@ -351,7 +351,7 @@ def test_every_registration_wakes_somebody():
                 spoken_of.setdefault(plugin, []).extend(events_of_change(struct(old), struct(new)))
     for plugin, registered in harness.frameworks["default-scheduler"].registered_events().items():
         if plugin in ("SchedulingGates", "DefaultPreemption"):
-            # Gates open; preemption never wakes by itself.
+            # Gates open; preemption never wakes pods itself.
             continue
         for registration in registered:
             assert any(registration.event.covers(event) for event in spoken_of[plugin]), (plugin, registration.event)

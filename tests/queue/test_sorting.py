@@ -1,4 +1,4 @@
-"""QueueSort and Pop: who is next."""
+"""QueueSort and Pop: which pod is next."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_priority_sort(pods, expected):
     assert popped(harness) == expected
 
 
-def test_of_equal_priority_the_one_that_waits_longer():
+def test_equal_priorities_are_sorted_by_time():
     harness = QueueHarness()
     harness.add_rejected(a_pod("old"))
     harness.now += 1
@@ -69,13 +69,13 @@ def test_of_equal_priority_the_one_that_waits_longer():
         pytest.param(Raises, ["c1", "b2", "a1", "b1"], id="one that fails decides nothing"),
     ],
 )
-def test_a_queue_sort_of_ones_own(sort, expected):
+def test_a_custom_queue_sort(sort, expected):
     harness = QueueHarness(sort=sort)
     harness.add(*map(a_pod, ("c1", "b2", "a1", "b1")))
     assert popped(harness) == expected
 
 
-def test_a_queue_sort_that_fails_is_told_of_once():
+def test_a_failing_queue_sort_is_reported_once():
     harness = QueueHarness(sort=Raises)
     harness.add(*map(a_pod, "abcdef"))
     assert len(harness.problems) == 1
@@ -90,7 +90,7 @@ def test_a_waiting_pod_moves_up_when_its_priority_changes():
     assert popped(harness) == ["b", "a"]
 
 
-def test_a_waiting_pod_moves_up_in_an_order_of_ones_own():
+def test_a_waiting_pod_moves_up_in_a_custom_order():
     class ByLabel(QueueSortPlugin):
         name = "ByLabel"
 
@@ -109,7 +109,7 @@ def test_a_waiting_pod_moves_up_in_an_order_of_ones_own():
 
 
 class ByPriorityAlone(PrioritySort):
-    """Somebody's own order: which pods it takes for equals is not known."""
+    """A custom order: the queue does not know which pods compare equal."""
 
     def less(self, a, b):
         return a.pod.priority > b.pod.priority
@@ -124,7 +124,7 @@ class Declared(ByPriorityAlone):
 
 
 def crowd(harness, size, **priority):
-    """Pods that were rejected long ago and are active again."""
+    """Rejected pods that became active again."""
     for i in range(size):
         harness.add_rejected(a_pod(f"old-{i}").priority(priority.get("priority", 0)), "P", pending=())
     harness.now += 60
@@ -143,14 +143,14 @@ def crowd(harness, size, **priority):
         pytest.param({"sort": Declared}, 0, 8, id="unless it declares that it is by priority and time"),
     ],
 )
-def test_a_crowd_does_not_hold_up_a_new_pod(settings, priority, expected):
+def test_many_rejected_pods_do_not_delay_a_new_pod(settings, priority, expected):
     harness = QueueHarness(plugin_waiting_for("P", on(PVC, Action.Add)), **settings)
     crowd(harness, 20, priority=priority)
     harness.add(a_pod("new"))
     assert popped(harness).index("new") == expected
 
 
-def test_new_pods_do_not_hold_up_a_crowd_either():
+def test_new_pods_do_not_starve_rejected_pods():
     harness = QueueHarness(plugin_waiting_for("P", on(PVC, Action.Add)), rejected_in_a_row=2)
     crowd(harness, 5)
     harness.add(*map(a_pod, "abcd"))
@@ -168,23 +168,23 @@ def test_a_new_pod_that_is_deleted_leaves_no_turn_behind():
 # -- from the backoff queue -------------------------------------------------------------------------------------------
 
 
-def test_when_nothing_is_active_a_pod_is_popped_before_its_backoff_is_over():
+def test_pods_in_backoff_are_popped_if_nothing_is_active():
     harness = QueueHarness()
     harness.add_rejected(a_pod("waits"), "P", pending=())
     harness.queue.activate([])
     harness.add_rejected(a_pod("error"))
-    assert harness.pop() is None, "who met an error is not popped early"
+    assert harness.pop() is None, "a pod with an error was popped early"
     backs_off(harness, "early")
     assert harness.pop() == "early"
     assert harness.queue.incoming["active", "PopFromBackoffQ"] == 1
 
 
 def backs_off(harness, name, **priority):
-    """A rejected pod that an event woke too early."""
+    """A rejected pod that an event woke early."""
     harness.add(a_pod(name).priority(priority.get("priority", 0)))
     queued = harness.queue.pop()
     queued.unschedulable_plugins = {"P"}
-    # No longer in flight, so that what happened meanwhile is unknown.
+    # No longer in flight, so events since then are unknown.
     harness.queue.done(queued.pod.uid)
     harness.queue.add_unschedulable_if_not_present(queued)
     assert harness.place(name) == "BACKOFF"
@@ -197,7 +197,7 @@ def test_an_active_pod_goes_first_whatever_its_priority():
     assert popped(harness) == ["active", "important"]
 
 
-def test_without_pop_from_backoff_nobody_is_tried_early():
+def test_without_pop_from_backoff_no_pod_is_popped_early():
     harness = QueueHarness(pop_from_backoff=False)
     backs_off(harness, "waits")
     assert harness.pop() is None
@@ -205,7 +205,7 @@ def test_without_pop_from_backoff_nobody_is_tried_early():
     assert harness.pop() == "waits"
 
 
-def test_those_that_become_free_in_one_second_are_popped_in_the_order_of_the_queue():
+def test_pods_whose_backoff_ends_in_one_second_are_popped_in_queue_order():
     harness = QueueHarness()
     for name, priority in (("low", 0), ("high", 5)):
         backs_off(harness, name, priority=priority)
@@ -213,7 +213,7 @@ def test_those_that_become_free_in_one_second_are_popped_in_the_order_of_the_que
     assert popped(harness) == ["high", "low"]
 
 
-def test_without_pop_from_backoff_they_are_freed_by_expiry_alone():
+def test_without_pop_from_backoff_they_become_active_in_order_of_expiry():
     harness = QueueHarness(pop_from_backoff=False)
     for name, priority in (("first", 0), ("second", 5)):
         backs_off(harness, name, priority=priority)
@@ -226,7 +226,7 @@ def test_without_pop_from_backoff_they_are_freed_by_expiry_alone():
 # -- in flight --------------------------------------------------------------------------------------------------------
 
 
-def test_pop_begins_an_attempt():
+def test_pop_starts_an_attempt():
     harness = QueueHarness()
     info = harness.add(a_pod("a").uid("u"))
     queued = harness.queue.pop()
@@ -244,7 +244,7 @@ def test_pop_begins_an_attempt():
     ]
 
 
-def test_a_pod_that_is_in_flight_already_is_dropped_and_the_next_one_popped():
+def test_a_pod_already_in_flight_is_dropped():
     harness = QueueHarness()
     harness.add(a_pod("a").uid("u"))
     harness.pop()
@@ -255,7 +255,7 @@ def test_a_pod_that_is_in_flight_already_is_dropped_and_the_next_one_popped():
 
 
 @pytest.mark.parametrize("place", ["ACTIVE", "BACKOFF", "UNSCHEDULABLE"])
-def test_a_certain_pod_can_be_popped_from_anywhere(place):
+def test_a_given_pod_can_be_popped_from_any_place(place):
     harness = QueueHarness()
     if place == "BACKOFF":
         backs_off(harness, "a")

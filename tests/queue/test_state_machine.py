@@ -1,6 +1,6 @@
-"""The queue beside a plain model of it: whatever is done to both, nobody can tell them apart.
+"""The queue compared with a plain model: after any operations both behave the same.
 
-So no pod is lost, held twice or left asleep when a hint said wake, and what is due is announced in time.
+So no pod is lost, stored twice or left unschedulable when a hint returned Queue, and timers are set in time.
 """
 
 import pytest
@@ -64,10 +64,10 @@ def shortest(a, b):
 
 
 class World:
-    """What hints and gates look at, apart from the pod."""
+    """The state that hints and gates read, apart from the pod."""
 
     def __init__(self):
-        #: (plugin, shape label or name) -> whether the hint says Queue.
+        #: (plugin, shape label or name) -> whether the hint returns Queue.
         self.queues = set()
         #: (plugin, label or name) that a gate keeps out.
         self.closed = set()
@@ -106,13 +106,13 @@ class World:
 
 
 def claims_of(pod):
-    """By an annotation, and by the status, which may change while the pod sleeps."""
+    """By an annotation, and by the status, which may change while the pod is unschedulable."""
     names = (*pod.pod.metadata.annotations["other"], pod.pod.status.nominated_node_name)
     return [f"default/{name}" for name in names]
 
 
 def was_freed(old, new):
-    """Which concerns everybody."""
+    """Concerns all pods."""
     return old is not None and new.metadata.labels.get("freed") == "yes"
 
 
@@ -189,7 +189,7 @@ class Machine(RuleBasedStateMachine):
             first=shortest if sort else by_priority,
         )  # fmt: skip
         self.flying = {}
-        #: UIDs of pods that were added while they were known.
+        #: UIDs of pods that were added while known.
         self.heard_twice = set()
         self.uids = 0
 
@@ -246,7 +246,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), traits=TRAITS)
     def is_heard_of_twice(self, name, traits):
-        """A broken watch might do it: the pod is there already."""
+        """A broken watch may deliver a known pod again."""
         known = self.store.get(f"default/{name}")
         if known is not None:
             self.heard_twice.add(known.metadata.uid)
@@ -332,7 +332,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(("add", "delete", "label", "other")), name=st.sampled_from(("bound", *NAMES)))
     def other_pod_changes(self, how, name):
-        """The pod may bear the name of a waiting one, and be it or not."""
+        """The pod may have the name of a queued one, and may or may not be the same."""
         known = self.store.get(f"default/{name}")
         uid = known.metadata.uid if known is not None else "elsewhere"
         pod = a_pod(name).uid(uid).on("n")
@@ -354,7 +354,7 @@ class Machine(RuleBasedStateMachine):
         self.queue.activate(infos)
         self.plain.activate(infos, FORCE_ACTIVATE)
 
-    # -- the world ----------------------------------------------------------------------------------------------------
+    # -- state of plugins ----------------------------------------------------------------------------------------------
 
     @rule(
         plugin=st.sampled_from(("Shared", "Picky", "Broken")),
@@ -395,7 +395,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def what_is_due_comes(self):
-        """Up to the announced moment nothing is due; then it is."""
+        """Before the next timer nothing is due; at its time something is."""
         due = self.queue.next_flush()
         if due is None or due < self.harness.now:
             return
@@ -405,14 +405,14 @@ class Machine(RuleBasedStateMachine):
             self.queue.flush()
             self.plain.flush(UNSCHEDULABLE_TIMEOUT)
             assert self._places() == before
-            assert {p["info"].key: p["place"] for p in self.plain.pods} == before, "announced too late"
+            assert {p["info"].key: p["place"] for p in self.plain.pods} == before, "the timer is too late"
         self.harness.now = due
         self.queue.flush()
         self.plain.flush(UNSCHEDULABLE_TIMEOUT)
         later = self.queue.next_flush()
         assert later is None or later > due
 
-    # -- the two are the same -----------------------------------------------------------------------------------------
+    # -- comparison ----------------------------------------------------------------------------------------------------
 
     def _places(self):
         return {queued.key: queued.place.name for queued in self.queue.pending()}
@@ -420,7 +420,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def same_pods(self):
         pending = {queued.key: queued for queued in self.queue.pending()}
-        assert len(pending) == len(list(self.queue.pending())), "a pod is held twice"
+        assert len(pending) == len(list(self.queue.pending())), "a pod is stored twice"
         assert pending.keys() == {p["info"].key for p in self.plain.pods}
         for plain in self.plain.pods:
             assert _seen(pending[plain["info"].key]) == _expected(plain)
@@ -428,14 +428,14 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def pending_pods_are_known_once(self):
-        """The queue holds the pods that the state holds as pending, and no others."""
+        """The queue has the state's pending pods, and no others."""
         pending = self.harness.state.pending
         assert {info.key: info.pod for info in pending.values()} == self.store
         for info in pending.values():
             assert pending.by_uid(info.uid) is pending.get(info.key) is info
         for queued in self.queue.pending():
             newest = pending.by_uid(queued.pod.uid)
-            # Parity: of a pod that is added again and is gated then, the version stays that waits already.
+            # Parity: of a pod that is added again and then gated, the queued version stays.
             assert queued.pod is newest or (newest is not None and queued.pod.uid in self.heard_twice)
 
     @invariant()
@@ -449,7 +449,7 @@ class Machine(RuleBasedStateMachine):
             waits = self.queue.get(key)
             placed = (waits is None or waits.pod.uid != pod.metadata.uid) and pod.metadata.uid not in self.flying
             if placed:
-                # Only what was placed may be nowhere.
+                # Only bound pods may be in no place.
                 assert any(move == (pod.metadata.name, "GONE", "Done") for move in self.harness.moves)
 
     @invariant()
@@ -499,7 +499,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def _implied(registered):
-    """A plugin that waits for nodes and not for their taints hears of these, too."""
+    """Plugins registered for nodes but not for taints get taint updates, too."""
     nodes = [int(r.event.action) for r in registered if r.event.resource == NODE]
     if any(a & 1 for a in nodes) and not any(a & 16 for a in nodes):
         return [*registered, on(NODE, Action.UpdateNodeTaint)]
@@ -524,5 +524,5 @@ def _expected(plain):
     }  # fmt: skip
 
 
-def test_the_queue_does_what_the_plain_one_does():
+def test_the_queue_agrees_with_the_model():
     run_state_machine_as_test(Machine, settings=settings(max_examples=times(60), stateful_step_count=60, deadline=None))

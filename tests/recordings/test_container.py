@@ -1,4 +1,4 @@
-"""Lines in a file that may end anywhere: what was written whole is read, what is broken is told."""
+"""Lines in a file that may be truncated: complete lines are read, damage is reported."""
 
 import gzip
 from io import BytesIO
@@ -20,7 +20,7 @@ def read(data):
 
 @given(st.lists(LINES, min_size=1, max_size=5), st.data())
 @examples(60)
-def test_a_crash_at_any_byte_costs_the_last_member_at_most(members, data):
+def test_a_crash_at_any_byte_loses_at_most_the_last_member(members, data):
     packs = [packed(b"".join(lines)) for lines in members]
     whole = b"".join(packs)
     end = data.draw(st.integers(0, len(whole)))
@@ -31,22 +31,22 @@ def test_a_crash_at_any_byte_costs_the_last_member_at_most(members, data):
             expected += lines
     found = read(whole[:end])
     assert found[: len(expected)] == expected
-    # What is more is of the torn member: its lines from the first, the last perhaps torn itself.
+    # Further lines belong to the truncated member, the last possibly truncated itself.
     written = b"".join(line for lines in members for line in lines)
     assert written.startswith(b"".join(found))
 
 
-def test_other_tools_read_it():
+def test_gzip_can_read_it():
     assert gzip.decompress(packed(b"one\n") + packed(b"two\n")) == b"one\ntwo\n"
 
 
-def test_what_a_power_failure_leaves():
+def test_zero_bytes_at_the_end():
     assert read(packed(b"one\n") + bytes(300_000)) == [b"one\n"]
     half = packed(b"one\ntwo\nthree\n")
     assert read(packed(b"one\n") + half[:15] + bytes(100_000))[:1] == [b"one\n"]
 
 
-def test_what_is_broken_before_the_end():
+def test_damage_before_the_end():
     first, second = packed(b"one\n" * 100), packed(b"two\n" * 100)
     broken = bytearray(first + second)
     broken[len(first) + 12] ^= 0xFF

@@ -1,4 +1,4 @@
-"""Which file of a rotated recording has a moment."""
+"""Finding the file of a rotated recording that contains a moment."""
 
 from types import SimpleNamespace
 
@@ -64,7 +64,7 @@ def test_whether_a_file_goes_on_in_the_next(path, monkeypatch, file, begin_runs,
     assert is_continued(path, f"{folder}{file}") is continued
 
 
-def test_a_file_that_was_taken_away_ends_the_run(path, monkeypatch, tmp_path):
+def test_a_missing_file_ends_the_run(path, monkeypatch, tmp_path):
     (tmp_path / "r.12").write_bytes(b"x")
     monkeypatch.setattr(files, "header_of", lambda name: DUMPED)
     assert files_of_run(path) == [f"{path}.12", path]
@@ -75,7 +75,7 @@ def test_a_moment_before_all_of_them(path):
         file_at(path, 199.0)
 
 
-def test_what_is_no_recording(tmp_path):
+def test_other_files(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(RecordingError, match="empty: nothing is in it"):
         header_of(str(tmp_path / "empty"))
@@ -86,5 +86,5 @@ def test_what_is_no_recording(tmp_path):
         header_of(str(tmp_path / "nowhere"))
 
 
-def test_moments_that_no_calendar_has():
+def test_invalid_dates():
     assert moment_text(1e20) == "1e+20"

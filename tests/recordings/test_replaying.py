@@ -1,4 +1,4 @@
-"""A recording of our own run gives the same decisions again, all of them, and any moment of it can be looked at."""
+"""Replaying a recording of our own run gives the same decisions, and any moment of it can be inspected."""
 
 from random import Random
 
@@ -28,7 +28,7 @@ def node(name, zone="z9", cpu="4"):
 
 
 def shaped(name, shape, **pod):
-    """One of a few shapes of pods: plain, spread, affine, or too large for most nodes."""
+    """A pod of one of a few shapes: plain, spread, with affinity, or too large for most nodes."""
     made = a_pod(name).labels(app=f"a{shape}")
     if shape == 1:
         made = made.spreads("zone", matching={"matchLabels": {"app": "a1"}}, max_skew=2)
@@ -38,7 +38,7 @@ def shaped(name, shape, **pod):
 
 
 async def recorded(path, steps, *, count=5, seed=1):
-    """Steps: lists of what happens at once; then time passes."""
+    """Steps are lists of simultaneous changes; then time advances."""
     to_file = RecordedToFile(path)
     async with live(*nodes(count), recorder=to_file.recorder, random=Random(seed), validate=False) as cluster:
         for step in steps:
@@ -64,7 +64,7 @@ def checked(path):
         return [found for step in again.steps() if (found := difference(step)) is not None]
 
 
-#: So few that what is deleted is mostly there.
+#: So few names that deleted pods mostly exist.
 PODS = st.integers(0, 5).map("p{}".format)
 EVENTS = st.one_of(
     st.tuples(st.just("pod"), PODS, st.integers(0, 3)),
@@ -80,7 +80,7 @@ HISTORIES = st.lists(
 
 
 def possible(step, there):
-    """Without the creation of what is there already."""
+    """Without creating pods that exist."""
     for event in step:
         if event[0] == "delete":
             there.discard(event[1])
@@ -93,7 +93,7 @@ def possible(step, there):
 
 @given(HISTORIES, st.integers(0, 9))
 @examples(8)
-async def test_replay_equals_record(tmp_path_factory, steps, seed):
+async def test_a_replay_equals_its_recording(tmp_path_factory, steps, seed):
     path = tmp_path_factory.mktemp("recorded") / "r"
     placed = await recorded(path, steps, count=2, seed=seed)
     assert checked(path) == []
@@ -102,7 +102,7 @@ async def test_replay_equals_record(tmp_path_factory, steps, seed):
     assert pods == placed
 
 
-async def test_what_is_decided_otherwise_is_shown(tmp_path):
+async def test_different_decisions_are_shown(tmp_path):
     path = tmp_path / "r"
     await recorded(path, [[("pod", "p", 0)]])
 
@@ -139,15 +139,15 @@ async def test_moments(tmp_path):
     ("text", "seconds"),
     [("1970-01-02", 86400.0), ("1970-01-01T01:00", 3600.0), ("1970-01-01T01:00+01:00", 0.0), ("12.5", 12.5)],
 )
-def test_how_moments_are_written(text, seconds):
+def test_parsing_moments(text, seconds):
     assert parse_moment(text) == seconds
 
 
-# -- decided anew ------------------------------------------------------------------------------------------------------
+# -- deciding again ----------------------------------------------------------------------------------------------------
 
 
-async def test_2000_pods_are_placed_alike_live_and_in_virtual_time(tmp_path):
-    """On an API server first, with chance for ties and nodes that come and go; then in simulated time."""
+async def test_2000_pods_are_placed_equally_live_and_in_virtual_time(tmp_path):
+    """First on an API server, with random ties and changing nodes; then in simulated time."""
     path = tmp_path / "r"
     to_file = RecordedToFile(path)
     async with live(*nodes(120, cpu="8"), recorder=to_file.recorder, random=Random(7), validate=False) as cluster:
@@ -166,10 +166,10 @@ async def test_2000_pods_are_placed_alike_live_and_in_virtual_time(tmp_path):
     assert found.placed_otherwise == []
 
 
-async def test_all_files_of_a_run_are_decided_anew(tmp_path):
+async def test_all_files_of_a_run_are_decided_again(tmp_path):
     path = tmp_path / "r"
     await a_run_in_two_files(path)
-    # As if the recorder had been started again before: its numbers go on.
+    # As if the recorder had been restarted before: its numbering continues.
     (tmp_path / "r.1").rename(tmp_path / "r.2")
     await recorded(tmp_path / "r.1", [[("pod", "earlier", 0)]])
     found = rerun(str(path), REGISTRY, None)
@@ -179,7 +179,7 @@ async def test_all_files_of_a_run_are_decided_anew(tmp_path):
     assert found.refused == 0
 
 
-async def test_another_configuration_places_otherwise(tmp_path):
+async def test_another_configuration_decides_differently(tmp_path):
     path = tmp_path / "r"
     await recorded(path, [[("pod", f"p{i}", 0) for i in range(6)]])
     packing = {

@@ -1,8 +1,7 @@
-"""What holds for all simulations: nothing is lost, no node is over-full, and the same scenario gives the same bytes.
+"""Invariants of all simulations: no pod is lost, no node is over-allocated, and results are deterministic.
 
-Scenarios are drawn from all kinds of workloads, faults and models, with preemption, gates, budgets, claims, pod groups,
-rollouts and the autoscaler. What the ledger tells is compared with what a witness in the store has seen
-(`support.scenarios.witness`).
+Scenarios combine all kinds of workloads, faults and models, with preemption, gates, budgets, claims, pod groups,
+rollouts and the autoscaler. The ledger is compared with a witness in the store (`support.scenarios.witness`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def _gang_member():
 
 
 def _documents(mode, *allowed):
-    """What stands in the cluster's file: classes for claims, a gang, and a budget if there is one."""
+    """The documents of the cluster's file: storage classes, a gang, and a budget if there is one."""
     yield {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -110,7 +109,7 @@ def _kind(workload):
 
 
 def _changes_of(workloads, rollouts):
-    """Each of these for every workload that can be rolled out, and a new size for what has one."""
+    """Each of these changes for every workload that can be rolled out, and a new size if it has one."""
     for number, workload in enumerate(workloads):
         if _kind(workload) in ("Deployment", "StatefulSet", "DaemonSet"):
             for at, cpu in rollouts:
@@ -165,7 +164,7 @@ def in_folder(scenario, folder):
 
 @settings(max_examples=times(50), deadline=None)
 @given(SCENARIOS)
-def test_nothing_is_lost_and_nothing_is_over_full(tmp_path_factory, scenario):
+def test_no_pod_is_lost_and_no_node_is_overallocated(tmp_path_factory, scenario):
     has_budgets = in_folder(scenario, tmp_path_factory.mktemp("scenario"))
     found, witness = witnessed(scenario)
     if "latency" not in scenario["models"]:
@@ -178,7 +177,7 @@ def test_nothing_is_lost_and_nothing_is_over_full(tmp_path_factory, scenario):
 
 
 def check_arrivals(scenario, found):
-    """As many pods came as the scenario says, of those that come by themselves at known times."""
+    """As many pods were created as the scenario says, for workloads with known times."""
     came = Counter(row.workload for row in found.decisions)
     for workload in scenario["workloads"]:
         if _kind(workload) == "Pod" and "poisson" not in workload:
@@ -189,7 +188,7 @@ def check_arrivals(scenario, found):
 
 
 def check_deployments(scenario, witness):
-    """A Deployment has its replicas, but for those lost a moment ago and while it is rolled out."""
+    """A Deployment has its replicas, except right after a loss and during rollouts."""
     rolled = {event["rollout"]["workload"] for event in scenario["events"] if "rollout" in event}
     if not scenario["models"].get("controllers", True):
         return
@@ -212,7 +211,7 @@ def check_deployments(scenario, witness):
 
 
 def check_gangs(witness):
-    """No member of a gang is placed unless so many have been, that moment or before."""
+    """No member of a gang is placed unless the minimum was, at that moment or before."""
     placed = [one.placed for one in witness.pods.values() if one.pod.spec.scheduling_group is not None]
     placed = sorted(at for at in placed if at is not None)
     if placed:
@@ -220,7 +219,7 @@ def check_gangs(witness):
 
 
 def check_drains(scenario, witness):
-    """Without budgets, pods leave a drained node at once; only those of DaemonSets stay."""
+    """Without budgets pods leave a drained node at once, except those of DaemonSets."""
     for event in scenario["events"]:
         drain = event.get("drain") or event.get("reclaim")
         if drain is None or event["at"] > scenario["duration"] or "count" in drain:
@@ -242,7 +241,7 @@ def check_drains(scenario, witness):
 
 @settings(max_examples=times(8), deadline=None)
 @given(SCENARIOS)
-def test_the_same_scenario_gives_the_same_bytes(tmp_path_factory, scenario):
+def test_results_are_deterministic(tmp_path_factory, scenario):
     in_folder(scenario, tmp_path_factory.mktemp("scenario"))
     first, second = run(scenario), run(scenario)
     assert msgspec.json.encode((first.summary, first.series)) == msgspec.json.encode((second.summary, second.series))

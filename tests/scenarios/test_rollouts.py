@@ -1,4 +1,4 @@
-"""Rolling updates: how many pods there are at any time, which go first, and what a template that does not fit does."""
+"""Rolling updates: the number of pods over time, their order, and templates that do not fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELAY, STARTUP = 0.1, 2
 
 
 def to(cpu, **spec):
-    """A patch to pods of another size."""
+    """A patch of the pods' size."""
     return {"spec": {**spec, "template": {"spec": {"containers": [container(cpu)]}}}}
 
 
@@ -26,7 +26,7 @@ def rollout(at=10, workload="web", **more):
 
 
 def rolled(kind, *events, replicas=4, groups=None, **spec):
-    """The simulation of one workload that is rolled out."""
+    """The simulation of one workload with a rollout."""
     given_scenario = scenario(
         {"name": "web", "manifest": keeper(kind, **({} if kind == "DaemonSet" else {"replicas": replicas}), **spec)},
         groups=groups or [group(count=4, cpu=8)],
@@ -37,7 +37,7 @@ def rolled(kind, *events, replicas=4, groups=None, **spec):
 
 
 def present(found, at):
-    """Rows of pods that have come by then and were not told to go."""
+    """Rows of pods created by then and not terminating."""
     return [row for row in found.decisions if row.arrived <= at and (row.evicted is None or row.evicted > at)]
 
 
@@ -46,7 +46,7 @@ def available(found, at):
 
 
 def changes(found):
-    """Moments just after which something changed."""
+    """Times right after each change."""
     return sorted({one + 1e-6 for row in found.decisions for one in (row.arrived, row.evicted) if one is not None})
 
 
@@ -68,7 +68,7 @@ class TestDeployments:
         st.sampled_from([0, 1, 2, "25%", "60%"]),
         st.sampled_from([0, 7]),
     )
-    def test_there_are_never_more_nor_fewer_than_allowed(self, replicas, surge, unavailable, min_ready):
+    def test_surge_and_unavailability_are_respected(self, replicas, surge, unavailable, min_ready):
         if not (surge or unavailable):
             surge = 1
         spec = {**WEB, "strategy": self.strategy(surge, unavailable), "minReadySeconds": min_ready}
@@ -82,12 +82,12 @@ class TestDeployments:
                 assert len(available(found, at)) >= replicas - fewer
         assert found.summary.ends == {"running": replicas, "updated": replicas}
 
-    def test_a_new_pod_must_have_run_for_min_ready_seconds(self):
+    def test_min_ready_seconds(self):
         spec = {**WEB, "strategy": self.strategy(1, 0), "minReadySeconds": 20}
         found = rolled("Deployment", rollout(at=50, patch=to("500m")), replicas=2, **spec)
         first, second = sorted(row.evicted for row in found.decisions if row.end == "updated")
         assert first == pytest.approx(50 + STARTUP + DELAY + 20)
-        # A step later there is room for the next new one.
+        # One step later the next new pod may start.
         assert second - first == pytest.approx(first - 50 + DELAY)
 
     def test_recreate_waits_until_the_old_pods_are_gone(self):
@@ -97,31 +97,31 @@ class TestDeployments:
         assert len(old) == len(new) == 4
         assert min(row.arrived for row in new) >= max(row.ended for row in old) > 10
 
-    def test_a_template_that_fits_nowhere_takes_no_more_than_may_be_unavailable(self):
+    def test_an_unschedulable_template_stops_at_max_unavailable(self):
         found = rolled("Deployment", rollout(patch=to("64")), **WEB)
         assert found.summary.ends == {"running": 3, "updated": 1, "pending": 2}
 
-    def test_an_update_that_is_taken_back_keeps_the_pods_that_it_has_not_replaced(self):
+    def test_a_rollback_keeps_pods_that_were_not_replaced(self):
         back = rollout(at=100, patch=to("1"))
         found = rolled("Deployment", rollout(patch=to("64")), back, **WEB)
         assert found.summary.ends == {"running": 4, "updated": 3}
         kept = [row for row in found.decisions if row.end == "running" and row.arrived == 0]
         assert len(kept) == 3
 
-    def test_without_a_patch_pods_are_made_anew(self):
+    def test_without_a_patch_pods_are_recreated(self):
         found = rolled("Deployment", rollout(), rollout(at=100), **WEB)
         assert found.summary.ends == {"running": 4, "updated": 8}
 
     def test_the_same_template_again_changes_nothing(self):
         assert rolled("Deployment", rollout(patch=to("1")), **WEB).summary.ends == {"running": 4}
 
-    def test_pods_that_are_lost_meanwhile_are_made_of_the_new_template(self):
+    def test_lost_pods_are_recreated_from_the_new_template(self):
         drain = {"at": 11, "drain": {"nodes": ["a-1"], "then": "uncordon", "for": 50}}
         found = rolled("Deployment", rollout(patch=to("2")), drain, **WEB)
         assert found.summary.ends["running"] == 4
         assert all(row.arrived >= 10 for row in found.decisions if row.end == "running")
 
-    def test_it_is_scaled_while_it_is_rolled_out(self):
+    def test_scaling_during_a_rollout(self):
         events = [{"at": 11, "scale": {"workload": "web", "replicas": size}} for size in (2, 7)]
         for event, replicas in zip(events, (2, 7), strict=True):
             found = rolled("Deployment", rollout(patch=to("500m"), at=10), event, **WEB)
@@ -131,7 +131,7 @@ class TestDeployments:
 
 class TestStatefulSets:
     def updated(self, found):
-        """Names, in the order in which they were told to go."""
+        """Names, in order of their deletion."""
         rows = sorted((row for row in found.decisions if row.end == "updated"), key=lambda row: row.evicted)
         return [row.pod.removeprefix("default/web-") for row in rows]
 
@@ -142,14 +142,14 @@ class TestStatefulSets:
         assert all(len(available(found, at)) >= 3 for at in changes(found) if at > 50)
         assert found.summary.ends == {"running": 4, "updated": 4}
 
-    def test_down_to_the_partition_and_on_when_it_falls(self):
+    def test_partitions(self):
         canary = to("2", updateStrategy={"rollingUpdate": {"partition": 2}})
         found = rolled("StatefulSet", rollout(at=50, patch=canary))
         assert self.updated(found) == ["3", "2"]
         found = rolled("StatefulSet", rollout(at=50, patch=canary), rollout(at=150, patch=to("2")))
         assert self.updated(found) == ["3", "2", "1", "0"]
 
-    def test_below_the_partition_pods_are_made_of_the_template_of_before(self):
+    def test_pods_below_the_partition_use_the_old_template(self):
         fits_nowhere = to("64", updateStrategy={"rollingUpdate": {"partition": 2}})
         found = rolled(
             "StatefulSet",
@@ -162,13 +162,13 @@ class TestStatefulSets:
         again = {row.pod: row.end for row in found.decisions if row.arrived > 100}
         assert again.keys() >= {"default/web-0", "default/web-1"}
 
-    def test_so_many_at_a_time(self):
+    def test_max_unavailable(self):
         spec = {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}
         found = rolled("StatefulSet", rollout(at=50, patch=to("2", **spec)), podManagementPolicy="Parallel")
         evicted = sorted(row.evicted for row in found.decisions if row.end == "updated")
         assert evicted[0] == evicted[1] == 50 < evicted[2]
 
-    def test_on_delete_only_pods_that_go_anyway_are_made_of_the_new_template(self):
+    def test_on_delete_updates_only_deleted_pods(self):
         patch = to("2", updateStrategy={"type": "OnDelete"})
         found = rolled("StatefulSet", rollout(at=50, patch=patch))
         assert found.summary.ends == {"running": 4}
@@ -184,7 +184,7 @@ class TestDaemonSets:
         assert found.summary.ends == {"running": 4, "updated": 4}
 
     @pytest.mark.parametrize(("surge", "most"), [(1, 5), ("50%", 6)])
-    def test_new_pods_come_beside_the_old_ones(self, surge, most):
+    def test_surge(self, surge, most):
         spec = {"updateStrategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}}}
         found = rolled("DaemonSet", rollout(at=50, patch=to("2", **spec)))
         counts = [len(present(found, at)) for at in changes(found)]
@@ -194,7 +194,7 @@ class TestDaemonSets:
         nodes = [row.node for row in found.decisions if row.end == "running"]
         assert len(set(nodes)) == 4
 
-    def test_nodes_that_come_meanwhile_get_the_new_pod(self):
+    def test_new_nodes_get_the_new_pod(self):
         more = {"at": 51, "resize": {"group": "a", "count": 6}}
         found = rolled("DaemonSet", rollout(at=50, patch=to("2")), more)
         assert found.summary.ends == {"running": 6, "updated": 4}
@@ -235,12 +235,12 @@ class TestDaemonSets:
         ("StatefulSet", {"updateStrategy": {"rollingUpdate": {"partition": -1}}}, rollout(), "partition: want a whole"),
     ],
 )
-def test_rollouts_that_make_no_sense(kind, spec, event, problem):
+def test_invalid_rollouts(kind, spec, event, problem):
     with pytest.raises(ScenarioError, match=problem):
         rolled(kind, event, **spec)
 
 
-def test_a_rollout_is_the_controllers_work():
+def test_without_controllers_there_is_no_rollout():
     given_scenario = scenario(
         {"name": "web", "manifest": keeper("Deployment")}, events=[rollout()], models={"controllers": False}
     )
@@ -249,7 +249,7 @@ def test_a_rollout_is_the_controllers_work():
 
 
 class TestNodesOfDaemonSets:
-    def test_only_nodes_that_its_template_suits_get_a_pod(self):
+    def test_only_eligible_nodes_get_a_pod(self):
         found = run(
             scenario(
                 {"name": "d", "manifest": {"kind": "DaemonSet", "spec": {"template": self.template()}}},
@@ -265,7 +265,7 @@ class TestNodesOfDaemonSets:
     def tainted(self):
         return {"labels": {"gpu": "yes"}, "taints": [{"key": "team", "value": "ml"}]}
 
-    def test_a_pod_that_is_preempted_is_made_anew_when_it_has_gone(self):
+    def test_a_preempted_pod_is_recreated_when_it_is_gone(self):
         found = run(
             scenario(
                 {"name": "d", "manifest": keeper("DaemonSet", "500m")},

@@ -1,4 +1,4 @@
-"""Whole simulations, feature by feature; `test_conservation` has what holds for all of them."""
+"""Complete simulations, feature by feature; test_conservation has the invariants of all simulations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.scenarios.manifests import STORAGE_CLASS, group, keeper, pod, scena
 from support.scenarios.witness import check_sums, run
 
 
-def test_another_seed_is_another_simulation_and_arrivals_do_not_depend_on_decisions():
+def test_seeds_change_results_and_arrivals_do_not_depend_on_decisions():
     given_scenario = scenario(
         {"name": "w", "manifest": pod(), "poisson": "6/m", "lifetime": {"exponential": 60}}, duration=600
     )
@@ -41,7 +41,7 @@ def _packing():
 # -- waiting ----------------------------------------------------------------------------------------------------------
 
 
-def test_pods_wait_for_room_and_the_summary_says_how_long_and_why():
+def test_waiting_times_and_causes_in_the_summary():
     found = run(
         scenario({"name": "w", "manifest": pod("4"), "at": 0, "each": 3, "lifetime": 60}, models={"startup": 0})
     )
@@ -68,10 +68,10 @@ def test_higher_priority_preempts_and_the_controller_replaces():
     assert found.summary.evictions == 2
     assert sum(row.end == "pending" for row in found.decisions) == 2
     high = next(row for row in found.decisions if row.workload == "high")
-    assert high.placed == pytest.approx(15, abs=2), "when its victims have ended"
+    assert high.placed == pytest.approx(15, abs=2), "not when its victims have finished"
 
 
-def test_a_pod_that_names_an_unknown_scheduler_stays_pending_and_gates_are_a_cause():
+def test_unknown_schedulers_and_gates_are_causes():
     found = run(
         scenario(
             {"name": "other", "manifest": pod(schedulerName="nobody")},
@@ -83,8 +83,8 @@ def test_a_pod_that_names_an_unknown_scheduler_stays_pending_and_gates_are_a_cau
     assert {one.cause for one in found.summary.causes} == {"not tried yet", "SchedulingGates"}
 
 
-def test_a_pod_that_the_store_refuses_is_a_row():
-    # Both make a pod with the name x-1-1.
+def test_refused_pods_have_a_row():
+    # Both create a pod named x-1-1.
     found = run(
         scenario(
             {"name": "x", "manifest": keeper("Deployment", replicas=1), "at": [0, 1]},
@@ -102,7 +102,7 @@ NOT_THE_FIRST = Reason("NotTheFirst", "not the first")
 
 
 class OnlyTheFirst(NodeFilterPlugin):
-    """A user's own."""
+    """An out-of-tree plugin."""
 
     name = "OnlyTheFirst"
 
@@ -110,7 +110,7 @@ class OnlyTheFirst(NodeFilterPlugin):
         return None if node.name == "a-1" else unschedulable(NOT_THE_FIRST.of())
 
 
-def test_a_users_plugin_decides():
+def test_out_of_tree_plugins():
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -122,7 +122,7 @@ def test_a_users_plugin_decides():
     assert found.summary.causes[0].cause == "NodeResourcesFit, OnlyTheFirst"
 
 
-def test_rows_that_are_left_out_are_told(tmp_path):
+def test_omitted_rows_are_reported(tmp_path):
     (tmp_path / "t.csv").write_text("id,at,cpu\na,1,1\nb,,1\nc,3,x\nd,4,1\n")
     trace = {
         "format": "csv",
@@ -145,7 +145,7 @@ def test_rows_that_are_left_out_are_told(tmp_path):
 # -- workloads --------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_runs_to_its_end_so_many_at_a_time():
+def test_parallelism_of_a_job():
     found = run(scenario({"name": "j", "manifest": keeper("Job", parallelism=2, completions=5), "lifetime": 60}))
     assert found.summary.ends == {"finished": 5}
     assert max(row.running for row in found.series) == 2
@@ -199,8 +199,8 @@ def test_a_stateful_sets_pods_keep_their_names_and_claims(tmp_path):
     assert len(first) == 2
     assert first.keys() == again.keys()
     for before, after in zip(first.values(), map(again.get, first), strict=True):
-        assert after.arrived > before.ended, "two of a name are never there at once"
-        # Its volume is in zone x, so it waits until a node of that zone takes pods again.
+        assert after.arrived > before.ended, "two pods have one name at once"
+        # Its volume is in zone x, so it waits until a node of that zone accepts pods again.
         assert after.placed > 300
         assert after.reasons
 
@@ -227,7 +227,7 @@ def test_a_stateful_set_is_scaled_from_its_end(tmp_path):
 
 
 def moments(found, *, of="placed"):
-    """When each pod was placed, or came: of the first of each name."""
+    """When each pod was placed, or created: of the first per name."""
     rows = sorted(found.decisions, key=lambda row: row.arrived)
     return {row.pod.removeprefix("default/"): getattr(row, of) for row in reversed(rows)}
 
@@ -247,7 +247,7 @@ def test_the_order_of_a_stateful_sets_pods(spec, arrivals):
     assert found.summary.ends == {"running": 3}
 
 
-def test_a_stateful_set_waits_for_a_pod_that_finds_no_room():
+def test_a_stateful_set_waits_for_an_unschedulable_pod():
     found = run(
         scenario(
             {"name": "full", "manifest": pod("4"), "lifetime": 60, "each": 2},
@@ -260,7 +260,7 @@ def test_a_stateful_set_waits_for_a_pod_that_finds_no_room():
     assert moments(found, of="arrived")["db-1"] == pytest.approx(placed["db-0"] + 2.1)
 
 
-def test_a_lost_pod_of_a_stateful_set_holds_up_what_comes_after_it():
+def test_a_lost_pod_of_a_stateful_set_blocks_later_ones():
     found = run(
         scenario(
             {"name": "db", "manifest": keeper("StatefulSet", "3", replicas=2)},
@@ -275,7 +275,7 @@ def test_a_lost_pod_of_a_stateful_set_holds_up_what_comes_after_it():
     drained = next(row for row in found.decisions if row.end == "drained")
     scaled = next(row for row in found.decisions if row.end == "scaled down")
     if drained.pod == "default/db-0":
-        assert scaled.evicted > 120, "not before db-0 runs again"
+        assert scaled.evicted > 120, "before db-0 runs again"
     else:
         assert scaled.pod == "default/db-1"
     assert found.summary.ends == {"running": 1, "drained": 1, "scaled down": 1}
@@ -300,12 +300,12 @@ def test_without_controllers_a_stateful_set_still_starts_in_order():
         ({"minReadySeconds": "x"}, "spec.minReadySeconds: want a whole number"),
     ],
 )
-def test_stateful_sets_that_make_no_sense(spec, problem):
+def test_invalid_stateful_sets(spec, problem):
     with pytest.raises(ScenarioError, match=f"workloads: db: {problem}"):
         run(scenario({"name": "db", "manifest": keeper("StatefulSet", **spec)}))
 
 
-def test_claims_of_a_class_that_binds_at_once_are_bound_before_their_pods_are_placed(tmp_path):
+def test_immediate_claims_are_bound_before_their_pods_are_placed(tmp_path):
     file = tmp_path / "class.yaml"
     file.write_text(STORAGE_CLASS.replace("WaitForFirstConsumer", "Immediate"))
     given_scenario = scenario(
@@ -322,7 +322,7 @@ def test_claims_of_a_class_that_binds_at_once_are_bound_before_their_pods_are_pl
     assert sorted(row.node in ("a-1", "a-3") for row in rows) == [False, False, True, True]
 
 
-def test_a_failed_node_is_given_up_after_a_while_and_its_pods_are_made_anew():
+def test_pods_of_a_failed_node_are_recreated_after_a_while():
     found = run(
         scenario(
             {"name": "web", "manifest": keeper("Deployment", "3", replicas=2)},
@@ -337,7 +337,7 @@ def test_a_failed_node_is_given_up_after_a_while_and_its_pods_are_made_anew():
     assert all(row.node != "a-1" for row in found.decisions if row.end == "running")
 
 
-def test_a_node_that_is_back_soon_begins_its_pods_again():
+def test_a_node_that_returns_soon_restarts_its_pods():
     found = run(
         scenario(
             {"name": "w", "manifest": pod(), "lifetime": 100},
@@ -362,7 +362,7 @@ def test_a_failed_zone_gets_no_new_nodes_until_it_is_back():
     assert found.series[-1].zones["y"]["cpu"] == 1.0
 
 
-def test_a_drain_asks_budgets(tmp_path):
+def test_drains_respect_budgets(tmp_path):
     selector = {"matchLabels": {"app": "web"}}
     budget = {
         "apiVersion": "policy/v1",
@@ -414,7 +414,7 @@ def test_spot_nodes_are_reclaimed_after_their_notice():
     assert found.summary.nodes_at_end == 1
 
 
-def test_a_no_execute_taint_drives_pods_away():
+def test_a_no_execute_taint_evicts_pods():
     tolerant = pod(tolerations=[{"key": "k", "operator": "Exists"}])
     found = run(
         scenario(
@@ -432,7 +432,7 @@ def tolerating(seconds, key="k"):
     return pod(tolerations=[{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}])
 
 
-def test_a_taint_is_tolerated_for_so_long():
+def test_toleration_seconds():
     found = run(
         scenario(
             {"name": "short", "manifest": tolerating(30)},
@@ -448,7 +448,7 @@ def test_a_taint_is_tolerated_for_so_long():
     assert (rows["short"].evicted, rows["no"].evicted) == (40, 10)
 
 
-def test_time_begins_anew_with_a_taint_that_comes_back_and_with_a_pod_that_comes_later():
+def test_toleration_seconds_restart_with_the_taint_and_the_pod():
     first, second = (
         {"at": at, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 40}} for at in (10, 60)
     )
@@ -467,7 +467,7 @@ def test_time_begins_anew_with_a_taint_that_comes_back_and_with_a_pod_that_comes
     assert rows["late"].evicted == 85, "the first taint went when it had seen 20 seconds of it"
 
 
-def test_a_failed_node_is_tolerated_as_pods_say():
+def test_failed_nodes_are_tolerated_by_toleration_seconds():
     key = "node.kubernetes.io/unreachable"
     for_ever = pod(tolerations=[{"key": key, "operator": "Exists"}])
     found = run(
@@ -484,7 +484,7 @@ def test_a_failed_node_is_tolerated_as_pods_say():
     assert evicted == {"soon": 160, "usual": 450, "never": None}
 
 
-def test_what_nodes_cost():
+def test_costs_of_nodes():
     found = run(
         scenario(
             {"name": "w", "manifest": pod()},
@@ -496,7 +496,7 @@ def test_what_nodes_cost():
     assert found.summary.cost == pytest.approx(2 * (1.5 + 3.0))
 
 
-def test_an_event_about_a_node_that_is_not_there_is_noted():
+def test_events_about_missing_nodes_are_noted():
     found = run(scenario({"name": "w", "manifest": pod()}, events=[{"at": 1, "drain": {"nodes": ["z"]}}], duration=5))
     assert any("node z" in note for note in found.summary.notes)
 
@@ -508,7 +508,7 @@ def autoscaled(**limits):
     return group(count=1, price=1, autoscale={"min": 1, "max": 5, "boot": "60s", "idle": "5m", **limits})
 
 
-def test_the_autoscaler_adds_what_is_needed_and_takes_it_away_again():
+def test_the_autoscaler_adds_and_removes_nodes():
     found = run(
         scenario({"name": "w", "manifest": pod("2"), "at": 5, "each": 8, "lifetime": "10m"}, groups=[autoscaled()])
     )
@@ -519,7 +519,7 @@ def test_the_autoscaler_adds_what_is_needed_and_takes_it_away_again():
     assert late == [pytest.approx(70)] * 6, "looked at 10 s, there a minute later"
 
 
-def test_the_autoscaler_keeps_its_limits_and_leaves_alone_what_no_new_node_takes():
+def test_limits_of_the_autoscaler():
     found = run(
         scenario(
             {"name": "w", "manifest": pod("4"), "each": 9},
@@ -533,7 +533,7 @@ def test_the_autoscaler_keeps_its_limits_and_leaves_alone_what_no_new_node_takes
 
 
 def emptied(workload, *more, **options):
-    """Two workloads fill three nodes; the larger one goes, and what is left would fit on one."""
+    """Two workloads fill three nodes; the larger one ends, and the rest would fit one node."""
     limits = options.pop("limits", {})
     big = {"name": "big", "manifest": keeper("Deployment", cpu="3", replicas=3)}
     return run(
@@ -551,7 +551,7 @@ def autoscale(**limits):
     return {"price": 1, "autoscale": {"min": 1, "max": 3, "boot": "60s", "idle": "5m", **limits}}
 
 
-def test_nodes_in_use_a_little_are_emptied_if_their_pods_fit_elsewhere():
+def test_underused_nodes_are_removed_if_their_pods_fit_elsewhere():
     found = emptied(keeper("Deployment", replicas=3))
     assert found.summary.nodes_at_end == 1
     assert found.summary.nodes_removed == 2
@@ -561,7 +561,7 @@ def test_nodes_in_use_a_little_are_emptied_if_their_pods_fit_elsewhere():
     running = [row for row in found.decisions if row.end == "running"]
     assert len(running) == 3
     assert len({row.node for row in running}) == 1
-    assert all(row.placed - row.arrived < 1 for row in running), "there was room"
+    assert all(row.placed - row.arrived < 1 for row in running), "the pods would not have fit"
 
 
 @pytest.mark.parametrize(
@@ -570,10 +570,10 @@ def test_nodes_in_use_a_little_are_emptied_if_their_pods_fit_elsewhere():
         pytest.param(keeper("Deployment", replicas=3), {"utilization": 0}, id="switched off"),
         pytest.param(keeper("Deployment", replicas=3), {"utilization": 0.2}, id="in use enough"),
         pytest.param(keeper("Deployment", replicas=3), {"min": 3}, id="as few as may be"),
-        pytest.param({**pod(), "metadata": {"name": "left"}}, {}, id="nobody makes it anew"),
+        pytest.param({**pod(), "metadata": {"name": "left"}}, {}, id="pods without controller"),
     ],
 )
-def test_nodes_that_stay(workload, limits):
+def test_nodes_that_are_not_removed(workload, limits):
     found = emptied(workload, limits=limits)
     nodes = {row.node for row in found.decisions if row.end == "running"}
     assert found.summary.evictions == 0
@@ -581,8 +581,8 @@ def test_nodes_that_stay(workload, limits):
     assert not any(row.end == "node removed" for row in found.decisions)
 
 
-def test_a_node_stays_whose_pods_fit_nowhere_else():
-    """Each has room on its own node alone: they keep away from each other."""
+def test_a_node_whose_pods_fit_nowhere_else_is_not_removed():
+    """Each pod fits only its own node because of anti-affinity."""
     term = {"labelSelector": {"matchLabels": {"app": "left"}}, "topologyKey": "kubernetes.io/hostname"}
     workload = keeper("Deployment", replicas=3, labels={"app": "left"}, selector={"matchLabels": {"app": "left"}})
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -592,7 +592,7 @@ def test_a_node_stays_whose_pods_fit_nowhere_else():
     assert found.summary.evictions == 0
 
 
-def test_the_autoscaler_can_be_switched_off():
+def test_the_autoscaler_can_be_disabled():
     found = run(
         scenario(
             {"name": "w", "manifest": pod("4"), "each": 2},
@@ -612,7 +612,7 @@ def test_the_public_name():
     assert stowplan.ScenarioError is ScenarioError
 
 
-def test_stopping_early_keeps_what_is_done():
+def test_stopping_early_keeps_results():
     def stop(progress, simulation):
         if progress.arrived >= 20:
             simulation.stop()
@@ -638,11 +638,11 @@ def test_stopping_early_keeps_what_is_done():
     ],
     ids=str,
 )
-def test_workloads_that_make_no_sense(workload, problem):
+def test_invalid_workloads(workload, problem):
     with pytest.raises(ScenarioError, match=problem):
         simulate_scenario(scenario({"name": "w", **workload}, duration=5))
 
 
-def test_groups_that_make_no_sense():
+def test_invalid_groups():
     with pytest.raises(ScenarioError, match=r"a: .*is not a quantity"):
         simulate_scenario(scenario(groups=[{"name": "a", "capacity": {"cpu": "lots"}}]))

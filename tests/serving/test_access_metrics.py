@@ -1,4 +1,4 @@
-"""How long it takes to tell who somebody is and whether they may, as metrics have it."""
+"""Duration metrics of authentication and authorization."""
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -22,7 +22,7 @@ NO_HEADERS = CIMultiDictProxy(CIMultiDict())
 
 @pytest.fixture
 def time():
-    """Long after its beginning: what took as long as time itself would show."""
+    """Far from 0, so that an absolute time in place of a duration would show."""
     time = ManualTime()
     time.now = 1000.0
     return time
@@ -33,13 +33,13 @@ def metrics():
     return ServingMetrics(MetricsRegistry())
 
 
-def told(family):
-    """Labels -> number and sum of what was observed."""
+def observed(family):
+    """Labels -> number and sum of the observations."""
     return {values: (child.count, child.sum) for values, child in family.series()}
 
 
 class Slow:
-    """Says after two seconds what it is told to say."""
+    """Returns its answer after two seconds."""
 
     def __init__(self, time, answer):
         self._time = time
@@ -62,14 +62,14 @@ class Slow:
 
 
 @pytest.mark.parametrize(("answer", "result"), [(UserInfo("me"), "success"), (Rejected("no"), "error")])
-async def test_who_somebody_is(time, metrics, answer, result):
+async def test_authentication_duration(time, metrics, answer, result):
     method = Slow(time, answer)
     authenticator = DelegatedAuthenticator([method], clock=time.clock, headers=lambda: STANDARD, metrics=metrics)
     try:
         await authenticator.authenticate(NO_HEADERS, Peer())
     except Unauthorized:
         assert result == "error"
-    assert told(metrics.authentication_duration_seconds) == {(result,): (1, 2.0)}
+    assert observed(metrics.authentication_duration_seconds) == {(result,): (1, 2.0)}
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ async def test_who_somebody_is(time, metrics, answer, result):
         (InternalError("no"), "error"),
     ],
 )
-async def test_whether_they_may(time, metrics, answer, result):
+async def test_authorization_duration(time, metrics, answer, result):
     reviews = Slow(time, answer)
     authorizer = DelegatedAuthorizer(allowed_paths=AllowedPaths(), reviews=reviews, clock=time.clock, metrics=metrics)
     try:
         await authorizer.authorize(UserInfo("me"), verb="get", path="/metrics")
     except (Forbidden, InternalError):
         assert result != "allowed"
-    assert told(metrics.authorization_duration_seconds) == {(result,): (1, 2.0)}
+    assert observed(metrics.authorization_duration_seconds) == {(result,): (1, 2.0)}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_whether_they_may(time, metrics, answer, result):
         (Unreachable("nobody is there"), "<error>"),
     ],
 )
-async def test_a_review(time, metrics, answer, code):
+async def test_review_duration(time, metrics, answer, code):
     total = metrics.apiserver_delegated_authz_request_total
     seconds = metrics.apiserver_delegated_authz_request_duration_seconds
     reviewer = Reviewer(Slow(time, answer), times=time, metrics=RequestMetrics(total, seconds))
@@ -107,11 +107,11 @@ async def test_a_review(time, metrics, answer, code):
         await reviewer.review(SubjectAccessReview())
     except (Forbidden, Unreachable):
         assert code != "201"
-    assert told(seconds) == {(code,): (1, 2.0)}
+    assert observed(seconds) == {(code,): (1, 2.0)}
     assert [(values, child.value) for values, child in total.series()] == [((code,), 1)]
 
 
-def test_a_look_into_the_cache(time, metrics):
+def test_cache_lookup_duration(time, metrics):
     cache = TokenCacheMetrics(metrics, clock=time.clock)
     waiting = metrics.authentication_token_cache_active_fetch_count
     cache.hit()
@@ -120,4 +120,4 @@ def test_a_look_into_the_cache(time, metrics):
         assert {values: child.value for values, child in waiting.series()} == {("blocked",): 1, ("in_flight",): 1}
     assert {values: child.value for values, child in waiting.series()} == {("blocked",): 0, ("in_flight",): 0}
     family = metrics.authentication_token_cache_request_duration_seconds
-    assert told(family) == {("hit",): (1, 0.0), ("miss",): (1, 3.0)}
+    assert observed(family) == {("hit",): (1, 0.0), ("miss",): (1, 3.0)}

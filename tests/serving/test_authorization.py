@@ -1,4 +1,4 @@
-"""Who may do what: groups, paths for everybody, and what the API server says."""
+"""Authorization: groups, always-allowed paths, and decisions of the API server."""
 
 import asyncio
 import logging
@@ -78,25 +78,25 @@ async def world():
         pytest.param(["/a*", "/b"], "/b", True, id="several"),
     ],
 )
-def test_paths_for_everybody(entries, path, allowed):
+def test_always_allowed_paths(entries, path, allowed):
     assert (path in AllowedPaths.of(entries)) is allowed
 
 
 @pytest.mark.parametrize(("entry", "shown"), [("/a*b", "a*b"), ("a**", "a**"), ("*/", "*/")])
-def test_a_star_stands_at_the_end(entry, shown):
+def test_wildcards_are_allowed_only_at_the_end(entry, shown):
     with pytest.raises(ValueError, match="only trailing") as caught:
         AllowedPaths.of(["/fine", entry])
     assert str(caught.value) == f'only trailing * allowed in "{shown}"'
 
 
-async def test_some_are_not_asked_about(world):
+async def test_privileged_groups_are_not_reviewed(world):
     assert await world.may(ANONYMOUS_USER, path="/readyz")
     assert await world.may(ANONYMOUS_USER, "post", "/livez")
     assert await world.may(UserInfo("root", groups=("a", "system:masters")))
     assert world.api.asked == []
 
 
-async def test_the_api_server_is_asked_about_the_rest(world):
+async def test_other_requests_are_reviewed(world):
     world.api.rights["alice", "put", "/debug/flags/v"] = YES
     assert await world.may(verb="put", path="/debug/flags/v")
     (asked,) = world.api.asked
@@ -156,7 +156,7 @@ async def test_without_reviews_the_rest_is_forbidden():
         await authorizer.authorize(ALICE, verb="get", path="/metrics")
 
 
-async def test_yes_and_no_are_kept_for_their_own_time():
+async def test_allowed_and_denied_have_their_own_ttl():
     world = World(yes_kept_for=5.0, no_kept_for=1.0)
     world.api.rights["alice", "get", "/yes"] = YES
     counts = []
@@ -180,7 +180,7 @@ async def test_yes_and_no_are_kept_for_their_own_time():
         pytest.param({"path": "/metrics/"}, id="path"),
     ],
 )
-async def test_an_answer_is_about_one_question(world, other):
+async def test_cached_decisions_are_for_one_request(world, other):
     world.api.rights["alice", "get", "/metrics"] = YES
     await world.may()
     await world.may(**other)
@@ -188,20 +188,20 @@ async def test_an_answer_is_about_one_question(world, other):
     assert len(world.api.asked) == 2
 
 
-async def test_the_order_of_extra_is_no_other_question(world):
+async def test_the_order_of_extra_does_not_matter(world):
     for extra in ({"a": ("1",), "b": ("2",)}, {"b": ("2",), "a": ("1",)}):
         await world.may(UserInfo("alice", extra=extra))
     assert len(world.api.asked) == 1
 
 
-async def test_answers_about_endless_paths_are_not_kept(world):
+async def test_decisions_for_oversized_paths_are_not_cached(world):
     for _ in range(2):
         await world.may(path="/" + "x" * 10_000)
     assert len(world.api.asked) == 2
     assert len(world.reviews._answers) == 0
 
 
-async def test_many_requests_at_once_are_one_review(world):
+async def test_concurrent_requests_share_a_review(world):
     world.api.rights["alice", "get", "/metrics"] = YES
     world.api.hold()
     asking = [asyncio.ensure_future(world.may()) for _ in range(10)]
@@ -211,7 +211,7 @@ async def test_many_requests_at_once_are_one_review(world):
     assert len(world.api.asked) == 1
 
 
-async def test_nobody_could_say(world, caplog):
+async def test_failed_reviews(world, caplog):
     world.api.trouble = [Unreachable("https://s: connection refused")]
     with pytest.raises(AuthorizationFailed) as caught:
         await world.authorizer.authorize(ALICE, verb="get", path="/metrics")
@@ -227,13 +227,13 @@ async def test_nobody_could_say(world, caplog):
     assert await world.may()
 
 
-async def test_both_yes_and_no_is_no_answer(world):
+async def test_both_allowed_and_denied_is_an_error(world):
     world.api.rights["alice", "get", "/metrics"] = SubjectAccessReviewStatus(allowed=True, denied=True)
     with pytest.raises(AuthorizationFailed, match="returned both allow and deny response"):
         await world.authorizer.authorize(ALICE, verb="get", path="/metrics")
 
 
-async def test_trouble_is_waited_out(world):
+async def test_temporary_errors_are_retried(world):
     world.api.trouble = [InternalError("e")] * 4
     world.api.rights["alice", "get", "/metrics"] = YES
     asking = asyncio.ensure_future(world.may())
@@ -242,7 +242,7 @@ async def test_trouble_is_waited_out(world):
     assert len(world.api.asked) == 5
 
 
-async def test_a_silent_server_is_waited_for_ten_seconds(world):
+async def test_reviews_time_out_after_ten_seconds(world):
     world.api.hold()
     asking = asyncio.ensure_future(world.may())
     await world.time.advance(9.9)
@@ -252,7 +252,7 @@ async def test_a_silent_server_is_waited_for_ten_seconds(world):
         await asking
 
 
-async def test_counts_decisions_and_reviews():
+async def test_metrics_of_decisions_and_reviews():
     metrics = ServingMetrics(MetricsRegistry())
     world = World(metrics=metrics)
     world.api.rights["alice", "get", "/yes"] = YES

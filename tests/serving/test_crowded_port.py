@@ -1,4 +1,4 @@
-"""Many clients that nobody knows, and the kubelet's probes beside them."""
+"""Many unauthenticated clients, and the kubelet's probes among them."""
 
 import asyncio
 import subprocess
@@ -28,7 +28,7 @@ PAGES = {**HealthChecks("healthz", {}).pages, "/metrics": lambda request: Respon
 
 
 class SlowApi:
-    """Looks up tokens for ever, and counts."""
+    """Never finishes token reviews, and counts them."""
 
     def __init__(self):
         self.asked = self.most = 0
@@ -43,7 +43,7 @@ class SlowApi:
 
 
 class Gates:
-    """Both as they are put together in the daemon."""
+    """Authentication and authorization as the daemon combines them."""
 
     def __init__(self, api):
         times = REAL_TIMES
@@ -72,7 +72,7 @@ async def attacked(number, *, max_connections):
 
 
 async def probe(server):
-    """Seconds from the first packet to the answer, on a connection of its own as the kubelet makes it."""
+    """Seconds from the first packet to the response, over a new connection, as the kubelet does it."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with await connected(server) as client:
@@ -84,7 +84,7 @@ async def probe(server):
 @pytest.mark.parametrize(
     ("number", "most"), [(1000, 1000), (60, 50)], ids=["a thousand", "more than there is room for"]
 )
-async def test_probes_are_answered_though_all_connections_pipeline_random_tokens(number, most):
+async def test_probes_succeed_while_all_connections_pipeline_random_tokens(number, most):
     async with attacked(number, max_connections=most) as (server, api):
         seconds = [await probe(server) for _ in range(20)]
         assert max(seconds) < 1.0
@@ -92,7 +92,7 @@ async def test_probes_are_answered_though_all_connections_pipeline_random_tokens
         assert api.most <= MAX_ASKED, "so many tokens of one source are looked up side by side"
 
 
-async def test_handshakes_are_made_beside_the_event_loop(monkeypatch):
+async def test_handshakes_do_not_block_the_event_loop(monkeypatch):
     threads, shake = [], SSL.Connection.do_handshake
 
     def noted(self):
@@ -106,8 +106,8 @@ async def test_handshakes_are_made_beside_the_event_loop(monkeypatch):
     assert threading.main_thread() not in threads
 
 
-async def test_who_goes_away_in_the_middle_of_a_handshake_leaves_nothing(monkeypatch):
-    """The thread is still at it when the connection is gone, and when the server is."""
+async def test_a_client_that_disconnects_during_the_handshake_leaves_nothing_behind(monkeypatch):
+    """The thread is still running when the connection, and then the server, are gone."""
     begun, may_end, shake = threading.Event(), threading.Event(), SSL.Connection.do_handshake
 
     def slow(self):
@@ -126,8 +126,8 @@ async def test_who_goes_away_in_the_middle_of_a_handshake_leaves_nothing(monkeyp
     may_end.set()
 
 
-async def test_who_is_known_stays_though_others_are_not():
-    """Room is made of those that are not let in yet, never of a request that is."""
+async def test_authenticated_connections_are_not_closed_for_others():
+    """Unauthenticated connections are closed to make room, never a request being processed."""
     answer = asyncio.Event()
 
     async def slow(request):

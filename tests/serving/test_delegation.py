@@ -1,4 +1,4 @@
-"""From flags to who may do what, with upstream's words for what cannot work."""
+"""From flags to authentication and authorization, with upstream's messages for what cannot work."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ CLIENTS, PROXIES = authority("clients"), authority("proxies")
 
 
 class Cluster(ReviewingApi):
-    """Answers reviews, and has the ConfigMap unless there is trouble with it."""
+    """Answers reviews, and has the ConfigMap unless `trouble` is set."""
 
     def __init__(self):
         super().__init__()
@@ -96,7 +96,7 @@ def test_options_are_the_flags(flags, options):
     }
 
 
-async def test_all_that_the_cluster_says(world, caplog):
+async def test_everything_from_the_cluster(world, caplog):
     made = await world.delegated(metrics=ServingMetrics(MetricsRegistry()))
 
     async def who(given, peer):
@@ -117,7 +117,7 @@ async def test_all_that_the_cluster_says(world, caplog):
     assert [record for record in caplog.records if "Unable to authenticate" not in record.getMessage()] == []
 
 
-async def test_files_go_before_the_cluster(world, tmp_path):
+async def test_files_have_precedence_over_the_cluster(world, tmp_path):
     own, own_proxies = authority("own"), authority("own proxies")
     (tmp_path / "ca.crt").write_bytes(own.pem)
     (tmp_path / "proxies.crt").write_bytes(own_proxies.pem)
@@ -136,7 +136,7 @@ async def test_files_go_before_the_cluster(world, tmp_path):
     assert list(made.authenticator.without_credentials(headers(X_Who="a", X_Remote_User="b"))) == []
     with pytest.raises(Unauthorized):
         await authenticate(headers(), presenting(client(CLIENTS, "alice")))
-    # Nothing is left to be followed.
+    # Nothing is left to be watched.
     await made.run()
     (tmp_path / "ca.crt").write_bytes(CLIENTS.pem)
     await world.time.advance(1.1)
@@ -153,7 +153,7 @@ async def test_a_file_and_the_cluster(world, tmp_path):
         await authenticate(headers(), presenting(client(CLIENTS, "alice")))
 
 
-async def test_nothing_is_looked_up_if_that_is_skipped(world, caplog):
+async def test_lookup_can_be_skipped(world, caplog):
     made = await world.delegated(AuthenticationOptions(authentication_skip_lookup=True))
     await made.run()
     assert world.cluster.looked == []
@@ -163,7 +163,7 @@ async def test_nothing_is_looked_up_if_that_is_skipped(world, caplog):
     assert not caplog.records
 
 
-async def test_with_nobody_to_ask(world, caplog):
+async def test_without_api_server(world, caplog):
     made = await world.delegated(authentication_api=None, authorization_api=None)
     await made.run()
     where = "configmap/extension-apiserver-authentication in kube-system"
@@ -181,12 +181,12 @@ async def test_with_nobody_to_ask(world, caplog):
         await made.authorizer.authorize(user, verb="get", path="/metrics")
 
 
-async def test_with_nobody_to_ask_and_nothing_to_look_up(world, caplog):
+async def test_without_api_server_and_lookup(world, caplog):
     await world.delegated(AuthenticationOptions(authentication_skip_lookup=True), authentication_api=None)
     assert not caplog.records
 
 
-async def test_a_failing_look_is_tolerated(world, caplog):
+async def test_a_failed_lookup_is_tolerated(world, caplog):
     world.cluster.no_look = Unreachable("https://s: connection refused")
     await world.delegated()
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 3
@@ -197,7 +197,7 @@ async def test_a_failing_look_is_tolerated(world, caplog):
     ]
 
 
-async def test_a_failing_look_is_not_tolerated(world):
+async def test_a_failed_lookup_is_not_tolerated(world):
     world.cluster.no_look = Unreachable("https://s: connection refused")
     with pytest.raises(DelegationError) as caught:
         await world.delegated(AuthenticationOptions(authentication_tolerate_lookup_failure=False))
@@ -206,14 +206,14 @@ async def test_a_failing_look_is_not_tolerated(world):
     )
 
 
-async def test_a_missing_configmap_is_no_failure(world, caplog):
+async def test_a_missing_configmap_is_not_an_error(world, caplog):
     world.cluster.no_look = NotFound("configmaps not found")
     await world.delegated(AuthenticationOptions(authentication_tolerate_lookup_failure=False))
     assert not caplog.records
 
 
 @pytest.mark.parametrize("tolerated", [True, False], ids=["failures tolerated", "for clients alone"])
-async def test_a_silent_server_holds_up_the_start_for_five_seconds(world, tmp_path, tolerated):
+async def test_lookup_times_out_after_five_seconds(world, tmp_path, tolerated):
     async def silence(*args, **options):
         await asyncio.Event().wait()
 
@@ -231,7 +231,7 @@ async def test_a_silent_server_holds_up_the_start_for_five_seconds(world, tmp_pa
     await starting
 
 
-async def test_a_failing_look_for_clients_alone_is_left_to_the_watch(world, tmp_path, caplog):
+async def test_a_failed_lookup_of_client_authorities_is_left_to_the_watch(world, tmp_path, caplog):
     (tmp_path / "ca.crt").write_bytes(PROXIES.pem)
     world.cluster.no_look = Unreachable("gone")
     await world.delegated(
@@ -272,7 +272,7 @@ async def test_a_failing_look_for_clients_alone_is_left_to_the_watch(world, tmp_
         ),
     ],
 )
-async def test_authorities_that_cannot_be_read(world, tmp_path, flag, content, why):
+async def test_invalid_authority_files(world, tmp_path, flag, content, why):
     path = tmp_path / "ca.crt"
     if content is not None:
         path.write_text(content)
@@ -281,7 +281,7 @@ async def test_authorities_that_cannot_be_read(world, tmp_path, flag, content, w
     assert str(caught.value) == why.format(path=path)
 
 
-async def test_paths_that_cannot_be_meant(world):
+async def test_invalid_always_allowed_paths(world):
     with pytest.raises(DelegationError, match="only trailing") as caught:
         await world.delegated(authorization=AuthorizationOptions(authorization_always_allow_paths=("/a*b",)))
     assert str(caught.value) == 'only trailing * allowed in "a*b"'
@@ -364,19 +364,19 @@ def test_uid_headers_need_their_gate():
     assert check_authentication(AuthenticationOptions(), gate=gate) == []
 
 
-# --- whom to ask
+# --- API server for reviews
 
 
-def around(tmp_path, **environ):
+def environment(tmp_path, **environ):
     return ProcessEnvironment(environ=environ, service_account=tmp_path / "account")
 
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
-def test_a_kubeconfig_says_whom_to_ask(tmp_path):
+def test_the_kubeconfig_names_the_api_server(tmp_path):
     path = write_kubeconfig(tmp_path / "config", a_kubeconfig(cluster={"server": "https://127.0.0.1:1"}))
-    found = delegated_connection(path, purpose="authorization", surroundings=around(tmp_path, **POD))
+    found = delegated_connection(path, purpose="authorization", surroundings=environment(tmp_path, **POD))
     assert found.server == "https://127.0.0.1:1"
 
 
@@ -391,35 +391,35 @@ def test_a_kubeconfig_says_whom_to_ask(tmp_path):
         ("authorization", "failed to get delegated authorization kubeconfig: stat /nope: no such file or directory"),
     ],
 )
-def test_a_kubeconfig_that_is_not_there(tmp_path, purpose, why):
+def test_a_missing_kubeconfig(tmp_path, purpose, why):
     with pytest.raises(DelegationError) as caught:
-        delegated_connection("/nope", purpose=purpose, surroundings=around(tmp_path))
+        delegated_connection("/nope", purpose=purpose, surroundings=environment(tmp_path))
     assert str(caught.value) == why
 
 
-def test_outside_of_a_cluster_there_is_nobody(tmp_path, caplog):
-    assert delegated_connection("", purpose="authentication", surroundings=around(tmp_path)) is None
+def test_outside_of_a_cluster_there_is_no_api_server(tmp_path, caplog):
+    assert delegated_connection("", purpose="authentication", surroundings=environment(tmp_path)) is None
     assert not caplog.records
 
 
-def test_a_pod_asks_its_cluster(tmp_path, caplog):
+def test_a_pod_uses_its_cluster(tmp_path, caplog):
     (tmp_path / "account").mkdir()
     (tmp_path / "account" / "token").write_text("t")
     (tmp_path / "account" / "ca.crt").write_bytes(CLIENTS.pem)
-    found = delegated_connection("", purpose="authentication", surroundings=around(tmp_path, **POD))
+    found = delegated_connection("", purpose="authentication", surroundings=environment(tmp_path, **POD))
     assert found.server == "https://10.96.0.1:443"
     assert not caplog.records
 
 
-def test_a_pod_without_an_account_asks_nobody(tmp_path, caplog):
-    assert delegated_connection("", purpose="authentication", surroundings=around(tmp_path, **POD)) is None
+def test_a_pod_without_a_service_account_has_no_api_server(tmp_path, caplog):
+    assert delegated_connection("", purpose="authentication", surroundings=environment(tmp_path, **POD)) is None
     assert caplog.messages == [
         "failed to read in-cluster kubeconfig for delegated authentication: "
         f"open {tmp_path / 'account' / 'token'}: no such file or directory"
     ]
 
 
-async def test_closing_gives_up_what_is_still_asked(world):
+async def test_closing_cancels_reviews(world):
     made = await world.delegated()
     world.cluster.hold()
     asking = [

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 import pytest
 import uvloop
+from cryptography import x509
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -64,10 +65,10 @@ def on_both_loops(test):
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
-    """Nobody outside makes us log an error, let alone a traceback."""
+    """Clients cannot make the server log errors, let alone tracebacks."""
     caplog.set_level(logging.INFO)
     yield
-    # Those of the test: by now the log is that of the clearing up.
+    # The log of the test itself; by now caplog has that of the teardown.
     records = [*caplog.get_records("call"), *caplog.records]
     told = [record for record in records if record.levelno >= logging.WARNING]
     assert [record.getMessage() for record in told] == []
@@ -149,7 +150,7 @@ async def test_no_handshake(sent, received):
 
 
 @on_both_loops
-async def test_the_log_says_in_words_what_was_wrong_with_a_handshake(caplog):
+async def test_handshake_errors_are_logged_in_words(caplog):
     caplog.set_level(logging.DEBUG)
     logger.set_verbosity(5)
     try:
@@ -182,7 +183,7 @@ async def test_plain_http_byte_by_byte():
 
 @on_both_loops
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"], ids=["silent", "a part"])
-async def test_a_handshake_has_its_time(sent):
+async def test_handshakes_time_out(sent):
     patience = Patience(32)
     async with secure_server(PAGES, times=patience) as server:
         async with await connected(server, plain=True) as client:
@@ -196,7 +197,7 @@ async def test_a_handshake_has_its_time(sent):
 
 @on_both_loops
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"])
-async def test_a_head_has_its_time(sent):
+async def test_heads_time_out(sent):
     patience = Patience(32)
     async with secure_server(PAGES, times=patience) as server:
         async with await connected(server) as client:
@@ -209,7 +210,7 @@ async def test_a_head_has_its_time(sent):
 
 
 @on_both_loops
-async def test_the_second_head_has_its_time_too():
+async def test_second_heads_time_out():
     patience = Patience(32)
     async with secure_server(PAGES, times=patience) as server:
         async with await connected(server) as client:
@@ -226,7 +227,7 @@ async def test_the_second_head_has_its_time_too():
 
 
 @on_both_loops
-async def test_a_body_has_its_time():
+async def test_bodies_time_out():
     patience = Patience(32.0)
     async with secure_server(PAGES, times=patience) as server:
         async with await connected(server) as client:
@@ -276,7 +277,7 @@ async def test_an_idle_connection_is_closed():
         pytest.param(b"GET /healthz HTTP/1.1\r\n" + b"A: x\r\n" * 100_000 + b"\r\n", None, id="100,000 headers"),
     ],
 )
-async def test_no_http(sent, status):
+async def test_malformed_http(sent, status):
     async with secure_server(PAGES) as server:
         async with await connected(server) as client:
             try:
@@ -290,12 +291,12 @@ async def test_no_http(sent, status):
 
 
 @on_both_loops
-async def test_a_head_that_grows_too_long_is_refused_before_its_end():
+async def test_an_oversized_head_is_refused_before_its_end():
     settings = with_settings(max_head_bytes=4096)
     async with secure_server(PAGES, settings=settings) as server:
         async with await connected(server) as client:
             for _ in range(5):
-                # The second request's head begins at nothing.
+                # The size of the second request's head is counted from zero.
                 assert (await client.ask("/healthz", A="x" * 1000))[0] == 200
             await client.send(b"GET /healthz HTTP/1.1\r\n" + (b"A: " + b"x" * 995 + b"\r\n") * 3)
             await answers(server)
@@ -306,7 +307,7 @@ async def test_a_head_that_grows_too_long_is_refused_before_its_end():
 
 
 @on_both_loops
-async def test_a_malformed_body_is_told_of():
+async def test_a_malformed_body_is_reported():
     async with secure_server(PAGES) as server:
         async with await connected(server) as client:
             await client.send(b"PUT /body HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
@@ -315,7 +316,7 @@ async def test_a_malformed_body_is_told_of():
 
 
 @on_both_loops
-async def test_a_big_answer_waits_for_its_reader():
+async def test_large_responses_wait_for_their_reader():
     async with secure_server(PAGES) as server:
         async with await connected(server) as client:
             client.reader._limit = 1024
@@ -324,7 +325,7 @@ async def test_a_big_answer_waits_for_its_reader():
 
 
 @on_both_loops
-async def test_who_does_not_read_is_cut_off():
+async def test_clients_that_do_not_read_are_disconnected():
     patience = Patience(60)
     async with secure_server(PAGES, times=patience) as server:
         async with await connected(server) as client:
@@ -335,8 +336,8 @@ async def test_who_does_not_read_is_cut_off():
 
 
 @on_both_loops
-async def test_who_says_goodbye_first_is_still_answered():
-    """The request, then at once the end of what is sent: as `openssl s_client` does it."""
+async def test_half_closed_clients_get_their_response():
+    """A request, followed at once by the end of the stream, as `openssl s_client` does."""
     async with secure_server(PAGES) as server:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = trusting().wrap_bio(incoming, outgoing, server_hostname="x")
@@ -375,8 +376,8 @@ WAITING = {
 
 @pytest.mark.parametrize("what", WAITING)
 @on_both_loops
-async def test_who_waits_keeps_nobody_out(what):
-    """With as many connections as there may be, each more closes the oldest of those that wait for their client."""
+async def test_idle_connections_do_not_block_others(what):
+    """At the limit of connections, each new one closes the oldest that is waiting for its client."""
     plain, sent = WAITING[what]
     async with secure_server(PAGES, settings=with_settings(max_connections=3)) as server:
         clients = []
@@ -391,7 +392,7 @@ async def test_who_waits_keeps_nobody_out(what):
 
 
 @on_both_loops
-async def test_who_is_being_answered_stays():
+async def test_active_connections_are_not_closed():
     asked, answer = asyncio.Event(), asyncio.Event()
 
     async def slow(request):
@@ -414,8 +415,8 @@ HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"A: " + b"x" * 30_000
 
 
 @on_both_loops
-async def test_heads_of_all_together_are_bounded():
-    """Each is short enough; who would be too much is cut off, and the others are answered."""
+async def test_the_total_size_of_heads_is_bounded():
+    """Each head is short enough; the client that exceeds the total is disconnected, the others get responses."""
     async with secure_server(PAGES, settings=with_settings(max_heads_bytes=100_000)) as server:
         clients = [await connected(server) for _ in range(12)]
         for client in clients:
@@ -437,7 +438,7 @@ async def test_heads_of_all_together_are_bounded():
 
 @on_both_loops
 async def test_heads_that_wait_for_their_turn_count():
-    """A client need not wait for an answer to ask again, but not for ever."""
+    """A client may send a request before the previous response, but only for a limited time."""
     answer = asyncio.Event()
 
     async def slow(request):
@@ -455,7 +456,7 @@ async def test_heads_that_wait_for_their_turn_count():
 
 
 @on_both_loops
-async def test_who_asks_often_holds_nothing():
+async def test_many_requests_on_a_connection_hold_no_memory():
     async with secure_server(PAGES, settings=with_settings(max_heads_bytes=100_000)) as server:
         async with await connected(server) as one:
             for _ in range(20):
@@ -489,7 +490,7 @@ async def test_what_a_client_sent_is_freed_with_its_connection(sent):
 
 @on_both_loops
 async def test_any_certificate_comes_through_unverified(tmp_path):
-    """Whose authority nobody knows: it is the authenticator that judges it."""
+    """From an unknown authority: only the authenticator evaluates it."""
     made = make_client_certificate(make_ca("nobody"), "me")
     cert, key = tmp_path / "me.crt", tmp_path / "me.key"
     cert.write_bytes(made.certificate + make_ca("somebody").certificate)
@@ -514,6 +515,21 @@ async def test_a_key_that_takes_long_to_check_ends_the_handshake(place, tmp_path
     shown = issued_client(issuer, key=slow if place == "its own" else None)
     file = tmp_path / "client.pem"
     file.write_bytes(shown.pem + issuer.pem + shown.key_pem)
+    access = FakeAccess()
+    async with secure_server(PAGES, access=access) as server:
+        with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
+            async with await connected(server, tls=trusting(cert=file, key=file)) as client:
+                await client.ask("/healthz")
+        assert not access.peers
+        await unharmed(server)
+
+
+async def test_a_certificate_with_thousands_of_names_ends_the_handshake(tmp_path):
+    """OpenSSL would keep more than a megabyte for each such connection."""
+    names = x509.SubjectAlternativeName([x509.DNSName(f"a{number}.example.com") for number in range(3000)])
+    shown = issued_client(authority("many"), extensions=[(names, False)])
+    file = tmp_path / "client.pem"
+    file.write_bytes(shown.pem + shown.key_pem)
     access = FakeAccess()
     async with secure_server(PAGES, access=access) as server:
         with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
@@ -630,6 +646,6 @@ async def _talk(client, tls, incoming, outgoing, flips):
         try:
             received = await asyncio.wait_for(client.reader.read(65536), 0.05)
         except TimeoutError:
-            # A length that grew: the server waits for more.
+            # A length field grew, so the server waits for more.
             return
         incoming.write(received)

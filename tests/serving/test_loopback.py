@@ -1,4 +1,4 @@
-"""The port for the user of this machine: who is answered, and who is not."""
+"""The port for the local user: who gets a response, and who does not."""
 
 import contextlib
 
@@ -55,42 +55,42 @@ async def status_of(session, path="/page/data", **headers):
         return answer.status
 
 
-async def test_who_has_the_token_is_answered(pages):
+async def test_requests_with_the_token(pages):
     async with serving(pages) as (session, _), session.get("/page/data", headers=BEARER) as answer:
         assert (answer.status, await answer.read()) == (200, b"data")
     assert "Authorization" not in pages.seen[0].headers
 
 
 @pytest.mark.parametrize("given", ["", "Bearer other", f"Basic {TOKEN}", "Bearer", "Bearer \u00ff"])
-async def test_nobody_else_gets_data(pages, given):
+async def test_requests_without_the_token(pages, given):
     async with serving(pages) as (session, _):
         assert await status_of(session, **({"Authorization": given} if given else {})) == 401
         assert await status_of(session, "/page/stream", **({"Authorization": given} if given else {})) == 401
     assert pages.seen == []
 
 
-async def test_only_what_is_public_is_public_and_not_what_lies_below_it(pages):
+async def test_public_paths_are_exact(pages):
     async with serving(pages) as (session, _):
         assert await status_of(session, "/page/") == 200
         assert await status_of(session, "/page/other") == 401
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "0.0.0.0"])
-async def test_a_name_that_somebody_else_owns_is_refused_even_with_the_token(pages, host):
+async def test_foreign_host_names_are_refused_even_with_the_token(pages, host):
     async with serving(pages) as (session, _):
         assert await status_of(session, **BEARER, Host=host) == 403
         assert await status_of(session, "/page/", Host=host) == 403
 
 
 @pytest.mark.parametrize("host", ["localhost:9000", "127.0.0.1", "[::1]:80", "LOCALHOST"])
-async def test_this_machine_has_several_names_and_a_tunnel_another_port(pages, host):
+async def test_allowed_host_names_and_ports(pages, host):
     async with serving(pages) as (session, _):
         assert await status_of(session, **BEARER, Host=host) == 200
         assert await status_of(session, **BEARER, Host=host, Origin=f"http://{host}") == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:1"])
-async def test_pages_from_elsewhere_are_refused_even_with_the_token(pages, origin):
+async def test_foreign_origins_are_refused_even_with_the_token(pages, origin):
     async with serving(pages) as (session, _):
         assert await status_of(session, **BEARER, Origin=origin) == 403
 
@@ -101,7 +101,7 @@ async def test_a_stream_is_sent_to_its_end(pages):
     assert pages.ended
 
 
-async def test_it_says_that_a_port_is_taken(pages):
+async def test_a_port_in_use_is_reported(pages):
     async with serving(pages) as (_, server):
         with pytest.raises(ServingError, match=f"cannot listen on 127.0.0.1:{server.port}: "):
             await LoopbackServer({}, token=TOKEN, port=server.port).start()

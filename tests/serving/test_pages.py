@@ -1,4 +1,4 @@
-"""Pages about the process itself, compared with what kube-scheduler 1.36.2 answers."""
+"""Pages about the process, compared with kube-scheduler 1.36.2."""
 
 import gzip
 import json
@@ -85,7 +85,7 @@ def test_status_as_json():
     assert response.headers == ()
 
 
-def test_an_old_version_says_so():
+def test_an_old_version_is_marked_deprecated():
     response = statusz(structured("v1alpha1", media_type="application/yaml"))
     assert response.content_type == "application/yaml;g=config.k8s.io;v=v1alpha1;as=Statusz"
     assert yaml.safe_load(response.body)["apiVersion"] == "config.k8s.io/v1alpha1"
@@ -111,7 +111,7 @@ def test_flags_as_json():
         pytest.param({"headers": {"User-Agent": "curl/8.1"}}, id="a person's tool"),
     ],
 )
-def test_people_get_indentation(fields):
+def test_browsers_get_indented_json(fields):
     headers = {"Accept": structured(kind="Flagz"), **fields.pop("headers", {})}
     response = flagz_page(dict, chance=lambda: 0.0)(asked(headers=headers, **fields))
     assert response.body.startswith(b'{\n  "kind": "Flagz",\n')
@@ -134,7 +134,7 @@ def test_people_get_indentation(fields):
         structured(media_type="application/cbor"),
     ],
 )
-def test_what_no_page_has(accept):
+def test_unsupported_types(accept):
     with pytest.raises(NotAcceptable) as caught:
         statusz(accept)
     message = "only the following media types are accepted: application/json, application/yaml, text/plain"
@@ -150,7 +150,7 @@ def test_what_no_page_has(accept):
         (f"*/*, {structured('v1alpha1')}", "application/json;g=config.k8s.io;v=v1alpha1;as=Statusz"),
     ],
 )
-def test_the_best_that_can_be_had(accept, expected):
+def test_the_preferred_supported_type(accept, expected):
     assert statusz(accept).content_type == expected
 
 
@@ -170,16 +170,16 @@ async def test_resources_are_shown_by_leaders_only():
     shown = await page(asked())
     assert (shown.body, shown.content_type) == (b"x 1\n", "text/x")
     assert shown.headers == (("Process-Start-Time-Unix", "1795201063"),)
-    # It has nothing to reset.
+    # Resource metrics cannot be reset.
     assert (await page(asked(method="DELETE"))).body == b"x 1\n"
 
 
-async def test_nothing_in_the_configuration_is_taken_for_a_tag():
+async def test_the_configuration_is_escaped():
     answer = configz_page(lambda: {"name": "<a&b>"})(asked())
     assert answer.body == rb'{"componentconfig":{"name":"\u003ca\u0026b\u003e"}}'
 
 
-async def test_a_page_may_take_its_time():
+async def test_pages_may_be_coroutines():
     async def slowly(accept):
         return "text/x", b"x 1\n"
 
@@ -187,7 +187,7 @@ async def test_a_page_may_take_its_time():
     assert (gzip.decompress(answer.body), answer.content_type) == (b"x 1\n", "text/x")
 
 
-async def test_what_is_accepted_is_handed_on():
+async def test_the_accept_header_is_passed_on():
     page = metrics_page(lambda accept: (f"for {accept}", b""))
     assert (await page(asked(headers={"Accept": "application/openmetrics-text"}))).content_type == (
         "for application/openmetrics-text"

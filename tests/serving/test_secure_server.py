@@ -1,4 +1,4 @@
-"""The secure port from outside: who gets which answer, and how it comes to an end."""
+"""The secure port from outside: responses, and shutdown."""
 
 import asyncio
 import gzip
@@ -41,7 +41,7 @@ def _echo(request):
 PAGES = {**HealthChecks("healthz", {}).pages, "/echo": _echo, "/echo/": _echo}
 
 
-async def test_a_page_gets_what_was_asked_for_without_credentials():
+async def test_pages_do_not_see_credentials():
     async with secure_server(PAGES) as server, await connected(server) as client:
         status, headers, body = await client.ask(
             "/echo/a%2Fb?x=1&x=%32&y", "PUT", b"hello", Authorization="Bearer me", X_Other="o"
@@ -85,11 +85,11 @@ async def test_answers(path, headers, status, body):
         answered, _, got = await client.ask(path, **headers)
         assert answered == status
         assert body is None or got == body
-        # The connection goes on, but after what is no request.
+        # The connection stays open, except after malformed requests.
         assert status == 400 or (await client.ask("/healthz"))[0] == 200
 
 
-async def test_a_whole_url_leaves_its_path_as_it_is():
+async def test_absolute_urls_keep_their_path():
     access = FakeAccess()
     async with secure_server(PAGES, access=access) as server, await connected(server) as client:
         assert (await client.ask("http://elsewhere//echo?x=1"))[0] == 404
@@ -97,13 +97,13 @@ async def test_a_whole_url_leaves_its_path_as_it_is():
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
-async def test_health_minds_no_method(method):
+async def test_health_accepts_any_method(method):
     async with secure_server(PAGES) as server, await connected(server) as client:
         status, headers, body = await client.ask("/healthz", method)
     assert (status, headers["Content-Length"], body) == (200, "2", b"" if method == "HEAD" else b"ok")
 
 
-async def test_what_is_authorized_is_the_method_and_the_decoded_path():
+async def test_authorization_uses_method_and_decoded_path():
     access = FakeAccess()
     async with secure_server(PAGES, access=access) as server, await connected(server) as client:
         await client.ask("/%6dotrics?x=y", "DELETE", Authorization="Bearer me")
@@ -132,7 +132,7 @@ async def test_a_refusal_is_a_status(headers, content_type, body):
     assert got.startswith(body)
 
 
-async def test_whoever_nobody_can_judge_is_told_so_in_plain_text():
+async def test_failed_authorization_is_plain_text():
     class Undecided(FakeAccess):
         async def authorize(self, user, *, verb, path):
             raise AuthorizationFailed("nobody knows")
@@ -143,7 +143,7 @@ async def test_whoever_nobody_can_judge_is_told_so_in_plain_text():
     assert got == b'Internal Server Error: "/healthz?a=&lt;b&gt;": nobody knows\n'
 
 
-async def test_a_page_with_a_bug_is_logged_and_the_connection_lives(caplog):
+async def test_exceptions_in_pages_are_logged_and_the_connection_stays(caplog):
     def broken(request):
         raise KeyError("bug")
 
@@ -182,7 +182,7 @@ async def test_the_access_log_has_the_keys_of_upstream(caplog):
     assert "s3cret" not in caplog.text
 
 
-async def test_metrics_are_reset_and_packed():
+async def test_metrics_are_reset_and_compressed():
     resets = []
     page = metrics_page(lambda accept: ("text/plain", b"x 1\n" * 50_000), reset=lambda: resets.append(1))
     async with secure_server({"/metrics": page}) as server, await connected(server) as client:
@@ -209,7 +209,7 @@ async def test_a_body_of_any_size_is_refused_beyond_a_limit():
         assert (status, json.loads(body)["reason"]) == (413, "RequestEntityTooLarge")
 
 
-async def test_a_client_that_waits_for_a_sign_gets_one():
+async def test_expect_100_continue():
     async with secure_server(PAGES) as server, await connected(server) as client:
         await client.send(b"PUT /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert await client.reader.readexactly(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -217,7 +217,7 @@ async def test_a_client_that_waits_for_a_sign_gets_one():
         assert json.loads((await client.answer())[2])["body"] == "hi"
 
 
-async def test_clients_as_people_use_them():
+async def test_common_clients():
     def with_http_client(port):
         connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusting(), timeout=5)
         try:
@@ -246,8 +246,8 @@ async def test_clients_as_people_use_them():
             assert await with_curl(server.port) == expected
 
 
-async def test_the_server_says_goodbye():
-    """So that a client can tell the end of an answer from one that somebody cut off."""
+async def test_close_notify_is_sent():
+    """So that a client can distinguish the end of a response from a cut connection."""
 
     def asked(port):
         with socket.create_connection(("127.0.0.1", port)) as plain:
@@ -298,7 +298,7 @@ async def test_addresses(bind_address, shown, hosts):
 
 
 @pytest.mark.parametrize(("address", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
-async def test_a_port_in_use_is_told_as_upstream_does(address, shown):
+async def test_a_port_in_use_is_reported_as_upstream_does(address, shown):
     if shown != address and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
     settings = with_settings(bind_address=address)
@@ -328,7 +328,7 @@ def test_addresses_are_written_as_go_does(address, expected):
     assert host_of(address) == expected.rpartition(":")[0].strip("[]")
 
 
-def test_pieces_are_sent_in_one():
+def test_pieces_are_sent_in_one_write():
     class Connection:
         def __init__(self):
             self.sent = []
@@ -339,7 +339,7 @@ def test_pieces_are_sent_in_one():
     assert connection.sent == [b"abc"]
 
 
-async def test_a_port_is_shared_if_both_want_to():
+async def test_ports_can_be_shared():
     settings = with_settings(reuse_port=True)
     async with secure_server(PAGES, settings=settings) as first:
         settings = with_settings(reuse_port=True, port=first.port)
@@ -368,10 +368,10 @@ async def test_a_client_may_wait_at_a_port_that_is_open_but_not_yet_served():
         assert (await client.ask("/healthz"))[2] == b"ok"
 
 
-# The end
+# Shutdown
 
 
-async def test_what_is_under_way_is_answered_and_idle_connections_are_closed(caplog):
+async def test_shutdown_finishes_requests_and_closes_idle_connections(caplog):
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(request):
@@ -397,11 +397,11 @@ async def test_what_is_under_way_is_answered_and_idle_connections_are_closed(cap
         go_on.set()
         assert (await answer)[2] == b"late"
         await stopping
-    # Nobody had to be cut off.
+    # No connection had to be cut.
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_what_takes_longer_than_the_grace_is_cut_off():
+async def test_shutdown_aborts_requests_after_the_grace_period():
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(request):
@@ -419,7 +419,7 @@ async def test_what_takes_longer_than_the_grace_is_cut_off():
         assert await client.rest() == b""
 
 
-async def test_a_page_is_cancelled_when_its_client_is_gone_for_a_while():
+async def test_a_page_is_cancelled_after_its_client_disconnects():
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def endless(request):

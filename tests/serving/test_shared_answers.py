@@ -1,4 +1,4 @@
-"""Answers that are asked for once and kept for a while, against the plain rule."""
+"""Results that are requested once and cached, compared with the plain rule."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ STEPS = st.lists(st.one_of(st.tuples(st.just("ask"), KEYS), st.tuples(st.just("w
 @settings(max_examples=times(500))
 @given(STEPS)
 @pytest.mark.slow
-def test_keeps_what_was_used_last_for_as_long_as_it_is_good(steps):
+def test_least_recently_used_and_expired_entries_are_dropped(steps):
     async def play():
         clock = Clock()
         answers = SharedAnswers(clock=clock, seconds_of=lambda answer: answer[1], most=2)
@@ -57,7 +57,7 @@ def test_keeps_what_was_used_last_for_as_long_as_it_is_good(steps):
     asyncio.run(play())
 
 
-async def test_a_failure_that_nobody_waits_for_any_more_is_no_trouble():
+async def test_a_failure_without_waiters_is_ignored():
     answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
     gate = asyncio.Event()
 
@@ -73,7 +73,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_no_trouble():
     assert await asked(answers, b"a", "yes") == "yes"
 
 
-async def test_a_failure_is_told_to_all():
+async def test_a_failure_is_raised_for_all_waiters():
     answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
 
     async def question():
@@ -84,7 +84,7 @@ async def test_a_failure_is_told_to_all():
     assert answers.kept(b"a") is None
 
 
-async def test_closing_ends_what_is_asked():
+async def test_closing_cancels_requests():
     answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
     waiting = asyncio.ensure_future(answers.ask(b"a", asyncio.Event().wait, kind="k"))
     await settle()

@@ -1,4 +1,4 @@
-"""Turns: so many of a kind at a time, in the order in which they were asked for, whoever gives up."""
+"""A limited number per kind at a time, in order of request, with cancellations."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from stowplan.serving.turns import Turns
 from stowplan.timing.manual_time import settle
 
 
-async def test_others_of_the_kind_wait_and_those_of_another_do_not():
+async def test_the_limit_is_per_kind():
     turns = Turns(most=2)
     first, _ = await turns.take("a"), await turns.take("a")
     third = asyncio.create_task(turns.take("a"))
@@ -30,10 +30,10 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_against_the_plain_rule(steps):
+def test_agrees_with_the_plain_rule(steps):
     async def play():
         turns = Turns(most=2)
-        #: Kind -> tasks, in their order; those that are done have their turn.
+        #: Kind -> tasks in order; finished ones have their turn.
         asked = {"a": [], "b": []}
         for what, kind, which in steps:
             line = asked[kind]
@@ -56,7 +56,7 @@ def test_against_the_plain_rule(steps):
     asyncio.run(play())
 
 
-async def test_whoever_gives_up_in_the_moment_of_its_turn_hands_it_on():
+async def test_cancelling_at_the_moment_of_its_turn_passes_it_on():
     turns = Turns(most=1)
     first = await turns.take("a")
     second, third = asyncio.create_task(turns.take("a")), asyncio.create_task(turns.take("a"))

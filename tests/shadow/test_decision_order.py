@@ -1,4 +1,4 @@
-"""Binds in the order in which they were decided, as far as that shows."""
+"""Binds are evaluated in the order in which they were decided, as far as it can be inferred."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_in_the_order_of_the_queue(order):
     assert order.released() == "ab"
 
 
-def test_priority_goes_first(order):
+def test_higher_priority_comes_first(order):
     order.come("a")
     order.come("b", priority=5)
     order.bind("a")
@@ -55,17 +55,17 @@ def test_priority_goes_first(order):
     assert order.released() == "ba"
 
 
-def test_pods_that_were_there_before_go_in_the_order_of_their_binds(order):
+def test_initial_pods_are_ordered_by_their_binds(order):
     order.come("a", "b", "c", came=False)
     order.bind("c", "a", "b")
     assert order.released() == "cab"
 
 
-def test_who_was_there_before_goes_behind_those_bound_and_leaves_nobody_behind(order):
+def test_initial_pods_follow_bound_ones(order):
     order.come("x", "y", came=False)
     order.come("a", "b", "c", "d")
     order.bind("a", "x", "b", "y")
-    # Not behind d, which came before their binds were seen: it waits still.
+    # Not behind d, which was created before their binds were observed: it still waits.
     assert order.released() == "axby"
     order.bind("d")
     assert order.released() == ""
@@ -80,12 +80,12 @@ def test_binds_of_the_same_moment_are_held_back(order):
     assert order.released(5.0 + LATER) == "a"
 
 
-def test_who_is_overtaken_for_too_long_is_not_waited_for(order, monkeypatch):
+def test_waiting_for_overtaken_pods_is_bounded(order, monkeypatch):
     order.come("a", "b", "c")
     order.bind("b", at=1.0)
     assert order.released(5.9) == ""
     assert order.released(6.0) == "b"
-    # Nor again; and it goes when it comes.
+    # Nor again; and it is evaluated when it is bound.
     order.bind("c", at=7.0)
     assert order.released(7.0 + LATER) == "c"
     order.bind("a", at=8.0)
@@ -96,7 +96,7 @@ def test_who_is_overtaken_for_too_long_is_not_waited_for(order, monkeypatch):
     assert order.released(9.0 + LATER) == "efg"
 
 
-def test_who_was_refused_or_is_gated_or_gone_is_not_waited_for(order):
+def test_refused_gated_and_deleted_pods_are_not_waited_for(order):
     order.come("a", "b", "c", "d")
     refused = convert(a_pod("a").uid("a").condition("PodScheduled", "False").obj(), Pod)
     order.updated(pod("a"), refused)
@@ -105,7 +105,7 @@ def test_who_was_refused_or_is_gated_or_gone_is_not_waited_for(order):
     order.pending(gated, 0.0, came=True)
     order.bind("c")
     assert order.released() == "c"
-    # Without its gate it comes last.
+    # Once ungated, it is last.
     order.updated(gated, pod("g"))
     order.bind("g")
     assert order.released() == ""
@@ -113,7 +113,7 @@ def test_who_was_refused_or_is_gated_or_gone_is_not_waited_for(order):
     assert order.released() == "dg"
 
 
-def test_what_is_held_back_is_kept_up_to_date(order):
+def test_held_back_pods_are_updated(order):
     order.come("a", "b")
     order.bind("b")
     newer = pod("b", "n")

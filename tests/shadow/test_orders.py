@@ -1,4 +1,4 @@
-"""A scheduler that decides one pod after the other and writes its binds in any order agrees with its shadow."""
+"""A scheduler that decides serially and writes its binds in any order agrees with its shadow."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +46,7 @@ def pod(name, shape, node=""):
 
 
 class Other:
-    """Decides serially, on what it has decided before."""
+    """Decides serially, based on its earlier decisions."""
 
     def __init__(self, nodes):
         self._engine, listed = engine_with(nodes)
@@ -54,7 +54,7 @@ class Other:
         (self._framework,) = self._engine.frameworks.values()
 
     def best(self, name, shape):
-        """The node that it takes; "" if there is none."""
+        """Its node; "" if there is none."""
         info = self._engine.state.pod_info(pod(name, shape))
         for node in self._engine.state.table.row_of:
             if compared(self._engine, self._framework, info, node).kind.agrees:
@@ -64,7 +64,7 @@ class Other:
 
 
 class Watched:
-    """What the shadow sees of it."""
+    """What the shadow observes of it."""
 
     def __init__(self, nodes):
         self._engine, listed = engine_with(nodes)
@@ -92,7 +92,7 @@ SHAPES = st.lists(st.tuples(st.integers(1, 3), st.sampled_from([0, 0, 5]), st.bo
 
 
 def decided(nodes, shapes):
-    """(name, shape, node), in the order in which they were decided: by priority, then as they came."""
+    """(name, shape, node) in order of decision: by priority, then by creation."""
     other = Other(nodes)
     queue = sorted(range(len(shapes)), key=lambda i: (-shapes[i][1], i))
     found = [(f"p{i}", shapes[i], other.best(f"p{i}", shapes[i])) for i in queue]
@@ -101,7 +101,7 @@ def decided(nodes, shapes):
 
 @given(NODES, SHAPES, st.randoms(use_true_random=False), st.sampled_from([0.0, 0.01, 0.05]))
 @examples(30)
-def test_binds_in_any_order_are_judged_in_the_order_of_the_queue(nodes, shapes, chance, between):
+def test_binds_in_any_order_are_evaluated_in_queue_order(nodes, shapes, chance, between):
     binds = decided(nodes, shapes)
     watched = Watched(nodes)
     watched.pods(())
@@ -117,7 +117,7 @@ def test_binds_in_any_order_are_judged_in_the_order_of_the_queue(nodes, shapes, 
 
 @given(NODES, SHAPES, st.data())
 @examples(30)
-def test_of_pods_that_were_there_before_two_neighbours_may_have_been_written_the_other_way_round(nodes, shapes, data):
+def test_swapped_binds_of_initial_pods(nodes, shapes, data):
     binds = decided(nodes, shapes)
     i = 0
     while i + 1 < len(binds):
@@ -135,7 +135,7 @@ def test_of_pods_that_were_there_before_two_neighbours_may_have_been_written_the
 
 @given(NODES, SHAPES, st.data())
 @examples(30)
-def test_where_one_bind_is_over_before_the_next_exactly_the_best_nodes_agree(nodes, shapes, data):
+def test_serial_binds_agree_exactly_on_the_best_nodes(nodes, shapes, data):
     engine, listed = engine_with(nodes)
     engine.step(listed, START)
     (framework,) = engine.frameworks.values()

@@ -1,4 +1,4 @@
-"""Pods that another scheduler binds beside what this one thinks of its nodes."""
+"""Pods bound by another scheduler, compared with this one's evaluation of the nodes."""
 
 from io import StringIO
 
@@ -26,7 +26,7 @@ API = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerCon
 
 
 class Other:
-    """A cluster in which another scheduler places pods; the shadow looks on."""
+    """A cluster in which another scheduler binds pods, observed by the shadow."""
 
     def __init__(self, *nodes, config=None, ask=None, gpus="0"):
         given = None if config is None else {**API, **config}
@@ -63,7 +63,7 @@ class Other:
         return made
 
     def bind(self, *binds, seconds=1.0):
-        """(pod, node), at once; then time passes."""
+        """(pod, node) pairs at once; then time advances."""
         self._tell(Pod, *(Change(pod, on(pod, node)) for pod, node in binds))
         self.now += seconds
         self.shadow.tick(self.engine, self.now)
@@ -82,7 +82,7 @@ def test_the_same_node():
     assert other.report.agreement == 1.0
 
 
-def test_a_tie_is_told_apart():
+def test_ties_are_counted_separately():
     other = Other(("a", "4"), ("b", "4"))
     (p,) = other.pods(p="1")
     (found,) = other.bind((p, "b"))
@@ -110,7 +110,7 @@ def test_a_node_that_a_plugin_refuses():
     assert found.text() == "NodeResourcesFit refuses small: Insufficient cpu"
 
 
-def test_no_node_at_all_and_one_that_nobody_knows():
+def test_no_feasible_node_and_an_unknown_node():
     other = Other(("small", "1"))
     p, q = other.pods(p="2", q="1")
     (found,) = other.bind((p, "small"))
@@ -121,7 +121,7 @@ def test_no_node_at_all_and_one_that_nobody_knows():
 
 
 def test_a_bind_waits_for_its_node():
-    """Nodes come by another watch than pods."""
+    """Nodes and pods are watched separately."""
     other = Other(("a", "4"))
     (p,) = other.pods(p="1")
     assert other.bind((p, "b"), seconds=1) == []
@@ -130,7 +130,7 @@ def test_a_bind_waits_for_its_node():
     assert (found.kind, found.node) == (Kind.SAME, "b")
 
 
-def test_nothing_is_judged_before_the_first_lists_have_come():
+def test_nothing_is_evaluated_before_the_first_lists():
     other = Other(("a", "4"))
     other.shadow.synced = lambda: False
     (p,) = other.pods(p="1")
@@ -149,8 +149,8 @@ def test_each_bind_counts_for_the_next():
     assert other.engine.state.placed("p").node_name == "a"
 
 
-def test_binds_that_were_written_in_another_order_than_decided():
-    """The other decided p, then q; both were there before us, and q was written first."""
+def test_binds_written_in_another_order_than_decided():
+    """The other scheduler decided p, then q; both existed before we started, and q was written first."""
     other = Other(("a", "4"), ("b", "3"))
     p = convert(a_pod("p").uid("p").requests(cpu="1").obj(), Pod)
     q = convert(a_pod("q").uid("q").requests(cpu="1").obj(), Pod)
@@ -162,14 +162,14 @@ def test_binds_that_were_written_in_another_order_than_decided():
     first, second = other.judged
     assert first.comparison.kind.agrees
     assert found is second.comparison
-    # Judged after p, b would be better for q; with p not there yet, a is.
+    # After p, b would be better for q; without p, a is.
     assert (second.order, second.swapped) == ("swapped", ("default/p",))
     assert other.report.agreement == 1.0
     assert other.report.strict_agreement < 1.0
 
 
-def test_where_the_order_is_known_a_difference_is_not_explained_away():
-    """As above, but both came while we looked: p was decided first, and then a is not the best node for q."""
+def test_a_known_order_does_not_excuse_a_difference():
+    """As above, but both were created while we watched: p was decided first, so a is not the best node for q."""
     other = Other(("a", "4"), ("b", "3"))
     p, q = other.pods(p="1", q="1")
     other._tell(Pod, Change(p, on(p, "a")))
@@ -178,7 +178,7 @@ def test_where_the_order_is_known_a_difference_is_not_explained_away():
     assert (found.kind, found.best) == (Kind.SCORE, "b")
 
 
-def test_pods_that_come_before_there_was_a_list_of_pods_have_come():
+def test_pods_observed_before_the_first_list_count_as_created():
     other = Other(("a", "4"), ("b", "4"))
     other.shadow = Shadow(other._hear, meter=ManualTime())
     other._tell(Node)
@@ -190,7 +190,7 @@ def test_pods_that_come_before_there_was_a_list_of_pods_have_come():
     assert [(one.pod, one.order) for one in other.judged] == [("default/p", "queue"), ("default/q", "queue")]
 
 
-def test_a_pod_that_goes_before_its_turn():
+def test_a_pod_deleted_before_its_evaluation():
     other = Other(("a", "4"), ("b", "4"))
     p, q = other.pods(p="1", q="1")
     bound = on(q, "a")
@@ -203,7 +203,7 @@ def test_a_pod_that_goes_before_its_turn():
     assert len(other.judged) == 2
 
 
-def test_pods_of_other_schedulers_count_and_are_not_judged():
+def test_pods_of_other_schedulers_count_but_are_not_evaluated():
     other = Other(("a", "1"), ("b", "1"))
     theirs = convert(a_pod("x").uid("x").scheduler("other").requests(cpu="1").obj(), Pod)
     placed = convert(a_pod("x").uid("x").scheduler("other").on("a").requests(cpu="1").obj(), Pod)
@@ -236,7 +236,7 @@ SAMPLING = {"percentageOfNodesToScore": 50}
 
 
 def full(*, better, worse, of="1"):
-    """A cluster with so many nodes with more room than the others; what is said of one of the others."""
+    """A cluster with this many nodes with more free resources than the others; the result for one of the others."""
     nodes = [(f"better-{i}", "16") for i in range(better)] + [(f"worse-{i}", "8") for i in range(worse)]
     other = Other(*nodes, config=SAMPLING)
     (pod,) = other.pods(p=of)
@@ -244,7 +244,7 @@ def full(*, better, worse, of="1"):
 
 
 def test_a_better_node_may_have_been_outside_of_the_sample():
-    # Of 200 nodes, 100 are looked at.
+    # Of 200 nodes, 100 are sampled.
     other, found = full(better=100, worse=100)
     assert found.kind is Kind.SAMPLE
     assert "NodeResourcesFit" in found.by_plugin
@@ -260,7 +260,7 @@ def test_one_of_so_many_better_nodes_must_have_been_in_the_sample():
 
 
 def test_nodes_that_refuse_the_pod_fill_no_sample():
-    # Of the nodes that take it, the better ones are more than are left out.
+    # Of the feasible nodes, more are better than are left out of the sample.
     _, found = full(better=101, worse=99, of="8")
     assert found.kind is Kind.SCORE
 
@@ -279,7 +279,7 @@ EXTENDER = {
 
 
 def answer(url, body):
-    """Refuses "refused", and likes "small"."""
+    """Refuses "refused", and prefers "small"."""
     if url.endswith("filter"):
         kept = [node for node in body["Nodes"]["items"] if node["metadata"]["name"] != "refused"]
         return {"Nodes": {"items": kept}, "FailedNodes": {"refused": "no licence"}}
@@ -293,7 +293,7 @@ def with_extender(ask):
     return other, plain, gpu
 
 
-def test_pods_in_which_an_extender_is_interested_are_set_apart():
+def test_pods_of_extenders_are_counted_separately():
     other, plain, gpu = with_extender(None)
     (first,) = other.bind((plain, "large"))
     (second,) = other.bind((gpu, "small"))
@@ -303,7 +303,7 @@ def test_pods_in_which_an_extender_is_interested_are_set_apart():
     assert "1 not compared: an extender has a say" in page(other.report)
 
 
-def test_an_extender_that_is_asked_has_its_say():
+def test_extenders_are_called():
     for node, kind, name in (("small", Kind.SAME, ""), ("large", Kind.SCORE, ""), ("refused", Kind.REFUSED, "licence")):
         other, plain, gpu = with_extender(posting_to(answer))
         other.bind((plain, "large"))

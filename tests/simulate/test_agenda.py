@@ -1,4 +1,4 @@
-"""What is due comes by time, and within a moment as it was put in."""
+"""The agenda orders by time, and by insertion within a moment."""
 
 from math import inf
 
@@ -19,14 +19,14 @@ def drained(agenda):
 
 
 def take(agenda):
-    """What is due next, as the driver takes it."""
+    """Take what is due next, as the driver does."""
     item = agenda.line.popleft()
     if isinstance(item, Changes) and agenda.batches.get(item.kind) is item.changes:
         del agenda.batches[item.kind]
     return item
 
 
-def test_now_goes_to_the_end_of_the_line_and_later_waits():
+def test_entries_for_now_go_last_and_later_ones_wait():
     agenda = Agenda(10.0)
     agenda.put(11.0, "later")
     agenda.put(10.0, "now")
@@ -37,7 +37,7 @@ def test_now_goes_to_the_end_of_the_line_and_later_waits():
     assert (agenda.now, drained(agenda), agenda.next) == (11.0, ["later"], inf)
 
 
-def test_what_waited_for_a_moment_comes_before_what_comes_up_in_it():
+def test_earlier_entries_for_a_moment_precede_those_added_in_it():
     agenda = Agenda(0.0)
     agenda.put(1.0, "first")
     agenda.put(1.0, "second")
@@ -68,7 +68,7 @@ def test_a_batch_that_was_taken_is_closed():
     assert drained(agenda) == [Changes(Pod, [second])]
 
 
-def test_changes_of_a_caller_stay_its_own():
+def test_the_callers_list_is_not_modified():
     agenda = Agenda(0.0)
     mine = Changes(Pod, [Change(None, Pod())])
     agenda.put(0.0, mine)
@@ -78,7 +78,7 @@ def test_changes_of_a_caller_stay_its_own():
     assert [len(item.changes) for item in drained(agenda)] == [2]
 
 
-def test_ticks_come_once_a_moment_and_are_counted_apart():
+def test_one_tick_per_moment():
     agenda = Agenda(0.0)
     for at in (2.0, 1.0, 2.0):
         agenda.wake(at)
@@ -94,14 +94,14 @@ def test_ticks_come_once_a_moment_and_are_counted_apart():
     assert agenda.next == inf
 
 
-def test_a_time_that_has_come_ticks_now():
+def test_a_past_time_ticks_now():
     agenda = Agenda(5.0)
     agenda.wake(4.0)
     assert not agenda.only_wakes
     assert drained(agenda) == [Tick()]
 
 
-def test_it_goes_on_to_the_next_moment_that_is_not_too_late():
+def test_advancing_to_the_next_moment_within_the_limit():
     agenda = Agenda(0.0)
     agenda.wake(1.0)
     assert not agenda.go_on(2.0, for_ticks=False)
@@ -125,8 +125,8 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=40))
-def test_a_sorted_list_says_the_same(script):
-    """The plain rule: sort by the time it is due, but not before it was put in, then by number."""
+def test_agrees_with_a_sorted_list(script):
+    """The plain rule: sort by due time (at least the insertion time), then by number."""
     agenda, plain, number = Agenda(0.0), [], 0
     for step, seconds in script:
         if step == "put":

@@ -1,4 +1,4 @@
-"""Virtual time: what is carried out when, what the engine hears of it, and when there is nothing more to do."""
+"""Virtual time: when effects are carried out, the engine's inputs, and when the simulation is idle."""
 
 from random import Random
 
@@ -57,7 +57,7 @@ def tell(note="n"):
 
 
 def names_of(news):
-    """(time, what happened) of the news of pods."""
+    """(time, what happened) of the changes of pods."""
     return [(at, [_said(old, new) for old, new in changes]) for at, kind, changes in news if kind is Pod]
 
 
@@ -66,10 +66,10 @@ def _said(old, new):
     return sign + (new or old).metadata.name
 
 
-# -- the beginning, turns, the end -------------------------------------------------------------------------------------
+# -- start, turns, end -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_there_comes_first_then_the_start_then_turns(engine):
+def test_initial_objects_then_start_then_turns(engine):
     time = simulated(engine, start=100.0)
     time.write(Create(obj=convert(a_node("n1").obj(), Node)))
     time.write(create("a"))
@@ -81,14 +81,14 @@ def test_what_is_there_comes_first_then_the_start_then_turns(engine):
     assert {at for at, _ in engine.heard} == {100.0}
 
 
-def test_the_start_is_said_once(engine):
+def test_it_starts_once(engine):
     time = simulated(engine)
     time.run()
     time.run()
     assert len(engine.inputs(Started)) == 1
 
 
-def test_news_come_before_the_next_turn(engine):
+def test_changes_are_delivered_before_the_next_turn(engine):
     time = simulated(engine)
     time.write(create())
     engine.turns = 2
@@ -97,7 +97,7 @@ def test_news_come_before_the_next_turn(engine):
     assert [name for _, name in engine.rest] == ["Changes", "Schedule", "Answer", "Changes", "Schedule"]
 
 
-def test_only_time_could_help(engine):
+def test_idle_until_a_timer(engine):
     time = simulated(engine)
     engine.on(Started, Wake(10.0))
     engine.on(Tick, Wake(20.0))
@@ -106,7 +106,7 @@ def test_only_time_could_help(engine):
     time.at(15.0, create())
     time.run()
     assert time.now == 15.0
-    assert [at for at, _ in engine.inputs(Tick)] == [10.0], "on the way"
+    assert [at for at, _ in engine.inputs(Tick)] == [10.0], "not in progress"
 
 
 def test_run_goes_to_no_later_moment(engine):
@@ -125,7 +125,7 @@ def test_time_that_passes_wakes_the_engine(engine):
     assert [at for at, _ in engine.inputs(Tick)] == [4.0, 10.0]
 
 
-def test_a_time_that_has_come_ticks_at_once(engine):
+def test_a_past_timer_ticks_at_once(engine):
     time = simulated(engine, start=5.0)
     engine.on(Started, Wake(5.0))
     time.run()
@@ -135,7 +135,7 @@ def test_a_time_that_has_come_ticks_at_once(engine):
 # -- requests without latency ------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_answered_and_watchers_are_told(engine):
+def test_a_request_has_a_response_and_watch_events(engine):
     time = simulated(engine)
     there = time.write(create())
     engine.on(Started, bind(uid=there.metadata.uid))
@@ -156,7 +156,7 @@ def test_a_request_is_answered_and_watchers_are_told(engine):
         pytest.param(delete(), None, id="delete"),
     ],
 )
-def test_what_an_api_server_answers_with(engine, action, answer):
+def test_responses(engine, action, answer):
     time = simulated(engine)
     time.write(create())
     engine.on(Started, action)
@@ -175,7 +175,7 @@ def test_what_an_api_server_answers_with(engine, action, answer):
         pytest.param(read("nobody"), NotFound, id="nothing to read"),
     ],
 )
-def test_what_is_refused_changes_nothing(engine, action, error):
+def test_refused_requests_change_nothing(engine, action, error):
     time = simulated(engine)
     time.write(create())
     engine.on(Started, action)
@@ -186,7 +186,7 @@ def test_what_is_refused_changes_nothing(engine, action, error):
     assert len(engine.news) == 1
 
 
-def test_a_write_that_changes_nothing_is_no_news(engine):
+def test_an_unchanging_write_causes_no_event(engine):
     time = simulated(engine)
     time.write(create())
     engine.on(Started, label("y"), label("y"))
@@ -203,7 +203,7 @@ def test_requests_of_one_step_are_carried_out_in_order_and_are_one_batch_of_news
     assert names_of(engine.news) == [(0.0, ["+a", "+b", "~a"])]
 
 
-def test_kinds_that_nobody_watches_are_no_news(engine):
+def test_unwatched_kinds_cause_no_events(engine):
     time = simulated(engine, kinds=(Pod,))
     time.write(Create(obj=convert({"metadata": {"name": "ns"}}, Namespace)))
     time.write(create())
@@ -211,7 +211,7 @@ def test_kinds_that_nobody_watches_are_no_news(engine):
     assert [kind for _, kind, _ in engine.news] == [Pod]
 
 
-def test_finished_pods_leave_as_if_they_were_deleted(engine):
+def test_finished_pods_are_deleted_for_the_engine(engine):
     time = simulated(engine)
     time.write(create(nodeName="n1"))
     finished = {"status": {"phase": "Succeeded"}}
@@ -223,7 +223,7 @@ def test_finished_pods_leave_as_if_they_were_deleted(engine):
     assert time.store.count(Pod) == 0
 
 
-# -- what callers put in -----------------------------------------------------------------------------------------------
+# -- inputs of callers -------------------------------------------------------------------------------------------------
 
 
 def test_callers_write_now_or_at_a_time(engine):
@@ -237,7 +237,7 @@ def test_callers_write_now_or_at_a_time(engine):
     assert engine.inputs(Activated) == [(0.5, Activated(("default/a",)))]
 
 
-def test_what_is_refused_is_raised_or_kept(engine):
+def test_refused_writes_of_callers_are_raised_or_recorded(engine):
     time = simulated(engine)
     with pytest.raises(NotFound):
         time.write(delete())
@@ -249,7 +249,7 @@ def test_what_is_refused_is_raised_or_kept(engine):
     assert isinstance(error, NotFound)
 
 
-def test_a_feed_is_drawn_on_when_it_is_due(engine):
+def test_feeds_are_read_lazily(engine):
     drawn = []
 
     def arrivals():
@@ -273,10 +273,10 @@ def test_an_empty_feed_is_nothing(engine):
     assert time.now == 0.0
 
 
-# -- ends of pods ------------------------------------------------------------------------------------------------------
+# -- finishing pods ----------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_ends_when_it_has_run(engine):
+def test_a_pod_finishes_after_its_duration(engine):
     time = simulated(engine, runs_for=lambda pod: 60.0)
     time.write(create("waits"))
     time.write(create("runs", nodeName="n1"))
@@ -290,7 +290,7 @@ def test_a_pod_ends_when_it_has_run(engine):
     ]
 
 
-def test_some_run_for_ever(engine):
+def test_pods_without_duration_run_forever(engine):
     time = simulated(engine, runs_for=lambda pod: 5.0 if pod.metadata.name == "short" else None)
     time.write(create("short", nodeName="n1"))
     time.write(create("long", nodeName="n1"))
@@ -324,7 +324,7 @@ def test_graceful_deletion(engine):
 # -- latency -----------------------------------------------------------------------------------------------------------
 
 
-def test_requests_answers_and_news_take_their_time(engine):
+def test_latencies_of_requests_responses_and_events(engine):
     time = simulated(engine, latency=Latency(requests=1.0, answers=0.5, watches={Pod: 0.25}))
     time.write(create())
     engine.on(Started, bind())
@@ -333,7 +333,7 @@ def test_requests_answers_and_news_take_their_time(engine):
     assert names_of(engine.news) == [(0.25, ["+web"]), (1.25, ["~web"])]
 
 
-def test_requests_about_one_object_go_one_after_the_other(engine):
+def test_requests_for_one_object_are_serialized(engine):
     slow_first = iter((3.0, 1.0, 1.0))
     time = simulated(engine, latency=Latency(requests=lambda action: next(slow_first), answers=0.5))
     time.write(create("a"))
@@ -345,7 +345,7 @@ def test_requests_about_one_object_go_one_after_the_other(engine):
     assert time.store.get(Pod, "default", "a").metadata.labels == {"x": "2"}
 
 
-def test_a_binding_waits_for_others_and_nobody_waits_for_it(engine):
+def test_a_binding_waits_for_other_requests_but_not_vice_versa(engine):
     time = simulated(engine, latency=Latency(requests={Bind: 10.0, Patch: 1.0}))
     time.write(create())
     engine.on(Started, label("1"), bind(), label("2"))
@@ -353,7 +353,7 @@ def test_a_binding_waits_for_others_and_nobody_waits_for_it(engine):
     assert [(at, type(action)) for at, action, _ in engine.answers] == [(1.0, Patch), (2.0, Patch), (11.0, Bind)]
 
 
-def test_news_of_a_kind_keep_their_order(engine):
+def test_events_of_a_kind_keep_their_order(engine):
     slow_first = iter((3.0, 1.0, 1.0))
     time = simulated(engine, latency=Latency(watches=lambda kind: next(slow_first)))
     time.write(create())
@@ -389,7 +389,7 @@ def test_order_per_object_whatever_the_latency(engine, seed):
         assert answered == told == wanted
 
 
-def test_what_is_remembered_of_objects_is_forgotten(engine):
+def test_bookkeeping_of_objects_is_cleaned_up(engine):
     time = simulated(engine, latency=Latency(requests=0.5))
     for i in range(5000):
         time.at(float(i), Tick())
@@ -398,10 +398,10 @@ def test_what_is_remembered_of_objects_is_forgotten(engine):
     assert len(time._free_at) <= 1025
 
 
-# -- effects without an answer, and those that are not wanted ----------------------------------------------------------
+# -- effects without a result, and withdrawn ones ----------------------------------------------------------------------
 
 
-def test_users_are_told_if_somebody_listens(engine):
+def test_events_are_recorded_if_requested(engine):
     told = []
     time = simulated(engine, tell=told.append)
     engine.on(Started, tell("a"), tell("b"))
@@ -413,7 +413,7 @@ def test_users_are_told_if_somebody_listens(engine):
     assert len(silent.heard) == 1
 
 
-def test_questions_go_outside(engine):
+def test_calls_of_extenders(engine):
     questions = []
     latency = Latency(requests={Ask: 600.0})
     time = simulated(engine, latency=latency, ask=lambda question: questions.append(question) or Done("yes"))
@@ -423,7 +423,7 @@ def test_questions_go_outside(engine):
     assert questions[0].question == [1]
 
 
-def test_nobody_may_be_there_to_answer(engine):
+def test_calls_of_extenders_without_a_handler(engine):
     time = simulated(engine)
     engine.on(Started, Ask(who="extender", verb="filter", question=[1]))
     time.run()
@@ -431,7 +431,7 @@ def test_nobody_may_be_there_to_answer(engine):
     assert str(outcome.error) == "there is no one to answer extender in this simulation"
 
 
-def test_a_withdrawn_request_is_not_begun_and_not_answered(engine):
+def test_a_withdrawn_request_is_not_sent(engine):
     time = simulated(engine, latency=Latency(requests=1.0, answers=1.0))
     time.write(create("a"))
     time.write(create("b"))
@@ -443,11 +443,11 @@ def test_a_withdrawn_request_is_not_begun_and_not_answered(engine):
     time.run()
     assert engine.answers == []
     labels = {one.metadata.name: one.metadata.labels for one in time.store.list(Pod)}
-    assert labels == {"a": {}, "b": {"x": "x"}}, "the second was carried out before"
+    assert labels == {"a": {}, "b": {"x": "x"}}, "the second was not carried out first"
     assert time.under_way == 0
 
 
-def test_in_one_step_it_is_withdrawn_before_it_begins(engine):
+def test_withdrawn_in_its_own_step(engine):
     time = simulated(engine)
     time.write(create())
     engine.on(Started, label("x"), Withdraw(1))
@@ -456,7 +456,7 @@ def test_in_one_step_it_is_withdrawn_before_it_begins(engine):
     assert time.store.get(Pod, "default", "web").metadata.labels == {}
 
 
-def test_a_request_that_is_cancelled_goes_on(engine):
+def test_a_cancelled_request_continues(engine):
     time = simulated(engine)
     time.write(create())
     engine.on(Started, label("x"), Cancel(1, "why"))
@@ -464,10 +464,10 @@ def test_a_request_that_is_cancelled_goes_on(engine):
     assert [type(outcome) for _, _, outcome in engine.answers] == [Done]
 
 
-def test_inputs_can_be_handed_in_at_any_time(engine):
+def test_inputs_can_be_added_at_any_time(engine):
     time = simulated(engine)
     engine.on(Activated, create())
     time.submit(Activated(()))
-    assert [type(one) for _, one in engine.heard] == [Activated], "at once"
+    assert [type(one) for _, one in engine.heard] == [Activated], "not processed at once"
     time.run()
     assert len(engine.inputs(Answer)) == 1

@@ -1,4 +1,4 @@
-"""Claims that no pod has to wait for: which volume they get, or where one is made for them."""
+"""Claims with immediate binding: which volume they get, or where one is provisioned."""
 
 import pytest
 
@@ -30,7 +30,7 @@ class Storage:
         self.claims.follow(change)
 
     def served(self):
-        """Claim -> its volume, or @ and the node for which one is made."""
+        """Claim -> its volume, or @ and the node for which one is provisioned."""
         if not self.claims.are_due:
             return {}
         return {
@@ -81,14 +81,14 @@ def test_a_volume_goes_to_one_claim():
     assert storage.served() == {"d": "w"}
 
 
-def test_claims_without_class_and_of_a_class_that_is_not_there_take_volumes_only():
+def test_claims_without_an_existing_class_only_get_existing_volumes():
     storage = Storage(claim("c", class_name=""), claim("d"), volume("v", class_name=""), *ZONES)
     assert storage.served() == {"c": "v"}
     storage.put(a_class(mode=None))
     assert storage.served()["d"].startswith("@")
 
 
-def test_where_the_class_waits_for_a_pod_nothing_is_done_but_for_a_claim_that_names_its_volume():
+def test_wait_for_first_consumer_claims_are_bound_only_to_named_volumes():
     named = claim("d", spec={"volumeName": "v"})
     storage = Storage(a_class(mode=WAITS), claim("c"), named, volume("v"), volume("w"), *ZONES)
     assert storage.served() == {"d": "v"}
@@ -109,7 +109,7 @@ def test_the_topologies_that_the_class_allows():
     assert set(storage.served().values()) == {"@n2"}
 
 
-def test_who_waits_is_served_when_a_node_comes_and_forgotten_when_it_goes():
+def test_waiting_claims_are_served_by_new_nodes_and_forgotten_when_deleted():
     storage = Storage(a_class(mode=AT_ONCE), claim("c"), claim("d"))
     assert storage.served() == {}
     storage.write(Delete(kind=PersistentVolumeClaim, namespace="default", name="d"))
@@ -119,7 +119,7 @@ def test_who_waits_is_served_when_a_node_comes_and_forgotten_when_it_goes():
     assert storage.served() == {}
 
 
-def test_a_claim_that_was_bound_waits_no_longer():
+def test_a_bound_claim_no_longer_waits():
     storage = Storage(a_class(mode=AT_ONCE), claim("c"))
     bound = convert(claim("c", volume="v"), PersistentVolumeClaim)
     storage.write(Update(obj=bound))

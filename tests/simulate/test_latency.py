@@ -1,4 +1,4 @@
-"""How long things take: nothing, a number, or what a callable says, for everything or by kind."""
+"""Latencies: none, a number, or a callable, for everything or by kind."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ BIND = Bind(namespace="default", name="web", uid="", node="n1")
 PATCH = Patch(kind=Pod, namespace="default", name="web", body={})
 
 
-def test_nothing_takes_time_unless_somebody_says_so():
+def test_no_latency_by_default():
     assert NO_LATENCY.instant
     found = [NO_LATENCY.request(BIND), NO_LATENCY.answer(BIND), NO_LATENCY.watch(Pod), NO_LATENCY.deletion(Pod())]
     assert found == [0.0] * 4
@@ -31,7 +31,7 @@ def test_a_table_by_kind():
     assert (latency.watch(Pod), latency.watch(Node)) == (2.0, 0.0)
 
 
-def test_a_callable_is_told_what_it_is_about_and_never_goes_back_in_time():
+def test_arguments_of_callables_and_negative_results():
     about = []
     latency = Latency(requests=lambda action: about.append(action) or 1.0, deletions=lambda pod: -1.0)
     assert (latency.request(BIND), about) == (1.0, [BIND])
@@ -39,11 +39,11 @@ def test_a_callable_is_told_what_it_is_about_and_never_goes_back_in_time():
 
 
 @pytest.mark.parametrize("table", [{"watches": 1.0}, {"deletions": 30.0}])
-def test_requests_are_instant_whatever_else_takes_time(table):
+def test_requests_are_instant_by_default(table):
     assert Latency(**table).instant
 
 
-def test_chance_is_the_makers():
+def test_randomness_comes_from_the_caller():
     drawn = [Latency(requests=Uniform(1.0, 3.0, random=Random(7).random)).request(BIND) for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert 1.0 <= drawn[0] < 3.0

@@ -1,4 +1,4 @@
-"""The store of simulated time: what each request does to an object, and what it refuses."""
+"""The store of simulated time: the effect of each request on an object, and refusals."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_a_created_object_gets_what_it_lacks(store):
     assert stored(store) is change.new
 
 
-def test_it_keeps_what_it_brings(store):
+def test_given_fields_are_kept(store):
     brought = pod(a_pod("web", "prod").uid("u1").created("2020-01-01T00:00:00Z"))
     metadata = created(store, brought).metadata
     assert (metadata.namespace, metadata.uid, metadata.creation_timestamp) == ("prod", "u1", "2020-01-01T00:00:00Z")
@@ -86,7 +86,7 @@ def test_uids_differ(store):
     assert all(one.name.startswith("web-") for one in found)
 
 
-def test_the_generation_of_a_pod_counts_what_was_asked_of_it(store):
+def test_the_generation_of_a_pod_counts_spec_changes_and_deletion(store):
     generations = [created(store, pod()).metadata.generation]
     for request in (
         relabel(a="b"),
@@ -124,7 +124,7 @@ def test_one_without_a_name_is_refused(store):
 # -- read --------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_there_is_not_found(store):
+def test_missing_objects_are_not_found(store):
     with pytest.raises(NotFound, match='pods "web" not found'):
         stored(store)
 
@@ -144,7 +144,7 @@ def test_a_list_is_in_the_order_of_an_api_server(store):
 # -- bind --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_binding_sets_the_node_and_says_so(store):
+def test_a_binding_sets_node_and_condition(store):
     waiting = created(store, pod(a_pod("web").status(nominatedNodeName="n9")))
     change = written(store, bind(uid=waiting.metadata.uid))
     new = change.new
@@ -153,10 +153,10 @@ def test_a_binding_sets_the_node_and_says_so(store):
     assert [(one.type, one.status, one.last_transition_time) for one in new.status.conditions] == [
         ("PodScheduled", "True", NOW_TEXT)
     ]
-    assert waiting.spec.node_name == "", "what was delivered is not changed"
+    assert waiting.spec.node_name == "", "delivered objects are modified"
 
 
-def test_it_replaces_what_the_condition_said_before(store):
+def test_it_replaces_the_earlier_condition(store):
     built = a_pod("web").condition("Ready").condition("PodScheduled", "False", reason="Unschedulable", message="no")
     created(store, pod(built))
     ready, scheduled = written(store, bind()).new.status.conditions
@@ -181,7 +181,7 @@ def test_a_binding_that_conflicts(store, built, request_, why):
     assert stored(store) is before
 
 
-def test_a_binding_of_nothing(store):
+def test_binding_a_missing_pod(store):
     with pytest.raises(NotFound):
         store.write(bind(), NOW)
 
@@ -194,7 +194,7 @@ def test_an_update_replaces_the_object_of_its_version(store):
     wanted = pod(a_pod("web").labels(a="b"))
     change = written(store, Update(obj=wanted), NOW + 60)
     assert (change.old, change.new.metadata.labels) == (before, {"a": "b"})
-    assert change.new.metadata.creation_timestamp == NOW_TEXT, "the server's to say"
+    assert change.new.metadata.creation_timestamp == NOW_TEXT, "set by the server"
     assert change.new.metadata.resource_version == "2"
 
 
@@ -205,7 +205,7 @@ def test_an_update_of_an_older_version_conflicts(store):
         store.write(Update(obj=old), NOW)
 
 
-def test_an_update_of_another_of_its_name_conflicts(store):
+def test_an_update_with_another_uid_conflicts(store):
     created(store, pod())
     with pytest.raises(Conflict):
         store.write(Update(obj=pod(a_pod("web").uid("another"))), NOW)
@@ -221,7 +221,7 @@ def test_an_update_that_changes_nothing_is_no_write(store):
 # -- delete ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_object_is_gone_at_once(store):
+def test_objects_are_deleted_at_once(store):
     there = created(store, convert({"metadata": {"name": "ns"}}, Namespace))
     assert written(store, delete(Namespace, "ns", "")) == Change(there, None)
     with pytest.raises(NotFound):
@@ -229,7 +229,7 @@ def test_a_deleted_object_is_gone_at_once(store):
 
 
 def is_marked_and_gone(changes, there, generation):
-    """Whether a pod went as in an API server, in two changes."""
+    """Whether a pod was deleted in two changes, as by an API server."""
     marked, gone = changes
     metadata = marked.new.metadata
     assert marked.old is there
@@ -245,7 +245,7 @@ def test_a_deleted_pod_is_marked_first(store):
         stored(store)
 
 
-def test_a_pod_that_came_as_one_that_is_deleted_is_not_marked_again(store):
+def test_a_terminating_pod_is_not_marked_again(store):
     there = created(store, pod(a_pod("web").deleted(NOW_TEXT)))
     assert written(store, delete()) == Change(there, None)
 
@@ -259,14 +259,14 @@ def test_preconditions_of_a_deletion(store, precondition):
     assert store.count(Pod) == 0
 
 
-def test_a_pod_that_runs_goes_after_its_grace(store):
+def test_a_running_pod_is_deleted_after_its_grace_period(store):
     there = created(store, pod(a_pod("web").spec(nodeName="n1")))
     [mark] = store.delete(delete(), NOW, grace=29.5)
     marked = mark.new.metadata
     assert (marked.deletion_timestamp, marked.deletion_grace_period_seconds) == ("2027-01-15T08:00:29Z", 30)
     for grace in (30.0, None):
         [again] = store.delete(delete(), NOW + 1, grace=grace)
-        assert again.old is again.new, "it goes already"
+        assert again.old is again.new, "it is already terminating"
     uid = there.metadata.uid
     assert store.end("default", "web", "another") is None
     assert store.end("default", "web", uid).new is None
@@ -295,7 +295,7 @@ def test_the_grace_of_a_terminating_pod_is_counted_from_its_first_deletion(store
         pytest.param(a_pod("web").spec(nodeName="n1").status(phase="Succeeded"), id="that is finished"),
     ],
 )
-def test_a_pod_that_nobody_runs_has_no_grace(store, built):
+def test_an_unbound_or_finished_pod_has_no_grace_period(store, built):
     there = created(store, pod(built))
     assert is_marked_and_gone(store.delete(delete(), NOW, grace=30.0), there, generation=2)
 
@@ -309,7 +309,7 @@ def test_finalizers_keep_an_object_until_the_last_is_gone(store):
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
-def test_a_pod_with_finalizers_has_finished_and_stays(store, is_deleted):
+def test_a_deleted_pod_with_finalizers_is_finished_and_kept(store, is_deleted):
     there = created(store, convert({"metadata": {"name": "web", "finalizers": ["a"]}, "spec": {"nodeName": "n"}}, Pod))
     if is_deleted:
         store.delete(delete(), NOW, grace=30.0)
@@ -339,14 +339,14 @@ def test_a_patch_that_changes_nothing_is_no_write(store):
 
 
 @pytest.mark.parametrize("metadata", [{"uid": "another"}, {"resourceVersion": "7"}])
-def test_what_a_patch_says_of_its_object_is_a_precondition(store, metadata):
+def test_metadata_in_a_patch_is_a_precondition(store, metadata):
     created(store, pod())
     body = {"metadata": {**metadata, "labels": {"a": "b"}}}
     with pytest.raises(Conflict):
         store.write(Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge"), NOW)
 
 
-def test_a_patch_cannot_change_what_is_the_servers_to_say(store):
+def test_a_patch_cannot_change_server_set_fields(store):
     before = created(store, pod()).metadata
     body = {
         "metadata": {"name": "other", "creationTimestamp": None, "deletionTimestamp": NOW_TEXT, "labels": {"a": "b"}}
@@ -355,7 +355,7 @@ def test_a_patch_cannot_change_what_is_the_servers_to_say(store):
     assert (after.name, after.creation_timestamp, after.deletion_timestamp) == ("web", before.creation_timestamp, None)
 
 
-def test_a_patch_of_nothing(store):
+def test_patching_a_missing_object(store):
     with pytest.raises(NotFound):
         store.write(relabel(a="b"), NOW)
 
@@ -363,7 +363,7 @@ def test_a_patch_of_nothing(store):
 # -- custom resources --------------------------------------------------------------------------------------------------
 
 
-def test_the_content_of_a_custom_object_says_the_same_as_its_metadata(store):
+def test_the_content_of_a_custom_object_agrees_with_its_metadata(store):
     kind = custom_resource("queues.v1.batch.example.com")
     content = {
         "apiVersion": "batch.example.com/v1",

@@ -1,4 +1,4 @@
-"""The store against what it stands for: a plain dict, and the embedded API server, which knows everything."""
+"""The store compared with a plain dict, and with the embedded API server, which is complete."""
 
 import pytest
 from hypothesis import given
@@ -28,14 +28,14 @@ operations = st.one_of(
 
 
 class Model:
-    """Name -> node and label of each pod, and how often it was written."""
+    """Name -> node and label of each pod, and the number of its writes."""
 
     def __init__(self):
         self.pods = {}
         self.writes = 0
 
     def apply(self, what, name, detail):
-        """What a request is expected to end in: an error's class, or whether it writes."""
+        """The expected result of a request: an error class, or whether it writes."""
         if what == "create":
             if name in self.pods:
                 return ApiError
@@ -107,7 +107,7 @@ def test_a_store_is_a_dict_with_versions(script):
 
 
 def watched(seen, change):
-    """Take in a change as a watcher does: it leads on from what was told before."""
+    """Check that a change continues from what the watcher knows."""
     name = (change.new or change.old).metadata.name
     assert change.old is seen.get(name) or change.old is change.new
     if change.new is None:
@@ -118,7 +118,7 @@ def watched(seen, change):
         seen[name] = change.new
 
 
-# -- against the embedded API ------------------------------------------------------------------------------------------
+# -- compared with the embedded API ------------------------------------------------------------------------------------
 
 conditions = st.builds(
     PodCondition,
@@ -127,7 +127,7 @@ conditions = st.builds(
     reason=st.sampled_from(("", "R", "S")),
     message=st.sampled_from(("", "m")),
     last_transition_time=st.sampled_from(("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z")),
-    # Never 0: an API server fills one in that was known, which is a rule of the kind that the store leaves out.
+    # Never 0: an API server fills in the known generation, a rule of the kind that the store omits.
     observed_generation=st.integers(1, 2),
 )
 steps = st.one_of(
@@ -139,14 +139,14 @@ steps = st.one_of(
 
 
 class Both:
-    """One pod, in both."""
+    """One pod in both stores."""
 
     def __init__(self):
         self.api = Api()
         self.api.create("pods", pod_dict("p", labels={"k": "v"}))
         self.store = ObjectStore()
         self.store.write(Create(obj=self.theirs()), NOW)
-        #: What the scheduler knows of its status, which may be older than what is.
+        #: The scheduler's view of its status, which may be outdated.
         self.known = self.theirs().status
 
     def theirs(self):
@@ -170,7 +170,7 @@ class Both:
         self.patch({"metadata": {"labels": {"x": value}}}, "merge", "")
 
     def forget(self, *_):
-        """Hear of what the API server has by now."""
+        """Update the scheduler's view from the API server."""
         self.known = self.theirs().status
 
     def patch(self, body, type_, subresource):
@@ -193,7 +193,7 @@ class Both:
 
 @examples(60)
 @given(st.lists(steps, max_size=8))
-def test_a_pod_fares_as_in_an_api_server(script):
+def test_agrees_with_the_embedded_api_server(script):
     both = Both()
     for step, first, second in script:
         getattr(both, step)(first, second)
@@ -203,7 +203,7 @@ def test_a_pod_fares_as_in_an_api_server(script):
         assert ours.metadata.labels == theirs.metadata.labels
 
 
-def test_the_status_that_is_written_back_is_what_was_wanted():
+def test_the_written_status_is_the_requested_one():
     store = ObjectStore()
     store.write(Create(obj=convert(pod_dict("p"), Pod)), NOW)
     condition = PodCondition(type="PodScheduled", status="False", last_transition_time="2026-01-01T00:00:00Z")
@@ -214,8 +214,8 @@ def test_the_status_that_is_written_back_is_what_was_wanted():
     assert (status.conditions, status.nominated_node_name) == ((condition,), "n1")
 
 
-def test_decoded_objects_are_what_the_store_takes():
-    """The model above builds pods from dicts; so does whoever reads JSON."""
+def test_decoded_objects_equal_built_ones():
+    """The model above builds pods from dicts, as when reading JSON."""
     store = ObjectStore()
     store.write(Create(obj=decode_json(b'{"metadata":{"name":"p"}}', Pod)), NOW)
     assert store.count(Pod) == 1

@@ -1,4 +1,4 @@
-"""Patches in simulated time: what can be merged is merged as an API server does, the rest is refused in words."""
+"""Patches in simulated time: merged as an API server does, or refused with a message."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def conditions(**more):
 
 
 @pytest.mark.parametrize("type_", ["merge", "strategic"])
-def test_labels_are_merged_and_null_takes_away(type_):
+def test_labels_are_merged_and_null_removes(type_):
     found = patch({"metadata": {"labels": {"tier": None, "new": "x"}, "annotations": {"a": "b"}}}, type_)
     assert found.metadata.labels == {"app": "web", "new": "x"}
     assert found.metadata.annotations == {"a": "b"}
@@ -48,7 +48,7 @@ def test_a_merge_patch_replaces_lists():
     assert found.metadata.finalizers == ("a",)
 
 
-def test_null_takes_a_whole_field():
+def test_null_removes_a_field():
     assert patch({"metadata": {"labels": None}}).metadata.labels == {}
 
 
@@ -57,7 +57,7 @@ def test_conditions_are_merged_by_their_type():
         ("PodScheduled", "True", ""),
         ("Ready", "False", ""),
     ]
-    assert conditions(conditions=[{"type": "New", "status": "True"}])[0] == ("New", "True", ""), "before the others"
+    assert conditions(conditions=[{"type": "New", "status": "True"}])[0] == ("New", "True", ""), "not before the others"
 
 
 def test_conditions_come_in_the_order_of_the_patch():
@@ -66,7 +66,7 @@ def test_conditions_come_in_the_order_of_the_patch():
     assert [name for name, _, _ in found] == ["New", "PodScheduled", "Ready"]
 
 
-def test_null_in_a_new_condition_is_nothing():
+def test_null_in_a_new_condition_is_ignored():
     (new,) = status({"conditions": [{"type": "A", "lastProbeTime": None}]}, obj=Pod()).conditions
     assert new.last_probe_time is None
 
@@ -86,7 +86,7 @@ def test_a_subresource_changes_its_own_part_only():
     assert patch(body, "merge").metadata.labels["new"] == "x"
 
 
-def test_nodes_are_patched_alike():
+def test_nodes_are_patched_in_the_same_way():
     node = convert(a_node("n1").obj(), Node)
     found = patch({"spec": {"unschedulable": True}, "kind": "Node"}, "strategic", obj=node)
     assert found.spec.unschedulable
@@ -116,7 +116,7 @@ def test_nodes_are_patched_alike():
         pytest.param({"metadata": {"labels": {"a": 1}}}, "merge", "", BadRequest, r"metadata\.labels", id="wrong type"),
     ],
 )
-def test_what_cannot_be_merged_is_refused(body, type_, subresource, error, why):
+def test_unsupported_patches_are_refused(body, type_, subresource, error, why):
     with pytest.raises(error, match=why):
         patch(body, type_, subresource)
 

@@ -1,4 +1,4 @@
-"""Plugins' coroutines in simulated time: they await the API alone, and are told so."""
+"""Plugins' coroutines in simulated time may await only the API; anything else fails with a message."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ def engine():
 
 
 def simulated(engine, coroutine=None, **options):
-    """The coroutine function runs as the effect 1."""
+    """The coroutine function runs as effect 1."""
     time = VirtualTime(engine, ObjectStore(), **options)
     time.write(Create(obj=convert(a_pod("web").uid("u1").obj(), Pod)))
     if coroutine is not None:
@@ -45,7 +45,7 @@ def answer(engine):
 
 
 async def as_the_engine_does(work):
-    """`Engine.run_plugin`: what is raised becomes an Error."""
+    """`Engine.run_plugin`: exceptions become an Error."""
     try:
         return await work
     except Exception as e:
@@ -79,7 +79,7 @@ async def everything():
     return unschedulable("all done")
 
 
-def test_what_it_can_do(engine):
+def test_all_methods_of_the_api(engine):
     time = simulated(engine, everything, latency=Latency(deletions=30.0))
     time.run()
     at, status = answer(engine)
@@ -87,7 +87,7 @@ def test_what_it_can_do(engine):
     assert time.store.count(Pod) == 0
 
 
-def test_its_requests_take_their_time(engine):
+def test_its_requests_have_latency(engine):
     seen = []
 
     async def patient():
@@ -101,8 +101,8 @@ def test_its_requests_take_their_time(engine):
     assert answer(engine) == (3.0, None)
 
 
-def test_its_requests_wait_for_nobody_elses(engine):
-    """Not even for the engine's about the same object."""
+def test_its_requests_do_not_wait_for_others(engine):
+    """Not even for the engine's requests about the same object."""
     seen = []
 
     async def reads():
@@ -116,7 +116,7 @@ def test_its_requests_wait_for_nobody_elses(engine):
     assert seen == [1.0]
 
 
-def test_its_grace_is_that_of_the_latency_model_unless_it_says_one(engine):
+def test_the_grace_period_defaults_to_the_latency_model(engine):
     async def deletes():
         await API.bind(namespace="default", name="web", uid="", node="n1")
         await API.delete(Pod, "web", namespace="default")
@@ -128,7 +128,7 @@ def test_its_grace_is_that_of_the_latency_model_unless_it_says_one(engine):
     assert (time.now, time.store.count(Pod)) == (30.0, 0)
 
 
-def test_its_writes_are_news(engine):
+def test_its_writes_cause_events(engine):
     async def labels():
         await API.patch(Pod, "web", {"metadata": {"labels": {"a": "b"}}}, type_="merge", namespace="default")
 
@@ -139,7 +139,7 @@ def test_its_writes_are_news(engine):
 
 
 @pytest.mark.parametrize("selector", ["label_selector", "field_selector"])
-def test_selectors_are_refused_in_words(engine, selector):
+def test_selectors_are_refused_with_a_message(engine, selector):
     async def lists():
         with pytest.raises(BadRequest, match="by namespace only"):
             await API.list(Pod, **{selector: "a=b"})
@@ -148,14 +148,14 @@ def test_selectors_are_refused_in_words(engine, selector):
     assert answer(engine) == (0.0, None)
 
 
-def test_watching_is_refused_in_words():
+def test_watching_is_refused_with_a_message():
     with pytest.raises(
         MethodNotAllowed, match="a plugin cannot watch in simulated time: register for events of the kind instead"
     ):
         API.watch(Pod, resource_version="")
 
 
-def test_what_it_does_beside_is_handed_in_at_once(engine):
+def test_actions_of_a_coroutine_are_processed_at_once(engine):
     async def activates():
         time.submit(Activated(("default/web",)))
         assert engine.inputs(Activated)
@@ -174,7 +174,7 @@ def test_a_coroutine_that_awaits_nothing(engine):
     assert answer(engine)[1].message == "no"
 
 
-def test_one_that_raises_beyond_what_the_engine_catches(engine):
+def test_base_exceptions_propagate(engine):
     async def gives_up():
         raise asyncio.CancelledError("gave up")
 
@@ -183,7 +183,7 @@ def test_one_that_raises_beyond_what_the_engine_catches(engine):
     assert (status.code, in_short(status.message)) == (Code.Error, "CancelledError: gave up")
 
 
-# -- what is not ours --------------------------------------------------------------------------------------------------
+# -- foreign awaitables ------------------------------------------------------------------------------------------------
 
 
 async def sleeps():
@@ -244,18 +244,18 @@ def test_a_foreign_await_ends_the_call(engine, coroutine, what):
 
 
 async def test_on_an_event_loop_as_well(engine):
-    """A simulation may be run by a program that has an event loop: its futures would never come."""
+    """A program with an event loop may run a simulation; its futures would never complete."""
     simulated(engine, lambda: as_the_engine_does(sleeps())).run()
     assert 'plugin "Mine" awaited a Future in PreBind' in answer(engine)[1].message
 
 
-def test_what_was_raised_is_still_there(engine):
+def test_the_original_exception_is_kept(engine):
     simulated(engine, lambda: as_the_engine_does(sleeps())).run()
     assert str(answer(engine)[1].error.__cause__) == "no running event loop"
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("mine"), AttributeError("mine"), ValueError("no running event loop")])
-def test_other_failures_stay_as_they_are(engine, failure):
+def test_other_exceptions_are_unchanged(engine, failure):
     async def fails():
         raise failure
 
@@ -263,7 +263,7 @@ def test_other_failures_stay_as_they_are(engine, failure):
     assert answer(engine)[1].error is failure
 
 
-def test_a_foreign_await_lets_the_coroutine_clean_up(engine):
+def test_a_coroutine_with_a_foreign_await_can_clean_up(engine):
     closed = []
 
     async def careful():
@@ -276,7 +276,7 @@ def test_a_foreign_await_lets_the_coroutine_clean_up(engine):
     assert closed == [True]
 
 
-def test_a_coroutine_that_will_not_end_is_left(engine):
+def test_a_coroutine_that_swallows_its_end_is_abandoned(engine):
     async def stubborn():
         try:
             await API.list(Pod)
@@ -290,12 +290,12 @@ def test_a_coroutine_that_will_not_end_is_left(engine):
     assert answer(engine)[1].message == "enough"
 
 
-# -- breaking off ------------------------------------------------------------------------------------------------------
+# -- cancellation ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("after", [1.0, 15.0])
-def test_a_cancelled_call_is_answered_at_once(engine, after):
-    """On the way there, and on the way back."""
+def test_a_cancelled_call_ends_at_once(engine, after):
+    """Before the request is processed, and before its response."""
     closed = []
 
     async def waits():
@@ -317,7 +317,7 @@ def test_a_cancelled_call_is_answered_at_once(engine, after):
     assert time.under_way == 0
 
 
-def test_a_withdrawn_call_is_closed_and_not_answered(engine):
+def test_a_withdrawn_call_is_closed_without_result(engine):
     closed = []
 
     async def waits():
@@ -333,8 +333,8 @@ def test_a_withdrawn_call_is_closed_and_not_answered(engine):
     assert (closed, engine.inputs(Answer), time.under_way) == ([True], [], 0)
 
 
-def test_a_call_may_break_itself_off(engine):
-    """What a plugin does while it runs may make the engine cancel it: it runs on to where it waits."""
+def test_a_call_may_cancel_itself(engine):
+    """A plugin's action may make the engine cancel it; it runs until its next await."""
     reached = []
 
     async def undoes_itself():
@@ -364,7 +364,7 @@ def test_a_cancellation_that_comes_too_late_changes_nothing(engine):
 @pytest.mark.parametrize(
     ("action", "messages"), [(Withdraw(1), []), (Cancel(1, "too late"), ["too late"])], ids=["withdrawn", "cancelled"]
 )
-def test_a_call_that_was_broken_off_before_it_began(engine, action, messages):
+def test_a_call_cancelled_before_it_started(engine, action, messages):
     async def never():
         raise AssertionError
 
@@ -397,7 +397,7 @@ def test_calls_of_one_step_run_in_their_order(engine):
     assert [outcome for _, _, outcome in engine.answers] == [Done(None), Done(None)]
 
 
-def test_time_goes_on_beside_a_call(engine):
+def test_time_advances_during_a_call(engine):
     async def waits():
         await API.list(Pod)
 

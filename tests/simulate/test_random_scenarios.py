@@ -1,7 +1,9 @@
-"""Whatever happens in simulated time: the engine is valid after each step, knows what the store has, and does it again.
+"""Random scenarios in simulated time: the engine is valid after each step, agrees with the store, and is
+deterministic.
 
-Pods of two priorities come, wait on Permit, are prepared by a coroutine, are deleted or bound by somebody else; nodes
-come, go and are cordoned; requests, answers and news take their time, and some writes are refused.
+Pods of two priorities are created, wait on Permit, are prepared by a coroutine, are deleted or bound by another
+client; nodes are added, deleted and cordoned; requests, responses and events have latencies, and some writes are
+refused.
 """
 
 from random import Random
@@ -22,7 +24,7 @@ from support.simulate.simulations import node, pod, simulation
 
 
 class FaultyStore(ObjectStore):
-    """Refuses some of the writes that come after the first ones."""
+    """Refuses some of the writes after the first ones."""
 
     def __init__(self, chance, share):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whatever requests, answers and news take: what is about one object keeps its order, and news are told as written."""
+"""With any latencies, requests and events of one object keep their order, and events arrive as written."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from support.simulate.scripted_engine import ScriptedEngine
 
 
 class Watched(ObjectStore):
-    """Keeps the requests in the order in which they got there, with their times."""
+    """Records the requests with their times, in order of arrival."""
 
     def __init__(self):
         super().__init__()
@@ -53,7 +53,7 @@ seconds = st.one_of(st.just(0.0), st.lists(st.sampled_from((0.0, 0.25, 1.0, 3.0)
 
 
 def drawn(table):
-    """The seconds one after the other, over and over; no seconds are a number, as callers write it."""
+    """Repeat the seconds endlessly; no seconds mean a plain number, as callers write it."""
     if not table:
         return 0.0
     position = iter(range(1_000_000))
@@ -62,7 +62,7 @@ def drawn(table):
 
 @examples(150)
 @given(st.lists(st.lists(requests, max_size=4), max_size=12), seconds, seconds, seconds)
-def test_what_is_about_one_object_keeps_its_order(steps, there, back, news):
+def test_requests_and_events_of_one_object_keep_their_order(steps, there, back, news):
     engine, store = ScriptedEngine(), Watched()
     latency = Latency(requests=drawn(there), answers=drawn(back), watches=drawn(news))
     time = VirtualTime(engine, store, latency=latency)
@@ -77,7 +77,7 @@ def test_what_is_about_one_object_keeps_its_order(steps, there, back, news):
     assert time.under_way == 0
     for subject in {action.subject for action in sent}:
         about = [action for action in sent if action.subject == subject]
-        # Nobody waits for a binding.
+        # No request waits for a binding.
         others = [action for action in about if not isinstance(action, Bind)]
         assert _ids(one for _, one, _ in engine.answers if id(one) in _ids(others)) == _ids(others)
         for at, request in store.arrived:

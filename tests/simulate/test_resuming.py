@@ -1,4 +1,4 @@
-"""A simulation that begins with a dump goes on as the engine would have that was dumped."""
+"""A simulation that starts from a dump continues like the engine that was dumped."""
 
 from random import Random
 
@@ -24,12 +24,12 @@ from support.examples import examples
 from support.scheduling.engine_by_hand import EngineByHand
 from support.simulate.simulations import StoppedWatch, WritingDown, node, pod, simulation
 
-#: When the last of what scripts have is long over.
+#: Long after the last event of the scripts.
 END = 120.0
 
 
-def goes_on(dump, random, **options):
-    """Another engine and its time, from the dump on."""
+def resume(dump, random, **options):
+    """Another engine and simulation, from the dump."""
     dump, registry = decode_dump(encode_dump(dump)), in_tree_registry()
     config = load_config(None, plugins=registry.declarations)
     meter, api = StoppedWatch(), VirtualApi()
@@ -52,7 +52,7 @@ def copied(random):
 
 @st.composite
 def scripts(draw):
-    """Pods that come and go."""
+    """Pods that are created and deleted."""
     found = []
     for i in range(draw(st.integers(1, 14))):
         at, cpu = draw(st.integers(0, 80)) / 2, draw(st.sampled_from("123"))
@@ -72,15 +72,15 @@ def follow(time, script, *, until):
 
 @examples(60)
 @given(script=scripts(), moment=st.integers(0, 40).map(lambda whole: whole + 0.25))
-def test_the_same_follows(script, moment):
+def test_a_dump_continues_identically(script, moment):
     engine, time = set_up()
     follow(time, script, until=moment)
-    assert not engine.unfinished(), "there is no latency"
+    assert not engine.unfinished(), "unexpected latency"
     before, dump, random = len(engine.written), engine.dump(), copied(engine.random)
     version = time.store.version
     follow(time, script, until=END)
-    other, after = goes_on(dump, random)
-    # Objects that went had later versions than those that are left, and a dump has the latter alone.
+    other, after = resume(dump, random)
+    # Deleted objects may have had later versions than the remaining ones, and a dump has only the latter.
     after.store.version = version
     follow(after, script, until=END)
     then = engine.written[before:]
@@ -95,12 +95,12 @@ def nodes(time):
 
 @examples(40)
 @given(script=scripts(), moment=st.integers(0, 40).map(lambda whole: whole + 0.25), seconds=st.sampled_from((0.0, 1.5)))
-def test_a_recording_may_begin_in_the_middle(script, moment, seconds):
+def test_a_recording_may_start_in_the_middle(script, moment, seconds):
     lines, begun = [], []
     engine, _ = set_up()
 
     def write(written):
-        # Steps may follow in the moment in which it begins.
+        # More steps may follow at the time at which it starts.
         begun.append(len(engine.written))
         lines.append(written)
 
@@ -122,15 +122,15 @@ def test_a_recording_may_begin_in_the_middle(script, moment, seconds):
     assert again == engine.written[begun[0] :]
 
 
-# -- what the API server had, and the engine had not heard of ---------------------------------------------------------
+# -- writes that the engine has not observed ---------------------------------------------------------------------------
 
 
 def taken_over(hand, **options):
-    """Simulated time from the moment of an engine on that a test has driven."""
-    return goes_on(hand.engine.dump(), copied(hand.engine.random), **options)
+    """A simulation from the state of an engine driven by a test."""
+    return resume(hand.engine.dump(), copied(hand.engine.random), **options)
 
 
-def test_a_pod_that_was_bound_is_heard_of():
+def test_an_unobserved_binding_is_delivered():
     hand = EngineByHand()
     hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=1))
     hand.schedule()
@@ -142,7 +142,7 @@ def test_a_pod_that_was_bound_is_heard_of():
     assert not engine.state.is_assumed("p")
 
 
-def test_victims_that_were_deleted_leave_and_the_preemptor_follows():
+def test_unobserved_deletions_of_victims_are_delivered():
     hand = EngineByHand()
     hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("v").uid("v").requests(cpu=1).on("n"))
     hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
@@ -155,12 +155,12 @@ def test_victims_that_were_deleted_leave_and_the_preemptor_follows():
     assert nodes(time) == {"p": "n"}
 
 
-def test_a_status_that_was_written_is_heard_of():
+def test_an_unobserved_status_is_delivered():
     hand = EngineByHand()
     hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=100))
     hand.schedule()
     hand.answer_all()
-    assert hand.engine.statuses.dump(), "the patch's answer is ahead"
+    assert hand.engine.statuses.dump(), "the patch's response is missing"
     engine, time = taken_over(hand)
     time.run()
     assert [one.reason for one in time.store.get(Pod, "default", "p").status.conditions] == ["Unschedulable"]
@@ -168,12 +168,12 @@ def test_a_status_that_was_written_is_heard_of():
 
 
 @pytest.mark.parametrize(("runs", "left"), [(None, ["a", "b"]), (30.0, ["b"]), (90.0, ["a", "b"])])
-def test_pods_on_nodes_end_when_their_time_has_come(runs, left):
+def test_running_pods_finish_at_their_time(runs, left):
     engine, time = set_up()
     time.write(pod("a"))
     time.advance(20.0)
     time.write(pod("b"))
     time.advance(5.0)
-    _, after = goes_on(engine.dump(), copied(engine.random), runs_for=lambda pod: runs)
+    _, after = resume(engine.dump(), copied(engine.random), runs_for=lambda pod: runs)
     after.advance(10.0)
     assert sorted(nodes(after)) == left

@@ -1,4 +1,4 @@
-"""Whatever a user's plugin does, the run goes on: its pod fails, and the others get their nodes."""
+"""Errors in out-of-tree plugins fail only their pod; the run continues and other pods are bound."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ from stowplan.simulate.latency import Latency
 from support.plugins.answering_plugins import configuration, profile
 from support.simulate.simulations import node, pod, simulation
 
-#: The quick part tries an ordinary one.
+#: The quick part tests an ordinary exception only.
 FAILURES = [
     pytest.param(RuntimeError("mine"), id="RuntimeError"),
     *(
@@ -49,7 +49,7 @@ class Fails(
     PostBindPlugin,
     EnqueueExtensions,
 ):
-    """Raises for the pod that is called bad, where a test wants it."""
+    """Raises for the pod named bad in the method that the test selects."""
 
     name = "Fails"
     normalizes = True
@@ -143,7 +143,7 @@ METHODS = [
 
 
 def run(plugin, config, *, latency=None):
-    """Two good pods and a bad one on two nodes, for half a minute; where the bad one is, and the time."""
+    """Two good pods and a bad one on two nodes for half a minute; returns the bad one's place, and the time."""
     engine, time = simulation(plugin, config=config, latency=latency or Latency())
     for name in ("n1", "n2"):
         time.write(node(name))
@@ -159,14 +159,14 @@ def run(plugin, config, *, latency=None):
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_raised(monkeypatch, method, failure):
+def test_exceptions_in_any_method(monkeypatch, method, failure):
     monkeypatch.setattr(Fails, "method", method)
     monkeypatch.setattr(Fails, "failure", failure)
     where, _ = run(Fails, configuration({"schedulerName": "default-scheduler", **EVERYWHERE}))
     assert bool(where) == (method == "post_bind")
 
 
-# -- requests that make no sense ---------------------------------------------------------------------------------------
+# -- invalid requests --------------------------------------------------------------------------------------------------
 
 NONSENSE = {
     "create a text": Create(obj="pod"),
@@ -201,7 +201,7 @@ async def by_the_api(api, request):
 
 
 class Asks(PreBindPlugin):
-    """A coroutine that asks for what makes no sense."""
+    """A coroutine that makes invalid requests."""
 
     name = "Asks"
     request = None
@@ -226,7 +226,7 @@ class Steps(PreBindPlugin):
 @pytest.mark.parametrize("seconds", [0.0, pytest.param(0.25, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("plugin", [Asks, Steps])
 @pytest.mark.parametrize("request_", NONSENSE.values(), ids=NONSENSE)
-def test_a_request_that_makes_no_sense_fails_the_attempt(monkeypatch, plugin, request_, seconds):
+def test_an_invalid_request_fails_the_attempt(monkeypatch, plugin, request_, seconds):
     monkeypatch.setattr(plugin, "request", request_)
     where, time = run(plugin, configuration(profile(preBind=[plugin])), latency=Latency(requests=seconds))
     assert where == ""

@@ -1,4 +1,4 @@
-"""Claims that are bound, and volumes that are made, in simulated time: as on a cluster, once a pod has its node."""
+"""Binding and provisioning in simulated time, as on a cluster, once a pod has its node."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def nodes_of(decisions):
             {"name": "p", "nodeID": "n1", "topologyKeys": ["rack"]}]}}], "rack", id="the driver's keys"),
     ],
 )  # fmt: skip
-def test_a_volume_is_made_where_the_pod_is(topology, key):
+def test_a_volume_is_provisioned_for_the_pods_node(topology, key):
     cluster = stowplan.Cluster([node("n1", "a"), a_class(), claim("c"), *topology])
     assert nodes_of(cluster.schedule([using("p", "c")])) == ["n1"]
     made = bound_to(cluster, "c")
@@ -67,7 +67,7 @@ def test_one_volume_for_two_pods(uid):
     assert bound_to(cluster, "c").metadata.name == "v"
 
 
-def test_what_was_tried_out_is_undone():
+def test_transactions_are_undone():
     cluster = stowplan.Cluster([node("n1", "a"), a_class(), claim("c")])
     before = cluster.state.dump()
     with cluster.transaction():
@@ -78,7 +78,7 @@ def test_what_was_tried_out_is_undone():
     assert nodes_of(cluster.schedule([using("p", "c")])) == ["n1"]
 
 
-def test_a_claim_that_two_pods_share():
+def test_a_claim_shared_by_two_pods():
     cluster = stowplan.Cluster([node("n1", "a"), node("n2", "b"), a_class(), claim("c")])
     first, second = nodes_of(cluster.schedule([using("p", "c"), using("q", "c")]))
     assert first == second != ""

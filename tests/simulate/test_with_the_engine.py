@@ -1,4 +1,4 @@
-"""The engine in virtual time: pods are placed, make room, wait, and every run is like the last."""
+"""The engine in virtual time: pods are placed, preempt and wait, deterministically."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def test_pods_are_placed():
     assert engine.queue.counts()["unschedulable"] == 2
 
 
-def test_what_ends_makes_room():
+def test_finished_pods_free_their_resources():
     _, time = simulation(runs_for=lambda pod: 100.0)
     time.write(node("n1", cpu="1"))
     for i in range(3):
@@ -43,7 +43,7 @@ def test_what_ends_makes_room():
     assert time.now >= 300.0
 
 
-def test_victims_leave_and_the_preemptor_follows():
+def test_preemption():
     told = []
     engine, time = simulation(tell=told.append)
     time.write(node("n1"))
@@ -58,7 +58,7 @@ def test_victims_leave_and_the_preemptor_follows():
     assert engine.under_way == 0
 
 
-def test_victims_may_take_their_time():
+def test_victims_with_a_grace_period():
     _, time = simulation(latency=Latency(requests=0.01, watches=0.01, deletions=30.0))
     time.write(node("n1", cpu="1"))
     time.write(pod("low", priority=1))
@@ -71,7 +71,7 @@ def test_victims_may_take_their_time():
 
 
 class Prepares(PreBindPlugin):
-    """Labels its pod by the API, or does what it may not."""
+    """Labels its pod by the API, or awaits something unsupported."""
 
     name = "Prepares"
     awaits = staticmethod(lambda handle, pod: None)
@@ -122,7 +122,7 @@ def test_permit_waits_in_virtual_time():
     time.write(node("n1"))
     time.write(pod("web"))
     time.run()
-    assert len(engine.waiting_pods) == 1, "only time could help"
+    assert len(engine.waiting_pods) == 1, "not idle until a timer"
     time.advance(300.0)
     assert len(engine.waiting_pods) == 1
     engine.waiting_pods.get(time.store.list(Pod)[0].metadata.uid).allow("Waits")
@@ -134,7 +134,8 @@ def test_permit_waits_in_virtual_time():
 
 
 def a_day(seed, latency_seed=7):
-    """Pods of two priorities come and go, nodes are cordoned, others bind, too; the bytes of it."""
+    """Pods of two priorities are created and deleted, nodes are cordoned, and other clients bind; returns the effects'
+    bytes."""
     world, chance = Random(seed), Random(latency_seed)
     seconds = Uniform(0.0, 0.3, random=chance.random)
     latency = Latency(requests=seconds, answers=seconds, watches=seconds, deletions=5.0)
@@ -164,7 +165,7 @@ def test_the_same_inputs_give_the_same_bytes():
 
 
 def test_another_process_gives_the_same_bytes():
-    """No order hangs on the hashes of texts, which are others in each process."""
+    """No order depends on string hashes, which differ between processes."""
     program = "from test_with_the_engine import a_day; import sys; sys.stdout.buffer.write(a_day(3)[0])"
     here = Path(__file__).parent
     for seed in ("1", "2"):
@@ -173,5 +174,5 @@ def test_another_process_gives_the_same_bytes():
         assert run.stdout == a_day(3)[0]
 
 
-def test_other_chances_give_others():
+def test_other_seeds_give_other_results():
     assert a_day(3)[0] != a_day(3, latency_seed=8)[0]

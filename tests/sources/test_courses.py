@@ -1,4 +1,4 @@
-"""Courses of recordings, all of their files, and of what another configuration would have done."""
+"""Courses of recordings, from all of their files, and with another configuration."""
 
 import asyncio
 
@@ -36,7 +36,7 @@ def figure(course, name):
     return column.values
 
 
-def test_all_files_are_played_from_the_oldest_on(recording):
+def test_all_files_are_replayed_from_the_oldest(recording):
     course = recorded_course(str(recording), ())
     placed = figure(course, "pods")
     assert sorted(set(placed)) == [0, 1, 2, 3, 4, 5]
@@ -46,14 +46,14 @@ def test_all_files_are_played_from_the_oldest_on(recording):
     assert [(mark.what, mark.detail) for mark in course.marks] == [("node added", "c")]
 
 
-def test_how_long_pods_waited(recording):
+def test_waiting_times(recording):
     course = recorded_course(str(recording), ())
     assert figure(course, "wait95")[0] == 0
     assert figure(course, "wait95")[-1] == pytest.approx(10, abs=1)
     assert figure(course, "waitHalf")[-1] < 1
 
 
-def test_what_another_configuration_would_have_done(recording, tmp_path):
+def test_deciding_with_another_configuration(recording, tmp_path):
     config = tmp_path / PACKING
     config.write_text(PACKED)
     then = recorded_course(str(recording), ()).end().pods
@@ -64,7 +64,7 @@ def test_what_another_configuration_would_have_done(recording, tmp_path):
     assert len({now[key].node for key in small}) == 1
 
 
-def test_the_same_configuration_decides_the_same(recording, tmp_path):
+def test_deciding_with_the_same_configuration(recording, tmp_path):
     config = tmp_path / SPREADING
     config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
     then, now = recorded_course(str(recording), ()), rerun_course(str(recording), str(config), ())

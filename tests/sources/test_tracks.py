@@ -1,4 +1,4 @@
-"""Moments of simulations, recordings and what another configuration would have done: as they were then."""
+"""Moments of simulations, of recordings, and of recordings decided with another configuration."""
 
 import asyncio
 import shutil
@@ -14,7 +14,7 @@ from stowplan.sources.tracks import recorded_track, rerun_track, simulated_track
 from support.browser.pages import PACKING
 from support.live.recordings import a_short_run
 
-#: Pods that end, nodes that fail, chance in it, and a manifest of its own.
+#: Finishing pods, failing nodes, randomness, and a manifest of its own.
 WILD = """
 name: wild
 duration: 600
@@ -55,7 +55,7 @@ def wild(tmp_path_factory):
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.34, 0.7, 1])
-def test_a_simulation_is_run_again_until_then(wild, share):
+def test_a_simulation_is_rerun_until_the_moment(wild, share):
     course = read_course(wild / "out" / "course.jsonl.gz")[1]
     look = course.looks[round(share * (len(course.looks) - 1))]
     about = simulated_track(str(wild / "out")).moment(look.time, stop)
@@ -65,7 +65,7 @@ def test_a_simulation_is_run_again_until_then(wild, share):
     assert "MostAllocated" in str(args)
 
 
-def test_its_end_and_that_it_can_be_asked(wild):
+def test_the_end_can_be_questioned(wild):
     about = simulated_track(str(wild / "out")).moment(None, stop)
     course = read_course(wild / "out" / "course.jsonl.gz")[1]
     assert places(plan_of(about.engine.state)) == places(course.end())
@@ -73,12 +73,12 @@ def test_its_end_and_that_it_can_be_asked(wild):
     assert about.verdict(info).names
 
 
-def test_a_folder_that_was_moved_with_its_scenario(wild, tmp_path):
+def test_a_moved_folder(wild, tmp_path):
     shutil.copytree(wild, tmp_path / "elsewhere")
     assert simulated_track(str(tmp_path / "elsewhere" / "out")).moment(None, stop).engine.state.table.count
 
 
-def test_a_file_that_is_gone_or_changed(wild, tmp_path):
+def test_a_missing_or_changed_file(wild, tmp_path):
     folder = tmp_path / "elsewhere"
     shutil.copytree(wild, folder)
     (folder / "pod.yaml").write_text(POD.replace("'2'", "'1'"))
@@ -91,7 +91,7 @@ def test_a_file_that_is_gone_or_changed(wild, tmp_path):
         simulated_track(str(folder / "out")).moment(None, stop)
 
 
-def test_a_scenario_that_was_put_together_in_python(tmp_path):
+def test_a_scenario_from_python(tmp_path):
     scenario = load_scenario(
         {"cluster": {"groups": [{"name": "a", "count": 1, "capacity": {"cpu": 4}}]}, "duration": 9}
     )
@@ -102,12 +102,12 @@ def test_a_scenario_that_was_put_together_in_python(tmp_path):
     assert simulated_track(str(tmp_path / "out")).moment(None, stop).engine.state.table.count == 1
 
 
-def test_who_is_not_wanted_any_more_ends(wild):
+def test_cancellation(wild):
     about = simulated_track(str(wild / "out")).moment(None, lambda: True)
     assert not list(about.pods())
 
 
-def test_moments_of_a_recording_and_of_one_decided_anew(tmp_path):
+def test_moments_of_a_recording_and_of_one_decided_again(tmp_path):
     path, config = tmp_path / "run.recording", tmp_path / "packing.yaml"
     asyncio.run(a_short_run(path))
     config.write_text(PACKING)
@@ -119,6 +119,6 @@ def test_moments_of_a_recording_and_of_one_decided_anew(tmp_path):
         assert places(plan_of(track.moment(None, stop).engine.state)) == places(course.end())
 
 
-def test_a_recording_that_is_gone(tmp_path):
+def test_a_missing_recording(tmp_path):
     with pytest.raises(MomentError, match=r"gone.recording"):
         recorded_track(str(tmp_path / "gone.recording"), ()).moment(None, stop)

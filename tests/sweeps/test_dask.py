@@ -17,7 +17,7 @@ from support.sweeps.in_process import InProcessWorkers
 
 WANTED = "the extra dask is not installed"
 
-# Sockets and loops of a cluster whose worker was killed are closed when they are collected.
+# Sockets and loops of a cluster whose worker was killed are closed by the garbage collector.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -64,7 +64,7 @@ def address(cluster):
 
 @pytest.fixture
 def kills(cluster):
-    """Kills a worker when it is called first."""
+    """Kills a worker on its first call."""
     killed = []
 
     def kill(*_):
@@ -80,24 +80,24 @@ def results(workers, function, jobs):
     return sorted(run_all(workers, function, jobs), key=lambda outcome: outcome.job)
 
 
-def test_results_do_not_depend_on_where_they_ran(address):
+def test_results_do_not_depend_on_the_worker(address):
     jobs = [3, 1, -2, 5]
     assert results(Dask(address), behave, jobs) == results(Processes(2), behave, jobs)
 
 
-def test_a_worker_that_is_killed_costs_nothing_but_time(address, tmp_path):
+def test_a_killed_worker_loses_no_result(address, tmp_path):
     found = results(Dask(address), die_once, [str(tmp_path / "a"), str(tmp_path / "a")])
     assert [outcome.error for outcome in found] == ["", ""]
     assert all(outcome.result for outcome in found)
 
 
-def test_a_run_that_kills_every_worker_costs_itself_only(address):
+def test_a_run_that_kills_every_worker_fails_alone(address):
     found = results(Dask(address), behave, ["die", 2, 3])
     assert [outcome.result for outcome in found] == [None, 4, 9]
     assert found[0].error == DIED
 
 
-def test_compare_says_the_same_whoever_was_killed(address, kills, tmp_path):
+def test_compare_is_unaffected_by_killed_workers(address, kills, tmp_path):
     (tmp_path / "s.yaml").write_text(SCENARIO)
     configs = [str(tmp_path / name) for name in ("a.yaml", "b.yaml")]
     for config, text in zip(configs, (HEAD, HEAD + PACKING), strict=True):
@@ -109,7 +109,7 @@ def test_compare_says_the_same_whoever_was_killed(address, kills, tmp_path):
     assert not found.is_same
 
 
-def test_tune_writes_the_same_whoever_was_killed(address, kills, tmp_path):
+def test_tune_is_unaffected_by_killed_workers(address, kills, tmp_path):
     pytest.importorskip("optuna", reason="the extra tune is not installed")
     (tmp_path / "s.yaml").write_text(SCENARIO)
     space = {"profiles": [{"strategy": ["MostAllocated", "LeastAllocated"]}]}

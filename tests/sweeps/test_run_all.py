@@ -1,4 +1,4 @@
-"""Runs on processes: results do not depend on them, and a process that dies costs its run only."""
+"""Runs in processes: results do not depend on them, and a process that dies fails only its run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_job_has_an_outcome():
     assert found == [Outcome(0, 1), Outcome(1, 4), Outcome(2, 9), Outcome(3, error="-4 is negative")]
 
 
-def test_a_process_that_dies_costs_its_run_only():
+def test_a_process_that_dies_fails_only_its_run():
     found = outcomes(Processes(2), [1, "die", 3, 4, 5])
     assert [outcome.result for outcome in found] == [1, None, 9, 16, 25]
     assert found[1].error == DIED
@@ -38,7 +38,7 @@ def test_an_executor_is_kept_until_it_breaks():
         assert third.result not in (first.result, os.getpid())
 
 
-def test_who_is_interrupted_does_not_wait_for_runs():
+def test_an_interrupt_does_not_wait_for_runs():
     def interrupted():
         with ReusedWorkers(Processes(1)) as kept:
             for _ in run_all(kept, behave, [1, "sleep"]):
@@ -50,11 +50,11 @@ def test_who_is_interrupted_does_not_wait_for_runs():
     assert time.monotonic() - begin < SLEEP / 2
 
 
-def test_nothing_to_do():
+def test_no_jobs():
     assert outcomes(Processes(1), []) == []
 
 
-def test_dask_that_is_not_there(monkeypatch):
+def test_dask_is_not_installed(monkeypatch):
     monkeypatch.setattr(workers, "DASK_TIMEOUT", 0.2)
     with pytest.raises(WorkersError, match=r"--dask needs the package|cannot be reached"):
         outcomes(Dask("tcp://127.0.0.1:1"), [1])

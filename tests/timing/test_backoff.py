@@ -1,4 +1,4 @@
-"""How long to wait after failures."""
+"""Delays after failures."""
 
 import pytest
 from hypothesis import given
@@ -21,13 +21,13 @@ class Clock:
         pytest.param(0.999999, [1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60.0, 60.0], id="most"),
     ],
 )
-def test_watches_wait_as_upstreams(chance, waits):
+def test_delays_of_watches_are_upstreams(chance, waits):
     backoff = Backoff(WATCHING, clock=Clock(), random=lambda: chance)
     assert [backoff.next() for _ in waits] == pytest.approx(waits, rel=1e-5)
 
 
 @pytest.mark.parametrize(("well", "wait"), [(120.0, 3.2), (120.1, 0.8)])
-def test_two_minutes_without_a_failure_are_a_new_start(well, wait):
+def test_two_minutes_without_a_failure_reset_it(well, wait):
     clock = Clock()
     backoff = Backoff(WATCHING, clock=clock, random=lambda: 0.0)
     backoff.next()
@@ -36,7 +36,7 @@ def test_two_minutes_without_a_failure_are_a_new_start(well, wait):
     assert backoff.next() == pytest.approx(wait)
 
 
-def test_a_reset_is_a_new_start():
+def test_reset():
     backoff = Backoff(WATCHING, clock=Clock(), random=lambda: 0.0)
     backoff.next()
     backoff.next()
@@ -45,7 +45,7 @@ def test_a_reset_is_a_new_start():
 
 
 @given(st.lists(st.floats(0.0, 0.999), min_size=1, max_size=30))
-def test_waits_stay_within_their_bounds(chances):
+def test_delays_stay_within_their_bounds(chances):
     policy = BackoffPolicy(initial=0.1, cap=5.0, factor=3.0, jitter=0.5)
     chance = iter(chances)
     backoff = Backoff(policy, clock=Clock(), random=lambda: next(chance))

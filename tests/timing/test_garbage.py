@@ -1,4 +1,4 @@
-"""How often garbage is looked for."""
+"""How often the garbage collector runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time that passes only when it is told to."""
+"""Time that advances only when told to."""
 
 import asyncio
 from random import Random
@@ -9,7 +9,7 @@ from stowplan.timing.manual_time import START, ManualTime, settle
 
 
 class Sleepers:
-    """Each sleeps for some seconds; when they woke, and in which order."""
+    """Each sleeps for some seconds; records when they woke, and in which order."""
 
     def __init__(self, time, *naps):
         self.time = time
@@ -21,7 +21,7 @@ class Sleepers:
         self.woke.append((seconds, self.time.now))
 
 
-async def test_everybody_wakes_at_their_moment_and_nobody_earlier():
+async def test_sleepers_wake_exactly_on_time():
     time = ManualTime()
     sleepers = Sleepers(time, 3.0, 1.0, 2.5, 7.0)
     await settle()
@@ -35,7 +35,7 @@ async def test_everybody_wakes_at_their_moment_and_nobody_earlier():
     assert (time.clock(), time.wall_clock()) == (7.0, START + 7.0)
 
 
-async def test_those_of_one_moment_wake_together_in_the_order_in_which_they_went_to_sleep():
+async def test_sleepers_of_one_moment_wake_in_order():
     time = ManualTime()
     sleepers = Sleepers(time, 1.0, 2.0, 1.0)
     await settle()
@@ -47,7 +47,7 @@ async def test_those_of_one_moment_wake_together_in_the_order_in_which_they_went
     assert time.now == 5.0
 
 
-async def test_who_goes_to_sleep_again_is_woken_again():
+async def test_sleeping_repeatedly():
     time, woke = ManualTime(), []
 
     async def tick():
@@ -63,7 +63,7 @@ async def test_who_goes_to_sleep_again_is_woken_again():
     assert time.naps == []
 
 
-async def test_who_was_given_up_holds_up_nothing():
+async def test_cancelled_sleepers_are_ignored():
     time = ManualTime()
     sleepers = Sleepers(time, 1.0, 4.0)
     await settle()
@@ -78,21 +78,21 @@ async def test_who_was_given_up_holds_up_nothing():
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
-async def test_who_does_not_really_sleep_wakes_at_once(seconds):
+async def test_zero_and_negative_sleeps(seconds):
     time = ManualTime()
     sleepers = Sleepers(time, seconds)
     await time.advance(0.0)
     assert sleepers.woke == [(seconds, 0.0)]
 
 
-async def test_time_does_not_go_back():
+async def test_time_cannot_go_back():
     time = ManualTime()
     await time.advance(5.0)
     assert not time.next_alarm(3.0)
     assert time.now == 5.0
 
 
-async def test_what_happens_at_each_moment_is_over_before_the_next():
+async def test_each_moment_settles_before_the_next():
     time, order = ManualTime(), []
     sleepers = Sleepers(time, 1.0, 2.0)
 
@@ -104,7 +104,7 @@ async def test_what_happens_at_each_moment_is_over_before_the_next():
     assert order == [(0.0, 0), (1.0, 1), (2.0, 2)]
 
 
-def test_clocks_and_chance():
+def test_clocks_and_randomness():
     time = ManualTime(0.25, start=100.0)
     assert (time.clock(), time.wall_clock(), time.random()) == (0.0, 100.0, 0.25)
     time.now, time.chance = 2.0, 0.75

@@ -2,7 +2,7 @@ from stowplan.timing.manual_time import ManualTime
 from stowplan.timing.reports import Reports
 
 
-async def test_a_problem_is_told_once_in_a_while_with_how_often_it_happened():
+async def test_repeated_problems_are_rate_limited_with_a_count():
     said, time = [], ManualTime()
     reports = Reports(said.append, clock=time.clock)
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Work that gets so much time and no more."""
+"""Time limits for coroutines."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from stowplan.timing.times import within
 
 
 class Work:
-    """Waits until it is told to end."""
+    """Runs until told to end."""
 
     def __init__(self):
         self.end = asyncio.get_running_loop().create_future()
@@ -36,18 +36,18 @@ async def work(time):
     return work
 
 
-async def test_its_result_is_handed_on(work):
+async def test_its_result_is_returned(work):
     work.end.set_result("done")
     assert await work.outcome == "done"
 
 
-async def test_what_it_raises_is_handed_on(work):
+async def test_its_exception_is_raised(work):
     work.end.set_exception(KeyError("why"))
     with pytest.raises(KeyError, match="why"):
         await work.outcome
 
 
-async def test_it_is_given_up_when_its_time_is_over(time, work):
+async def test_it_is_cancelled_after_the_limit(time, work):
     assert not work.outcome.done()
     await time.advance(0.2)
     with pytest.raises(TimeoutError):
@@ -55,7 +55,7 @@ async def test_it_is_given_up_when_its_time_is_over(time, work):
     assert work.given_up
 
 
-async def test_it_is_given_up_with_whoever_waits_for_it(time, work):
+async def test_it_is_cancelled_with_its_waiter(time, work):
     work.outcome.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work.outcome

@@ -1,4 +1,4 @@
-"""The distribution of waits, against the waits themselves."""
+"""The distribution of waits, compared with the waits themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECONDS = st.floats(0, 1e7, allow_nan=False) | st.sampled_from([0.0, 1e-4, 1.0, 
 
 
 @given(st.lists(SECONDS, min_size=1, max_size=60), st.floats(0.01, 1))
-def test_quantiles_are_exact_to_a_hundredth(waits, share):
+def test_quantiles_are_accurate_to_one_percent(waits, share):
     found = Waits()
     for wait in waits:
         found.add(wait)
@@ -26,7 +26,7 @@ def test_quantiles_are_exact_to_a_hundredth(waits, share):
 
 
 @given(st.lists(SECONDS, max_size=60), st.floats(0.01, 1e6))
-def test_how_many_waited_longer(waits, bound):
+def test_the_number_of_longer_waits(waits, bound):
     found = Waits()
     for wait in waits:
         found.add(wait)

@@ -1,4 +1,4 @@
-"""Traces from CSV files: what a mapping makes of rows, and what is said of files that make no sense."""
+"""Traces from CSV files: mapping of rows, and errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEAD = "pod,submit,gone,milli,mem,team,gpu\n"
 
 @pytest.fixture
 def read(tmp_path):
-    """Arrivals of a text, with options that replace those of COLUMNS; None leaves one out."""
+    """Arrivals of a text, with options replacing those of COLUMNS; None omits one."""
 
     def read(text, **options):
         (tmp_path / "pods.csv").write_text(text, encoding="utf-8")
@@ -47,13 +47,13 @@ def test_a_row_is_a_pod(read):
     assert (first.at, first.lifetime, first.pod.metadata.name) == (0.0, 60.0, "a")
     assert first.pod.spec.containers[0].resources.requests == {"cpu": "500m", "memory": "1Gi"}
     assert (first.pod.metadata.labels, first.pod.metadata.annotations) == ({"team": "red"}, {"example.com/gpu": "2"})
-    # Holes: nothing is requested, labelled or known of the end.
+    # Empty cells: no request, no label, unknown end.
     assert (second.at, second.lifetime) == (10.5, None)
     assert second.pod.spec.containers[0].resources.requests == {}
     assert second.pod.metadata.labels == {}
 
 
-def test_pods_that_are_alike_share_their_specification(read):
+def test_equal_pods_share_their_spec(read):
     a, b, c = (arrival.pod for arrival in read(HEAD + "a,1,,500,1Gi,x,\nb,2,,500,1Gi,x,\nc,3,,600,1Gi,x,\n"))
     assert a.spec is b.spec
     assert a.metadata.labels is b.metadata.labels
@@ -73,12 +73,12 @@ def test_units_of_time(read, options, cell, at):
     assert arrival.at == at
 
 
-def test_lifetimes_of_their_own_column(read):
+def test_lifetimes_from_a_column(read):
     (arrival,) = read(HEAD + "a,5,1500,1,1,,\n", end=None, lifetime="gone", unit="ms")
     assert arrival.lifetime == 1.5
 
 
-def test_rows_that_are_wanted(read):
+def test_selecting_rows(read):
     found = read(HEAD + "a,1,,1,1,red,\nb,2,,1,1,blue,\nc,3,,1,1,green,\n", where={"team": ["red", "green"]})
     assert [arrival.pod.metadata.name for arrival in found] == ["a", "c"]
 
@@ -91,21 +91,21 @@ def test_rows_that_are_wanted(read):
         pytest.param("b,inf,,1,1,,", "line 3: submit: 'inf' is not a number", id="time is infinite"),
         pytest.param("b,5,4,1,1,,", "line 3: gone 4 is before submit 5", id="ends before it begins"),
         pytest.param(",5,,1,1,,", "line 3: pod: a name is missing", id="no name"),
-        pytest.param("b,5,,1,lots,,", "line 3: mem: 'lots' is not a quantity", id="amount makes no sense"),
+        pytest.param("b,5,,1,lots,,", "line 3: mem: 'lots' is not a quantity", id="invalid amount"),
         pytest.param("b,5,,-1,1,,", "line 3: milli: '-1m' is less than 0", id="negative amount"),
         pytest.param("b,5,,1,1,,,", "line 3: want 7 cells as in the first line, got 8", id="a cell too many"),
         pytest.param('b,5,,1,1,"x', "line 3: unexpected end of data", id="a quote that does not end"),
         pytest.param("b,0,,1,1,,", "line 3: time 0 is before that of an earlier row, 1; set sort: true", id="unsorted"),
     ],
 )
-def test_a_row_that_makes_no_sense(read, row, message):
+def test_invalid_rows(read, row, message):
     with pytest.raises(TraceError) as caught:
         read(f"{HEAD}a,1,,1,1,,\n{row}\n")
     assert message in str(caught.value)
     assert "pods.csv" in str(caught.value)
 
 
-def test_bad_rows_can_be_skipped(read):
+def test_invalid_rows_can_be_skipped(read):
     found = read(HEAD + "a,1,,1,1,,\nb,x,,1,1,,\nc,2,,1,lots,,\nd,3,,1,1,,\n", badRows="skip")
     assert [arrival.pod.metadata.name for arrival in found] == ["a", "d"]
 
@@ -122,7 +122,7 @@ def test_bad_rows_can_be_skipped(read):
         pytest.param({"file": "nope.csv"}, "nope.csv: No such file", id="no file"),
     ],
 )
-def test_options_that_make_no_sense(read, options, message):
+def test_invalid_options(read, options, message):
     with pytest.raises(TraceError, match=message):
         read(HEAD, **options)
 
@@ -133,8 +133,8 @@ def test_a_file_that_is_empty(read):
 
 
 @pytest.mark.parametrize("packer", [gzip, bz2, lzma], ids=lambda packer: packer.__name__)
-def test_packed_files_and_where_they_break_off(tmp_path, packer):
-    """Long enough that a part of what is broken can be read."""
+def test_compressed_and_truncated_files(tmp_path, packer):
+    """Long enough that a part of a damaged file can be read."""
     chance = Random(1)
     rows = (f"p{i},{i},,1,1,,{chance.randbytes(1_200).hex()}\n" for i in range(600))
     packed = packer.compress((HEAD + "".join(rows)).encode())
@@ -176,7 +176,7 @@ def test_openb(tmp_path):
 
 @settings(max_examples=times(30), deadline=None)
 @given(st.lists(st.integers(0, 50), max_size=40))
-def test_sorting_in_runs_is_sorting(keys):
+def test_sorting_in_runs(keys):
     rows = [(key, i) for i, key in enumerate(keys)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "RUN", 7)
@@ -185,7 +185,7 @@ def test_sorting_in_runs_is_sorting(keys):
 
 
 def peak_of(folder, rows, **options):
-    """Most memory in bytes that reading so many rows needs at a time."""
+    """Peak memory in bytes for reading this many rows."""
     with (folder / "pods.csv").open("w") as file:
         file.write(HEAD)
         for i in range(rows):
@@ -202,7 +202,7 @@ def peak_of(folder, rows, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [pytest.param({}, id="in order"), pytest.param({"sort": True}, id="sorted")])
-def test_ten_times_the_rows_take_no_more_memory(tmp_path, monkeypatch, options):
+def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch, options):
     monkeypatch.setattr(sorting, "RUN", 1000)
     monkeypatch.setattr(sorting, "_BATCH", 20)
     peak_of(tmp_path, 100, **options)

@@ -1,4 +1,4 @@
-"""A recording as a trace: who came when, and for how long."""
+"""A recording as a trace: creation times and lifetimes of pods."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from support.live.recordings import RecordedToFile, a_run_in_two_files
 
 
 async def record(path):
-    """`stays` for ever; `short` for 20 s; `waits` for room until it goes; `gated` comes when it may."""
+    """`stays` runs forever; `short` for 20 s; `waits` is unschedulable until deleted; `gated` starts when ungated."""
     to_file = RecordedToFile(path)
     async with live(a_node("n").allocatable(cpu="4", pods=10).obj(), recorder=to_file.recorder) as cluster:
         await cluster.create(a_pod("stays").requests(cpu="1").obj(), a_pod("waits").requests(cpu="9").obj())
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_pods_come_when_they_came_and_run_for_as_long(folder):
+def test_creation_times_and_lifetimes(folder):
     trace = open_trace("recording", {"file": "r"}, folder)
     found = [(one.pod.metadata.name, one.at, one.lifetime) for one in trace.arrivals()]
     names, times, lifetimes = zip(*found, strict=True)
@@ -54,7 +54,7 @@ def test_all_files_of_a_run_are_read(folder):
     assert [one.pod.metadata.name for one in trace.arrivals()] == ["p0", "p1", "p2", "p3", "large"]
 
 
-def test_one_that_began_in_the_middle_brings_what_was_there(folder, tmp_path):
+def test_a_recording_from_the_middle_has_existing_pods(folder, tmp_path):
     (tmp_path / "r").write_bytes((folder / "rotated").read_bytes())
     trace = open_trace("recording", {"file": "r"}, tmp_path)
     assert [(one.pod.metadata.name, one.at > 0) for one in trace.arrivals()] == [
@@ -90,12 +90,12 @@ def test_a_simulation_of_it(folder):
         ({"file": "r", "daemonSets": 3}, "daemonSets"),
     ],
 )
-def test_options_that_make_no_sense(folder, options, problem):
+def test_invalid_options(folder, options, problem):
     with pytest.raises(TraceError, match=problem):
         open_trace("recording", options, folder)
 
 
-def test_a_file_that_is_none(tmp_path):
+def test_an_invalid_file(tmp_path):
     (tmp_path / "r").write_bytes(b"{}\n")
     workload = {"name": "w", "trace": {"format": "recording", "file": str(tmp_path / "r")}}
     with pytest.raises(ScenarioError, match=r"workloads: w: .*no header of a recording"):

@@ -1,4 +1,4 @@
-"""What is measured, what a search makes small, and what stands on the front of good compromises."""
+"""Measures, objectives, and the Pareto front."""
 
 import pytest
 from hypothesis import given
@@ -24,20 +24,20 @@ def endless(measures):
     return float("inf")
 
 
-def test_a_blend_is_what_is_lost_in_percent_of_the_baseline():
+def test_a_blend_is_relative_to_the_baseline():
     blended = read_objective("waits=1,utilisation.cpu=2")
     baseline = [{"waits.mean": 10.0, "utilisation.cpu": 50.0}, {"waits.mean": 30.0, "utilisation.cpu": 50.0}]
     found = [{"waits.mean": 12.0, "utilisation.cpu": 55.0}, {"waits.mean": 30.0, "utilisation.cpu": 45.0}]
-    # Of a mean wait of 20 s: 2 s are 10 %. Of 50 % in use 5 more are 10 %, which is good.
+    # Of a mean wait of 20 s, 2 s are 10 %. 5 more than 50 % in use are 10 %, an improvement.
     assert blended.scores(found, baseline) == [10 - 20, 20]
     assert blended.scores(baseline, baseline) == [0, 0]
 
 
-def test_a_measure_that_the_baseline_has_nothing_of_counts_as_it_is():
+def test_a_measure_with_a_zero_baseline_is_absolute():
     assert read_objective("evictions").scores([{"evictions": 3.0}], [{"evictions": 0.0}]) == [3.0]
 
 
-def test_a_function_of_the_users():
+def test_a_custom_function():
     found = read_objective(f"{__name__}:tail").scores([{"waits.longest": 9.0, "waits.mean": 2.0}], [{}])
     assert found == [7.0]
 
@@ -53,13 +53,13 @@ def test_a_function_of_the_users():
         pytest.param("math:no_such", "has no function no_such", id="function"),
     ],
 )
-def test_objectives_that_make_no_sense(text, message):
+def test_invalid_objectives(text, message):
     with pytest.raises(TuningError, match=message):
         read_objective(text)
 
 
 @pytest.mark.parametrize(("name", "message"), [("broken", "KeyError"), ("endless", "finite number")])
-def test_functions_that_fail(name, message):
+def test_failing_functions(name, message):
     with pytest.raises(TuningError, match=message):
         read_objective(f"{__name__}:{name}").scores([{}], [{}])
 
@@ -74,7 +74,7 @@ def sample(time, used, cost):
     )
 
 
-def test_a_part_counts_the_pods_that_came_in_it():
+def test_a_part_counts_the_pods_created_in_it():
     waits = WaitsRecord(pods=0, at_once=0, mean=0, p50=0, p90=0, p95=0, p99=0, longest=0)
     summary = SummaryRecord(
         name="n", seed=1, simulated=100.0, arrived=5, placements=3, attempts=3, ends={}, evictions=1, waits=waits
@@ -88,10 +88,10 @@ def test_a_part_counts_the_pods_that_came_in_it():
     ]
     series = [sample(0.0, 1, 0.0), sample(50.0, 2, 4.0), sample(100.0, 4, 9.0)]
     found = measured_since(SimulationResult(summary=summary, series=series, decisions=rows), 50.0)
-    # 2 s; 40 s so far, which count; 6 s until it was given up.
+    # 2 s; 40 s so far, which count; 6 s until it was deleted.
     assert found["waits.mean"] == 16.0
     assert (found["waits.longest"], found["unplaced"]) == (40.0, 2.0)
-    assert found["evictions"] == 1, "it came before, and was evicted in this part"
+    assert found["evictions"] == 1, "created before, and evicted in this part"
     assert (found["utilisation.cpu"], found["utilisation"]) == pytest.approx((30.0, 30.0))
     assert (found["cost"], found["nodes.mean"]) == (5.0, 2.0)
 
@@ -110,7 +110,7 @@ def dominates(one, other):
 
 
 @given(POINTS)
-def test_nothing_dominates_the_front_and_it_dominates_the_rest(points):
+def test_the_front_is_undominated_and_dominates_the_rest(points):
     kept = front(("cost", "utilisation"), points)
     for key, values in points.items():
         dominated = any(dominates(points[other], values) for other in points)

@@ -1,4 +1,4 @@
-"""Search spaces: what is wrong is told with its place; every point is a configuration that kube-scheduler loads."""
+"""Search spaces: errors have their location; every point is a configuration that kube-scheduler loads."""
 
 import json
 
@@ -25,7 +25,7 @@ BASE = load_config().to_dict()
 
 
 class Drawing:
-    """A chooser that hypothesis decides for."""
+    """A chooser driven by hypothesis."""
 
     def __init__(self, data):
         self._data = data
@@ -38,7 +38,7 @@ class Drawing:
 
 
 class Fixed:
-    """Takes what it is given, by the end of the parameter's name; the lowest or first otherwise."""
+    """Chooses given values, by the end of the parameter's name; otherwise the lowest or first."""
 
     def __init__(self, **given):
         self._given = given
@@ -110,7 +110,7 @@ profiles:
 
 
 def weights_of(document):
-    """Plugin -> weight, of those that score in the first profile."""
+    """Plugin -> weight, of the Score plugins of the first profile."""
     return {plugin.name: plugin.weight for plugin in load_config(document).profiles[0].points["score"]}
 
 
@@ -134,7 +134,7 @@ def test_every_point_is_a_configuration(data):
     for plugin in space.profiles[0].weights:
         wanted = values[f"default-scheduler/weight/{plugin}"]
         assert effective.get(plugin, 0) == wanted
-    assert load_config().to_dict() == BASE, "the base is left alone"
+    assert load_config().to_dict() == BASE, "the base was modified"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_every_point_is_a_configuration(data):
     ],
 )
 @pytest.mark.parametrize("weight", [0, 1, 7])
-def test_weights_hold_however_the_base_enables_a_plugin(plugins, weight):
+def test_weights_apply_however_the_base_enables_a_plugin(plugins, weight):
     space = read("profiles: [{weights: {ImageLocality: [0, 9]}}]")
     own = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -163,13 +163,13 @@ def test_weights_hold_however_the_base_enables_a_plugin(plugins, weight):
     assert after == before
 
 
-def test_a_parameter_exists_where_it_matters():
+def test_conditional_parameters():
     space = default_space("default-scheduler")
     assert not any("shape" in name for name in chosen(space, Fixed(strategy="MostAllocated")))
     assert sum("shape" in name for name in chosen(space, Fixed(strategy=RATIO))) == 3
 
 
-def test_the_schema_takes_what_is_read():
+def test_the_schema_agrees_with_the_decoder():
     import yaml
 
     jsonschema.validate(yaml.safe_load(FULL), space_schema())

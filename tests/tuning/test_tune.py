@@ -1,4 +1,4 @@
-"""A search as a whole: the held-out part decides, the same seed gives the same bytes, and what is done is kept."""
+"""A complete search: the held-out part decides, results are deterministic, and finished trials are kept."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from support.sweeps.in_process import InProcessWorkers
 
 pytest.importorskip("optuna", reason="the extra tune is not installed")
 
-#: Pods come and go on nodes that an autoscaler removes once they are empty, so packing costs less.
+#: Pods are created and finish on nodes that an autoscaler removes when empty, so packing costs less.
 SCENARIO = """
 name: small
 duration: 60m
@@ -33,7 +33,7 @@ workloads:
   manifest: {kind: Pod, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1", memory: 1Gi}}}]}}
 """
 PACKING = {"profiles": [{"strategy": ["MostAllocated"], "weights": {"NodeResourcesFit": [5, 10]}}]}
-#: Of two values that decide alike.
+#: Two values with the same decisions.
 IDLE = {"profiles": [{"weights": {"ImageLocality": [1, 3]}}]}
 
 FILES = ("report.json", "report.html")
@@ -67,7 +67,7 @@ def test_a_better_configuration_is_found_and_loads(scenario, tmp_path):
     assert "Better than the baseline" in page
 
 
-def test_one_that_is_not_better_is_said_to_be_no_better(scenario, tmp_path):
+def test_no_improvement_is_reported(scenario, tmp_path):
     found = tuned(scenario, tmp_path / "out", space=IDLE)
     assert found.record.verdict == NOT_BETTER
     assert found.record.judged[1].score.mean == 0
@@ -76,14 +76,14 @@ def test_one_that_is_not_better_is_said_to_be_no_better(scenario, tmp_path):
     assert "# Not better than the baseline" in found.file.read_text()
 
 
-def test_one_seed_proves_nothing(scenario, tmp_path):
+def test_a_single_seed_is_inconclusive(scenario, tmp_path):
     found = tuned(scenario, tmp_path / "out", space=PACKING, judged_seeds=1)
     assert found.record.judged[1].score.mean < 0
     assert found.record.verdict == NOT_BETTER
     assert "a single seed does not show the spread" in found.file.read_text()
 
 
-def test_what_is_judged_has_not_been_searched(scenario, tmp_path):
+def test_the_held_out_part_is_not_searched(scenario, tmp_path):
     record = tuned(scenario, tmp_path / "out", space=IDLE).record
     assert (record.split, record.horizon) == (2160, 3600)
     assert not set(record.seeds) & set(record.judged_seeds)
@@ -94,7 +94,7 @@ def contents(folder):
 
 
 class Interrupting:
-    """Presses Ctrl-C after so many runs of the trials."""
+    """Raises KeyboardInterrupt after a number of trial runs."""
 
     def __init__(self, after):
         self._after = after
@@ -107,7 +107,7 @@ class Interrupting:
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_bytes_wherever_it_ran_and_however_often_it_was_interrupted(scenario, tmp_path):
+def test_results_are_deterministic_despite_workers_and_interruptions(scenario, tmp_path):
     trials = BATCH + 3
     once = tmp_path / "once"
     tuned(scenario, once, trials=trials)
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_bytes_wherever_it_ran_and_however_often_it
         found = tuned(scenario, broken, trials=trials, resume=True, progress=Interrupting(after))
         assert found.record.interrupted
         assert found.record.verdict == NOT_JUDGED
-    assert len(found.record.trials) > 3, "what was done before is kept"
+    assert len(found.record.trials) > 3, "finished trials were lost"
     tuned(scenario, broken, trials=trials, resume=True)
     assert contents(broken) == contents(once)
 
@@ -134,7 +134,7 @@ def test_another_seed_is_another_search(scenario, tmp_path):
     assert [trial.values for trial in one.trials] != [trial.values for trial in other.trials]
 
 
-def test_a_storage_goes_on_only_with_the_search_that_it_has(scenario, tmp_path):
+def test_a_storage_belongs_to_one_search(scenario, tmp_path):
     tuned(scenario, tmp_path / "out", space=IDLE)
     with pytest.raises(TuningError, match="continue it with --resume"):
         tuned(scenario, tmp_path / "out", space=IDLE)
@@ -153,12 +153,12 @@ def test_a_database_is_a_storage(scenario, tmp_path):
         tuned(scenario, tmp_path / "three", storage="nosuch://here")
 
 
-def test_a_class_of_workloads_gets_a_profile_of_its_own(scenario, tmp_path):
+def test_a_class_of_workloads_gets_its_own_profile(scenario, tmp_path):
     space = {"profiles": [{"name": "packed", "workloads": ["batch"], "strategy": ["MostAllocated"]}]}
     found = tuned(scenario, tmp_path / "out", space=space, judged_seeds=4)
     names = [profile["schedulerName"] for profile in found.configuration["profiles"]]
     assert names == ["default-scheduler", "packed"]
-    assert found.record.verdict == BETTER, "its pods asked for it"
+    assert found.record.verdict == BETTER, "its pods do not use the profile"
     assert "packed" in found.record.notes[0]
 
 
@@ -170,7 +170,7 @@ def test_without_a_duration_it_ends_with_the_last_pod(tmp_path):
     assert (record.horizon, record.split) == (300, 180)
 
 
-def test_trials_that_fail_cost_themselves(scenario, tmp_path, monkeypatch):
+def test_failing_trials_do_not_stop_the_search(scenario, tmp_path, monkeypatch):
     from stowplan.tuning import batches
 
     def failing(job):
@@ -198,7 +198,7 @@ def test_trials_that_fail_cost_themselves(scenario, tmp_path, monkeypatch):
         pytest.param(["--plugin", "nowhere:Plugin"], "nowhere", id="plugin"),
     ],
 )
-def test_what_makes_no_sense(scenario, tmp_path, monkeypatch, arguments, message):
+def test_invalid_arguments(scenario, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(cli, ["tune", "s.yaml", *arguments])
     assert found.exit_code == 2
@@ -206,7 +206,7 @@ def test_what_makes_no_sense(scenario, tmp_path, monkeypatch, arguments, message
     assert not (tmp_path / "s-tuned" / "report.json").exists()
 
 
-def test_a_full_disk_is_told_of(scenario, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(scenario, tmp_path, monkeypatch):
     def full(self, data):
         raise OSError(28, "No space left on device", str(self))
 
@@ -217,7 +217,7 @@ def test_a_full_disk_is_told_of(scenario, tmp_path, monkeypatch):
     assert tuned(scenario, tmp_path / "out", space=IDLE, resume=True).record.best == 0
 
 
-def test_without_optuna_it_says_what_to_install(scenario, tmp_path, monkeypatch):
+def test_without_optuna_the_error_names_the_extra(scenario, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     found = CliRunner().invoke(cli, ["tune", scenario, "--out", str(tmp_path / "out")])
     assert found.exit_code == 2

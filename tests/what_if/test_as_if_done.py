@@ -1,6 +1,6 @@
-"""Counterfactuals against what they foretell: the change made to the objects, in a new cluster, and scheduled there.
+"""What-if answers compared with making the change in a new cluster and scheduling there.
 
-Everything is built anew for each step, so nothing of a transaction, of reuse or of equal pods can hide in it.
+Everything is rebuilt for each step, so errors in transactions, reuse or the handling of equal pods show.
 """
 
 from hypothesis import given
@@ -22,14 +22,14 @@ from support.what_if.random_clusters import CONFIG, HOST, ZONE, a_cluster, a_sha
 RANDOM = st.randoms(use_true_random=False)
 
 
-def anew(pods):
-    """Pods as their controllers make them again, with the claims that are made for them."""
+def all_recreated(pods):
+    """Pods as their controllers recreate them, with the claims created for them."""
     for pod in map(recreated, pods):
         yield from (*ephemeral_claims(pod), pod)
 
 
-def claims_gone(objects, pods):
-    """The objects without those that go with pods."""
+def without_claims_of(objects, pods):
+    """The objects without those deleted with these pods."""
     owners = {pod.metadata.uid for pod in pods}
 
     def goes(obj):
@@ -39,17 +39,17 @@ def claims_gone(objects, pods):
 
 
 class Real:
-    """A cluster whose scheduler runs for real; everybody that it evicts comes back."""
+    """A cluster that really schedules; evicted pods are recreated."""
 
     def __init__(self, objects):
         self.cluster = Cluster(objects, CONFIG)
         self.moves, self.stranded, self.displaced = [], set(), []
 
     def places(self, pods):
-        """These look for a node, and whoever they push away."""
+        """Schedule these pods, and then the pods that they preempt."""
         pods = list(pods)
         while pods:
-            for obj in anew(pods):
+            for obj in all_recreated(pods):
                 self.cluster.add(obj)
             pods = self._placed(sorted(pods, key=lambda pod: -(pod.spec.priority or 0)))
 
@@ -74,7 +74,7 @@ class Real:
             before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
             self.cluster.schedule()
             evicted = self._pushed_away(before)
-            for obj in anew(evicted):
+            for obj in all_recreated(evicted):
                 self.cluster.add(obj)
         return self
 
@@ -82,7 +82,7 @@ class Real:
         after = {info.uid for info in self.cluster.state.placed_pods()}
         gone = [pod for uid, pod in before.items() if uid not in after]
         self.displaced += [f"default/{pod.metadata.name}" for pod in gone]
-        self.cluster = Cluster(claims_gone(self.cluster.state.everything(), gone), CONFIG)
+        self.cluster = Cluster(without_claims_of(self.cluster.state.everything(), gone), CONFIG)
         return [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
 
     def homes(self):
@@ -92,7 +92,9 @@ class Real:
 
 def without(objects, leaving):
     gone = {pod.metadata.name for pod in leaving}
-    return [obj for obj in claims_gone(objects, leaving) if not (isinstance(obj, Pod) and obj.metadata.name in gone)]
+    return [
+        obj for obj in without_claims_of(objects, leaving) if not (isinstance(obj, Pod) and obj.metadata.name in gone)
+    ]
 
 
 def on(objects, name):
@@ -117,7 +119,7 @@ def unschedulable(node):
 
 
 def more_nodes(objects, name, number):
-    """So many like it, with its DaemonSets' pods."""
+    """That many nodes like it, with pods of their DaemonSets."""
     (node,) = (obj for obj in objects if isinstance(obj, Node) and obj.metadata.name == name)
     daemons = [pod for pod in on(objects, name) if fate_of(pod) is Fate.BELONGS_TO_NODE]
     for i in range(number):
@@ -160,7 +162,7 @@ def test_what_if(random):
         case "scale":
             mine = [obj for obj in objects if isinstance(obj, Pod) and fate_of(obj) is Fate.RECREATED]
             change = Scale("Deployment", "default", "web", len(mine) + 1 if mine else 0)
-            # Whoever has a node comes first.
+            # Pods that lost their node are scheduled first.
             models = sorted(mine, key=lambda pod: not pod.spec.node_name)[:1]
             fresh = [named(recreated(pod), f"web-added-{len(mine)}") for pod in models]
             late = [obj for pod in fresh for obj in (*ephemeral_claims(pod), pod)]
@@ -168,8 +170,8 @@ def test_what_if(random):
     found = what_if(cluster, change)
     assert cluster.state.dump() == before
     after = Real(real)
-    # In the order in which they come.
-    for obj in (*anew(pod for pod in back if fate_of(pod) is Fate.RECREATED), *late):
+    # In order of creation.
+    for obj in (*all_recreated(pod for pod in back if fate_of(pod) is Fate.RECREATED), *late):
         after.cluster.add(obj)
     after.places_all()
     usual = Real(objects).places_all()

@@ -1,4 +1,4 @@
-"""Questions about pods with claims for devices: copies have their own claims, and what they take is taken."""
+"""What-if questions about pods with device claims: copies have their own claims, and devices are allocated."""
 
 from stowplan import Cluster
 from stowplan.api.decode import decode_object
@@ -45,7 +45,7 @@ def claims(cluster):
     return {claim.metadata.name: claim for claim in cluster.state.objects.all(ResourceClaim)}
 
 
-def test_copies_take_devices():
+def test_copies_allocate_devices():
     cluster = cluster_of(gpu_node("a", 2), gpu_node("b", 3), worker("w-1", "a", "g0"))
     before = claims(cluster)
     record = fit(cluster, "default/w-1")
@@ -54,7 +54,7 @@ def test_copies_take_devices():
     assert claims(cluster) == before
 
 
-def test_nodes_to_add_bring_devices():
+def test_added_nodes_have_devices():
     cluster = cluster_of(gpu_node("a", 2), worker("w-1", "a", "g0"))
     record = fit(cluster, "default/w-1", replicas=4)
     assert record.fits == 1
@@ -69,7 +69,7 @@ def test_a_shared_claim_is_shared():
     assert (record.fits, len(record.per_node)) == (5, 1)
 
 
-def test_a_drain_moves_pods_to_devices_that_are_free():
+def test_a_drain_moves_pods_to_free_devices():
     cluster = cluster_of(
         gpu_node("a", 2), gpu_node("b", 2), worker("w-1", "a", "g0"), worker("w-2", "a", "g1"), worker("w-3", "b", "g0")
     )
@@ -82,15 +82,15 @@ def test_a_drain_moves_pods_to_devices_that_are_free():
     assert claims(cluster) == before
 
 
-def test_rolling_drains_give_devices_back():
+def test_rolling_drains_free_devices():
     cluster = cluster_of(gpu_node("a", 1), gpu_node("b", 2), worker("w-1", "a", "g0"), worker("w-2", "b", "g0"))
     record = drain(cluster, ["a", "b"], rolling=1)
-    # Two pods leave b, and a has one device; the other pod finds its own again.
+    # Two pods leave b, and a has one device; the other pod returns to its own.
     assert (record.moves[0].pod, record.moves[0].to) == ("default/w-1", "b")
     assert (len(record.moves), record.stranded) == (3, ())
 
 
-def test_the_last_user_of_a_claim_that_leaves_gives_its_devices_back():
+def test_devices_are_freed_by_the_last_user_of_a_claim():
     pod = a_pod("p").claims_devices("c").obj()
     pod["metadata"] |= {"uid": "p-uid"}
     pod["spec"]["nodeName"] = "a"
@@ -104,7 +104,7 @@ def test_the_last_user_of_a_claim_that_leaves_gives_its_devices_back():
     assert claims(cluster)["c"].status.allocation is not None
 
 
-def test_a_workload_without_pods_of_its_own_takes_claims_as_others_from_the_template():
+def test_a_workload_without_pods_gets_claims_from_the_template():
     cluster = cluster_of(gpu_node("a", 3), worker("w-1", "a", "g0"))
     template = a_pod("new").obj()
     template["spec"]["resourceClaims"] = [{"name": "mine", "resourceClaimTemplateName": "t"}]
@@ -112,7 +112,7 @@ def test_a_workload_without_pods_of_its_own_takes_claims_as_others_from_the_temp
 
 
 def lone(name, node, device):
-    """A pod that nobody makes anew, with a named claim."""
+    """A pod without a controller, with a named claim."""
     pod, claim = worker(name, node, device)
     pod["metadata"].pop("ownerReferences")
     claim["metadata"].pop("ownerReferences")
@@ -120,8 +120,8 @@ def lone(name, node, device):
     return [pod, claim]
 
 
-def test_pods_that_are_lost_with_a_node_give_devices_back():
-    """Devices that both nodes reach: those of the lost pod serve the one that comes back."""
+def test_pods_lost_with_a_node_free_their_devices():
+    """Both nodes reach the devices: those of the lost pod serve the recreated one."""
     shared = a_slice("pool", a_device("g0"), a_device("g1"), allNodes=True)
     nodes = [a_node(name).allocatable(cpu=4000, memory="64Gi", pods=100).obj() for name in ("a", "b")]
     away, lost = worker("w-1", "a", "g0"), lone("solo", "a", "g1")
@@ -135,7 +135,7 @@ def test_pods_that_are_lost_with_a_node_give_devices_back():
     assert (loss.gone, loss.stranded) == (("default/solo",), ())
 
 
-def test_relief_gives_devices_back():
+def test_relief_frees_devices():
     cluster = cluster_of(gpu_node("a", 1), lone("solo", "a", "g0"), worker("w-1"))
     (found,) = [
         one for one in relief(cluster, [Group(cluster.explain("default/w-1"))]) if "move default/solo" in one.text
@@ -143,7 +143,7 @@ def test_relief_gives_devices_back():
     assert found.pods == 1
 
 
-def test_a_template_that_nobody_uses_so_far_may_be_given():
+def test_a_template_that_is_not_used_yet():
     cluster = cluster_of(gpu_node("a", 2))
     pod = a_pod("new").obj()
     pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]

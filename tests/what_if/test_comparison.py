@@ -1,4 +1,4 @@
-"""Before and after changes; adding nodes against a cluster that has them."""
+"""Before and after changes; adding nodes compared with a cluster that has them."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ PACKING = {
 }
 
 
-def test_what_would_be_placed_anyway_is_no_effect():
+def test_pods_placed_anyway_are_not_an_effect():
     cluster = Cluster([node("a", "1"), pod("one"), pod("two")])
     before = cluster.state.version
     found = what_if(cluster, AddNodes(1, "a"))
@@ -35,7 +35,7 @@ def test_what_would_be_placed_anyway_is_no_effect():
     assert (found.placed, found.displaced) == ({"default/two": "a-like-1"}, {})
 
 
-def test_a_node_goes():
+def test_a_removed_node():
     cluster = Cluster([node("a"), node("b", "1"), *(owned(pod(f"web-{i}", nodeName="a")) for i in range(2))])
     found = what_if(cluster, Remove("a"))
     assert sorted(found.displaced.values()) == ["", "b"]
@@ -43,7 +43,7 @@ def test_a_node_goes():
     assert list(found.after.reasons.values()) == [1]
 
 
-def test_pods_of_daemon_sets_are_no_news():
+def test_pods_of_daemon_sets_are_not_listed():
     cluster = Cluster([node("a"), node("b"), owned(pod("d", nodeName="a"), "DaemonSet", "d")])
     assert what_if(cluster, Remove("a"), AddNodes(1, "b")).displaced == {}
 
@@ -59,7 +59,7 @@ def test_labels_and_taints():
     assert what_if(tainted, Taint("a", "k", effect="")).placed == {"default/web": "a"}
 
 
-def test_a_taint_drives_pods_away():
+def test_a_no_execute_taint_evicts_pods():
     stays = owned(pod("stays", nodeName="a", tolerations=[{"key": "k", "operator": "Exists"}]))
     cluster = Cluster([node("a"), node("b"), stays, owned(pod("web-0", nodeName="a"))])
     assert what_if(cluster, Taint("a", "k", effect="NoExecute")).displaced == {"default/web-0": "b"}
@@ -76,7 +76,7 @@ def test_a_controller_is_scaled():
         what_if(cluster, Scale("StatefulSet", "default", "web", 1))
 
 
-def test_those_that_lost_their_node_count_when_it_is_scaled():
+def test_displaced_pods_count_for_scaling():
     pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(2)]
     cluster = Cluster([node("a"), node("b"), *pods])
     found = what_if(cluster, Remove("a"), Scale("Deployment", "default", "web", 3))
@@ -97,19 +97,19 @@ def test_another_configuration():
     assert (found.placed, found.displaced) == ({}, {})
 
 
-def test_pods_of_other_schedulers_wait_for_them():
+def test_pods_of_other_schedulers_stay_pending():
     found = what_if(Cluster([node("a"), pod("theirs", schedulerName="other")]), AddNodes(1, "a"))
     assert found.before.reasons == {'no profile schedules for "other"': 1}
 
 
-def test_who_pushes_whom():
+def test_preemptors_and_victims():
     lesser = owned(pod("lesser", "4", nodeName="a", priority=0), name="lesser-abc")
     found = what_if(Cluster([node("a"), node("b", "5"), lesser]), Put((pod("big", "4", priority=5),)), Remove("b"))
     assert (found.placed, found.displaced) == ({"default/big": "a"}, {"default/lesser": ""})
 
 
 @given(st.lists(st.sampled_from(["500m", "1", "3"]), max_size=8), st.integers(1, 3))
-def test_adding_nodes_is_having_them(sizes, count):
+def test_adding_nodes_equals_having_them(sizes, count):
     pods = [pod(f"web-{i}", cpu) for i, cpu in enumerate(sizes)]
     found = what_if(Cluster([node("a", "2"), *pods]), AddNodes(count, "a"))
     real = Cluster([node("a", "2"), *(node(f"a-like-{i + 1}", "2") for i in range(count)), *pods])
@@ -119,7 +119,7 @@ def test_adding_nodes_is_having_them(sizes, count):
     assert {key: homes[key] for key in found.placed} == found.placed
 
 
-def test_nodes_that_are_added_twice_are_twice_as_many():
+def test_adding_nodes_twice():
     found = what_if(Cluster([node("a"), node("a-like-1")]), AddNodes(1, "a"), AddNodes(2, "a"))
     assert (found.before.nodes, found.after.nodes) == (2, 5)
 
@@ -134,7 +134,7 @@ def rollout(*pods):
     return Put(tuple(map(decode_object, pods)), workloads=(("Deployment", "default", "web"),))
 
 
-def test_a_rollout_replaces_pods_that_would_be_different():
+def test_a_rollout_replaces_different_pods():
     there = [owned(pod(f"web-{name}", "3", nodeName=name)) for name in "ab"]
     found = what_if(Cluster([node("a"), node("b", "5"), *there]), rollout(owned(pod("web-new", "5"))))
     assert found.displaced == {"default/web-a": "", "default/web-b": ""}
@@ -142,7 +142,7 @@ def test_a_rollout_replaces_pods_that_would_be_different():
 
 
 @pytest.mark.parametrize(("wanted", "placed", "deleted"), [(1, 0, 1), (2, 0, 0), (3, 1, 0), (0, 0, 2)])
-def test_pods_that_would_be_the_same_stay(wanted, placed, deleted):
+def test_identical_pods_are_not_replaced(wanted, placed, deleted):
     there = [owned(pod(f"web-{name}", nodeName=name)) for name in "ab"]
     change = rollout(*(owned(pod(f"web-{i}")) for i in range(wanted)))
     found = what_if(Cluster([node("a"), node("b"), *there]), change)

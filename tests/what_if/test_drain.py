@@ -1,4 +1,4 @@
-"""What a drain would do, and that it does nothing."""
+"""The result of a drain, which changes nothing."""
 
 import pytest
 from hypothesis import given
@@ -13,14 +13,14 @@ def moves(found):
     return {move.pod.partition("/")[2]: (move.from_, move.to) for move in found.moves}
 
 
-def test_pods_go_where_there_is_room():
+def test_pods_move_to_other_nodes():
     pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(2)]
     found = drain(Cluster([node("a"), node("b", "1"), node("c", "1"), *pods]), ["a"])
     assert {to for _, to in moves(found).values()} == {"b", "c"}
     assert (found.stranded, found.blocked_by, found.lost, found.stay) == ((), (), (), 0)
 
 
-def test_who_finds_no_place():
+def test_stranded_pods():
     pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
     found = drain(Cluster([node("a"), node("b", "2"), *pods]), ["a"])
     (stranded,) = found.stranded
@@ -29,31 +29,31 @@ def test_who_finds_no_place():
     assert stranded.reason.startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.")
 
 
-def test_nobody_goes_to_another_node_of_the_drain():
+def test_pods_do_not_move_to_other_drained_nodes():
     found = drain(Cluster([node("a"), node("b"), node("c", "1"), owned(pod("web-0", nodeName="a"))]), ["a", "b"])
     assert moves(found) == {"web-0": ("a", "c")}
 
 
-def test_pods_that_belong_to_the_node_stay():
+def test_pods_of_daemon_sets_and_static_pods_stay():
     mirror = pod("mirror", nodeName="a")
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     found = drain(Cluster([node("a"), node("b"), owned(pod("d", nodeName="a"), "DaemonSet", "d"), mirror]), ["a"])
     assert (found.stay, found.moves, found.lost) == (2, (), ())
 
 
-def test_pods_that_nobody_makes_anew_are_lost():
+def test_pods_without_controller_are_lost():
     found = drain(Cluster([node("a"), node("b"), pod("bare", nodeName="a")]), ["a"])
     assert (found.lost, found.moves) == (("default/bare",), ())
     assert "kubectl drain asks for --force" in found.notes[-1]
 
 
-def test_a_budget_lets_them_go_one_by_one_while_each_finds_a_place():
+def test_a_budget_allows_one_eviction_at_a_time():
     pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
     found = drain(Cluster([node("a"), node("b"), *pods, budget(allowed=1)]), ["a"])
     assert (len(found.moves), found.blocked_by) == (3, ())
 
 
-def test_a_budget_holds_them_up_once_one_found_no_place():
+def test_a_budget_blocks_after_a_stranded_pod():
     pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
     found = drain(Cluster([node("a"), node("b", "1"), *pods, budget(allowed=1)]), ["a"])
     assert (len(found.moves), len(found.stranded)) == (1, 1)
@@ -71,7 +71,7 @@ def test_a_budget_holds_them_up_once_one_found_no_place():
         ({"minAvailable": "100%"}, 2),
     ],
 )
-def test_a_budget_without_a_status_is_worked_out(spec, blocked):
+def test_a_budget_without_a_status_is_computed(spec, blocked):
     pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(2)]
     found = drain(Cluster([node("a"), node("b"), *pods, budget(**spec)]), ["a"])
     assert len(found.blocked_by) == blocked
@@ -85,13 +85,13 @@ def test_two_budgets_block_each_eviction():
     assert found.blocked_by[0].reason == "a pod with more than one disruption budget cannot be evicted"
 
 
-def test_an_empty_selector_is_for_everybody():
+def test_an_empty_selector_matches_all_pods():
     everybody = budget("all", 0) | {"spec": {"selector": {}}}
     found = drain(Cluster([node("a"), node("b"), owned(pod("web-0", nodeName="a")), everybody]), ["a"])
     assert len(found.blocked_by) == 1
 
 
-def test_those_come_first_that_nothing_holds_up():
+def test_unblocked_nodes_come_first():
     pods = [owned(pod("web-0", nodeName="a")), owned(pod("api-0", nodeName="b")), owned(pod("api-1", nodeName="b"))]
     found = drain(Cluster([node("a"), node("b"), node("c"), node("d"), *pods, budget(allowed=0)]), ["a", "b", "c"])
     assert found.nodes == ("c", "b", "a")
@@ -112,14 +112,14 @@ def test_rolling_without_a_spare_node():
     assert "only once one that was drained came back" in found.notes[0]
 
 
-def test_lesser_pods_make_room():
+def test_preemption():
     lesser = owned(pod("lesser", "4", nodeName="b", priority=0), name="lesser-abc")
     found = drain(Cluster([node("a"), node("b"), lesser, owned(pod("web-0", nodeName="a", priority=10))]), ["a"])
     assert found.displaced == ("default/lesser",)
     assert [stranded.pod for stranded in found.stranded] == ["default/lesser"]
 
 
-def test_nonsense():
+def test_invalid_arguments():
     cluster = Cluster([node("a")])
     with pytest.raises(ClusterError, match='node "b" not found'):
         drain(cluster, ["b"])
@@ -132,7 +132,7 @@ def test_nonsense():
     st.sets(st.sampled_from("abcd"), min_size=1),
     st.sampled_from([None, 1, 2]),
 )
-def test_everybody_is_accounted_for_and_nothing_has_changed(given_pods, names, rolling):
+def test_every_pod_is_accounted_for_and_nothing_changes(given_pods, names, rolling):
     pods = [
         (owned if has_owner else lambda made: made)(pod(f"web-{i}", cpu, nodeName=on))
         for i, (on, cpu, has_owner) in enumerate(given_pods)

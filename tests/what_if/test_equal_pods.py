@@ -1,4 +1,4 @@
-"""Counterfactuals decide equal pods together, and say what they would say if each pod were scheduled by itself."""
+"""Counterfactuals place equal pods together, with the same result as scheduling each pod separately."""
 
 import random
 
@@ -59,7 +59,7 @@ def placed(cluster):
 
 @pytest.fixture
 def together(monkeypatch):
-    """How many pods were decided together, each time."""
+    """The number of pods placed together, for each time."""
     found = []
     real = Scheduling._together
 
@@ -72,7 +72,7 @@ def together(monkeypatch):
     return found
 
 
-def test_as_if_each_were_scheduled_by_itself():
+def test_agrees_with_scheduling_each_pod():
     @examples(80)
     @given(
         st.lists(st.integers(1, 6), min_size=2, max_size=6),
@@ -114,24 +114,24 @@ def test_pods_are_where_schedule_would_have_put_them(together):
     assert together == [12]
 
 
-def test_where_all_are_equal_and_find_a_node_none_is_put_there(together, monkeypatch):
+def test_equal_pods_that_all_fit_are_not_assumed_one_by_one(together, monkeypatch):
     cluster = cluster_of([4, 4, 4], [("small", 0)] * 5 + [("small", 1)])
     monkeypatch.setattr(Cluster, "add", None)
     (loss,) = survive(cluster, ZONE, only="a").losses
     assert (loss.moved, loss.stranded, together) == (5, (), [])
 
 
-def test_where_one_finds_none_they_are_put_on_their_nodes(together):
+def test_pods_are_assumed_if_one_does_not_fit(together):
     (loss,) = survive(cluster_of([8, 2, 2], [("large", 0)] * 3), ZONE, only="a").losses
     assert (loss.moved, len(loss.stranded), together) == (2, 1, [2])
 
 
-def test_the_pods_of_a_lost_zone_are_decided_together(together):
+def test_pods_of_a_lost_zone_are_placed_together(together):
     survive(cluster_of([4, 4, 4], [("small", 0)] * 5 + [("web", 0)] * 4), ZONE, only="a")
     assert together == [5, 4]
 
 
-def test_plugins_that_hear_of_each_pod_hear_of_it(together):
+def test_post_bind_plugins_are_called_for_each_pod(together):
     heard = []
 
     class Hears(PostBindPlugin):

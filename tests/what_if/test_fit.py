@@ -1,4 +1,4 @@
-"""How many more fit, against placing copies one after the other; how many nodes to add, against adding them."""
+"""How many more fit, compared with scheduling copies one by one; nodes to add, compared with adding them."""
 
 import pytest
 from hypothesis import given
@@ -82,14 +82,14 @@ def test_as_many_as_can_be_placed(given_cluster):
 
 
 @given(clusters(), st.integers(0, 12))
-def test_at_most_as_many_as_are_wanted(given_cluster, wanted):
+def test_at_most_as_many_as_requested(given_cluster, wanted):
     objects, asked = given_cluster
     cluster = Cluster(objects)
     assert fit(cluster, asked, replicas=wanted).fits == min(wanted, placed_one_by_one(cluster, asked))
 
 
 @given(clusters(), st.integers(1, 12))
-def test_the_fewest_nodes_that_make_the_rest_fit(given_cluster, wanted):
+def test_the_minimum_number_of_nodes_to_add(given_cluster, wanted):
     objects, asked = given_cluster
     cluster = Cluster(objects)
     model = node("model", "3", "a")
@@ -107,7 +107,7 @@ def cluster_node(obj):
     return decode_object(obj)
 
 
-def test_what_runs_out():
+def test_limiting_resources():
     cluster = Cluster([node("a", "4", "x"), node("b", "2", "y"), node("c", "9", "y", unschedulable=True)])
     found = fit(cluster, pod())
     assert (found.fits, found.per_node, found.per_zone) == (6, {"a": 4, "b": 2}, {"x": 4, "y": 2})
@@ -122,7 +122,7 @@ def test_the_number_of_pods_of_a_node_is_a_limit():
     assert (found.fits, found.limited_by[0].reason) == (3, "Too many pods")
 
 
-def test_pods_of_daemon_sets_come_with_new_nodes():
+def test_new_nodes_have_pods_of_daemon_sets():
     daemon = owned(pod("d", "1", nodeName="a"), "DaemonSet", "d")
     found = fit(Cluster([node("a", "4"), daemon]), pod(), replicas=9, kinds=[NodeKind("a")])
     assert (found.fits, [(add.count, add.each) for add in found.nodes_to_add]) == (3, [(2, 3)])
@@ -138,12 +138,12 @@ def test_the_cheapest_mix(wanted, mix, price):
     assert (found.cheapest.nodes, found.cheapest.price) == (mix, price)
 
 
-def test_nodes_that_are_no_help_are_told():
+def test_useless_kinds_of_nodes_are_reported():
     found = fit(Cluster([node("a", "1")]), pod(cpu="2"), replicas=1, kinds=[NodeKind("a")])
     assert (found.nodes_to_add, found.notes) == ((), ("nodes like a would not help",))
 
 
-def test_nobody_is_evicted():
+def test_no_pod_is_evicted():
     lesser = pod("lesser", "4", nodeName="a", priority=0)
     found = fit(Cluster([node("a", "4"), lesser]), pod("important", "1", priority=1000))
     assert found.fits == 0
@@ -156,7 +156,7 @@ def test_unknown_names():
         fit(Cluster(), pod(), replicas=-1)
 
 
-def test_its_document():
+def test_json():
     assert fit(Cluster([node("a", "1")]), pod()).to_dict() == {
         "schemaVersion": 2,
         "kind": "Fit",
@@ -179,7 +179,7 @@ def test_its_document():
         (SPREAD, "how many nodes like n0 to add depends on the number of pods: set replicas"),
     ],
 )
-def test_kinds_are_told_of_where_no_number_is_wanted(spec, note):
+def test_notes_about_kinds_without_a_number(spec, note):
     cluster = Cluster([node("n0", "4", "a", "10"), pod("web", "1", **spec)])
     found = fit(cluster, "web", kinds=[NodeKind("n0")])
     assert (found.fits, found.nodes_to_add) == (4, ())

@@ -1,4 +1,4 @@
-"""What-if questions about pod groups: how many more fit whole, drains and changes of clusters with gangs."""
+"""What-if questions about pod groups: how many more fit completely, drains and changes with gangs."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def cluster_of(*objects):
 
 
 def by_jobs(pods):
-    """Pods that somebody makes anew."""
+    """Pods of a controller."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j", "controller": True}
     for pod in pods:
         pod["metadata"]["ownerReferences"] = [owner]
@@ -42,8 +42,8 @@ def by_jobs(pods):
 
 
 class TestFit:
-    def test_groups_are_counted_whole(self):
-        """Seven slots are two gangs of three."""
+    def test_only_complete_groups_count(self):
+        """Seven slots fit two gangs of three."""
         found = fit_group(
             cluster_of(*(node(f"n{i}") for i in range(3)), node("x", cpu="2"), *members(3), group(3)), "train"
         )
@@ -52,7 +52,7 @@ class TestFit:
         assert "1 of 3 pods fit together, 2 more pods are needed" in found.limited_by
 
     def test_within_domains(self):
-        """Three slots in each rack: a gang of two in each, though six slots are three gangs."""
+        """Three slots in each rack fit one gang of two each, though six slots are three gangs."""
         racks = [node(f"{rack}{i}", rack, cpu="2") for rack in "ab" for i in range(3)]
         found = fit_group(cluster_of(*racks, *members(2), group(2, topology=True)), "default/train")
         assert found.fits == 2
@@ -66,7 +66,7 @@ class TestFit:
         assert (add.count, add.price) == (3, 6.0)
         assert cluster.pending() == ["default/t0", "default/t1"]
 
-    def test_a_gang_whose_pods_are_not_all_there(self):
+    def test_an_incomplete_gang(self):
         assert fit_group(cluster_of(node("n1"), *members(1), group(2)), "train").pods_each == 2
 
     @pytest.mark.parametrize(
@@ -77,24 +77,24 @@ class TestFit:
             pytest.param([group(2), *members(2)], None, "GenericWorkload is off", id="gates"),
         ],
     )
-    def test_what_cannot_be_asked(self, objects, gates, message):
+    def test_invalid_questions(self, objects, gates, message):
         with pytest.raises(stowplan.ClusterError, match=message):
             fit_group(stowplan.Cluster([node("n1"), *objects], feature_gates=gates), "train")
 
 
-def test_a_change_that_lets_a_gang_go():
+def test_a_change_after_which_a_gang_fits():
     found = what_if(cluster_of(node("n1"), *members(3), group(3)), AddNodes(1, "n1"))
     assert found.before.pending == ("default/t0", "default/t1", "default/t2")
     assert found.placed.keys() == {"default/t0", "default/t1", "default/t2"}
 
 
-def test_a_drained_gang_goes_elsewhere_whole_or_not_at_all():
+def test_a_drained_gang_moves_completely_or_not_at_all():
     pods = by_jobs(members(2, nodeName="n1"))
     room = drain(cluster_of(node("n1"), node("n2"), *pods, group(2)), ["n1"])
     assert sorted(move.to for move in room.moves) == ["n2", "n2"]
 
 
-def test_pods_of_a_gang_that_are_named_together_are_placed_together():
+def test_pods_of_a_gang_are_placed_together():
     cluster = cluster_of(node("n1"), *members(2), group(2))
     assert [decision.node_name for decision in cluster.schedule(["t0"])] == [""]
     assert [decision.node_name for decision in cluster.schedule(["t1", "t0"])] == ["n1", "n1"]

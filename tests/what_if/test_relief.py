@@ -1,4 +1,4 @@
-"""What would help most: each answer is what the scheduler does once the change has been made for real."""
+"""Suggestions for groups of pods have the effect that the change would really have."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def groups_of(cluster):
 
 
 @given(NODES, PODS)
-def test_more_nodes_place_as_many_as_it_says_and_fewer_place_less(nodes, pods):
+def test_the_number_of_nodes_is_sufficient_and_minimal(nodes, pods):
     cluster = a_cluster(nodes, pods)
     refused = [group.verdict.key for group in groups_of(cluster) if group.is_refused]
     for found in relief(cluster, groups_of(cluster)):
@@ -39,7 +39,7 @@ def test_more_nodes_place_as_many_as_it_says_and_fewer_place_less(nodes, pods):
 
 
 def placed_with(cluster, keys, like, number):
-    """Into a cluster of its own."""
+    """In a cluster of its own."""
     grown = Cluster([info.pod for info in cluster.state.pending.values()])
     for row in cluster.state.table.row_of.values():
         grown.add(cluster.state.table.nodes[row])
@@ -49,21 +49,21 @@ def placed_with(cluster, keys, like, number):
 
 
 @given(NODES, PODS)
-def test_nothing_changes(nodes, pods):
+def test_the_cluster_is_unchanged(nodes, pods):
     cluster = a_cluster(nodes, pods)
     before = cluster.state.version, cluster.pending()
     relief(cluster, groups_of(cluster))
     assert (cluster.state.version, cluster.pending()) == before
 
 
-def test_a_change_is_tried_on_all_for_whom_it_was_made():
+def test_a_change_is_tried_for_all_its_pods():
     cluster = a_cluster([8], [(2, "ssd"), (3, "ssd"), (4, "ssd"), (1, "")])
     found = {one.text: one.pods for one in relief(cluster, groups_of(cluster))}
-    # 2 + 3 fit beside nothing else; 4 does not, beside them.
+    # 2 and 3 fit together; 4 does not fit beside them.
     assert found["drop nodeSelector disk=ssd"] == 2
     assert not any(text.startswith("add ") for text in found)
 
 
-def test_who_fits_needs_no_help():
+def test_pods_that_fit_need_no_relief():
     cluster = a_cluster([8], [(2, "")])
     assert relief(cluster, groups_of(cluster)) == []

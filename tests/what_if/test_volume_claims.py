@@ -1,4 +1,4 @@
-"""Pods whose volume claims are made for them: those that come back, copies, and pods that a StatefulSet adds."""
+"""Pods with volume claims: recreated pods, copies, and pods that a StatefulSet adds."""
 
 import pytest
 
@@ -20,7 +20,7 @@ EPHEMERAL = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": S
 
 
 def claim(name, *, zone="", owner=None):
-    """Bound to a volume of the zone, if it has one."""
+    """Bound to a volume in the zone, if there is one."""
     metadata = {"name": name, "namespace": "default", "uid": name}
     if owner is not None:
         about = {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": owner, "controller": True}
@@ -59,7 +59,7 @@ def nodes():
     return [node("a", zone="x"), node("b", zone="y"), CLASS]
 
 
-def test_who_comes_back_has_a_new_ephemeral_volume(nodes):
+def test_a_recreated_pod_has_a_new_ephemeral_volume(nodes):
     cluster = Cluster([*nodes, *scratching("web-0", "a")])
     before = cluster.state.dump()
     assert [(move.pod, move.to) for move in drain(cluster, ["a"]).moves] == [("default/web-0", "b")]
@@ -67,7 +67,7 @@ def test_who_comes_back_has_a_new_ephemeral_volume(nodes):
     assert cluster.state.dump() == before
 
 
-def test_copies_have_ephemeral_volumes_of_their_own(nodes):
+def test_copies_have_their_own_ephemeral_volumes(nodes):
     cluster = Cluster([*nodes, *scratching("web-0", "a")])
     assert fit(cluster, "web-0").per_node == {"a": 3, "b": 4}
     assert what_if(cluster, Scale("Deployment", "default", "web", 2)).placed == {"default/web-added-1": "b"}
@@ -79,31 +79,31 @@ def stateful(ordinal, at, zone):
     return [made, *claim(f"data-db-{ordinal}", zone=zone)]
 
 
-def test_a_stateful_set_adds_pods_with_claims_of_their_own(nodes):
+def test_pods_added_by_a_stateful_set_have_claims(nodes):
     found = what_if(Cluster([*nodes, *stateful(0, "a", "x")]), Scale("StatefulSet", "default", "db", 2))
     assert (found.placed, found.after.pending) == ({"default/db-1": "b"}, ())
 
 
-def test_a_stateful_set_that_grows_again_finds_the_claims_that_it_had(nodes):
+def test_a_stateful_set_reuses_its_claims_when_scaled_up(nodes):
     kept = claim("data-db-1", zone="x")
     found = what_if(Cluster([*nodes, *stateful(0, "a", "x"), *kept]), Scale("StatefulSet", "default", "db", 2))
     (reason,) = found.after.reasons
     assert "1 node(s) didn't match PersistentVolume's node affinity" in reason
 
 
-def test_a_stateful_set_comes_back_with_its_volumes(nodes):
+def test_recreated_pods_of_a_stateful_set_keep_their_volumes(nodes):
     (stranded,) = drain(Cluster([*nodes, *stateful(0, "a", "x")]), ["a"]).stranded
     assert "1 node(s) didn't match PersistentVolume's node affinity" in stranded.reason
 
 
-def test_a_stateful_set_shrinks_from_its_highest_ordinal(nodes):
+def test_scaling_down_a_stateful_set(nodes):
     pods = [*stateful(1, "a", "x"), *stateful(0, "b", "y")]
     found = what_if(Cluster([*nodes, *pods]), Scale("StatefulSet", "default", "db", 1))
     assert found.displaced == {"default/db-1": ""}
 
 
-def test_claims_of_others_stay_where_pods_have_no_uid(nodes):
-    """As in manifests that people write."""
+def test_claims_of_others_are_kept_if_pods_have_no_uid(nodes):
+    """As in hand-written manifests."""
     pods = [owned(pod(f"web-{i}", nodeName="a", volumes=EPHEMERAL)) for i in range(2)]
     claims = [one for i in range(2) for one in claim(f"web-{i}-scratch", zone="x", owner=f"web-{i}")]
     for one in (*pods, *claims):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TOO_DEEP = "nested too deeply"
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-#: What is in texts that were not meant to be read as they are, and what to do.
+#: Contents of files that are not manifests (Helm templates, …), and what to do about them.
 _HINTS = (
     (re.compile(r"\{\{"), "it looks like a template: render it first, as `helm template` does"),
     (re.compile(r"^<<<<<<< ", re.MULTILINE), "it has conflict markers of git"),

@@ -34,7 +34,7 @@ MAX_EXPANSION = 100_000
 _CHARACTERS_OF_A_NODE = 100
 #: Possible aliases and anchors: `*` and `&` also occur in other texts, but seldom before the same word.
 _ALIAS, _ANCHOR = re.compile(r"\*([\w-]+)"), re.compile(r"&([\w-]+)")
-#: Newer versions of libyaml have a limit of their own, far above ours, which looks ahead of the events.
+#: Newer versions of libyaml have a separate limit, far above ours, which is checked ahead of the events.
 _SCANNERS_LIMIT = "exceeded maximum nesting depth"
 
 

@@ -50,7 +50,7 @@ def _by_function(name: str, implementation: Implementation, takes_first: Callabl
 
     def compute(args: tuple[Value, ...]) -> Value:
         if not takes_first(args[0]):
-            # For values with methods of their own, the reference asks the value whether it has this one.
+            # For values that define methods, the reference checks whether the value has this one.
             has_methods = isinstance(args[0], str | v.Timestamp | v.Duration)
             raise ValueProblem("no such overload" if has_methods else f"no such overload: {name}")
         return implementation(*args)

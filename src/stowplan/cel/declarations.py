@@ -69,7 +69,7 @@ class Overload:
 class Function:
     name: str
     overloads: tuple[Overload, ...]
-    #: Computes all overloads, which then have no implementation of their own.
+    #: Implements all overloads, which then have no separate implementations.
     implementation: Implementation | None = None
     #: Whether `implementation` supports the type of the first argument; if not, there is no such overload.
     takes_first: Callable[[Value], bool] | None = None

@@ -123,7 +123,7 @@ def param(name: str) -> Type:
     return Type(TypeKind.PARAM, name)
 
 
-#: The types that type parameters stand for.
+#: The types that type parameters are bound to.
 Substitutions = dict[Type, Type]
 
 _LEGACY_NULLABLE = frozenset(

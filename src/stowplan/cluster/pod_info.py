@@ -419,7 +419,7 @@ def is_copy(pod: Pod, other: Pod) -> bool:
 
 
 def _is_copied_spec(spec: PodSpec, other: PodSpec) -> bool:
-    # Mostly it is the other but for the node; fields that are the same object are compared at once.
+    # Usually only the node differs; fields that are the same object compare by identity, which is fast.
     if spec == replace(other, node_name=spec.node_name):
         return True
     if spec.volumes is not other.volumes or spec.resource_claims is not other.resource_claims:

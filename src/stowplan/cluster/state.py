@@ -494,7 +494,7 @@ class ClusterState:
         shape.refs += 1
 
     def _register(self, shape: PodShape) -> None:
-        # May raise, so it comes first: no partial update then.
+        # May raise, so it comes before any change of state.
         vector, _ = self.vector_of(shape), shape.non_zero_used
         if self._free_shape_ids:
             shape.id = self._free_shape_ids.pop()

@@ -204,7 +204,7 @@ class PodStatuses:
         self._random = random
         self._reports = Reports(report, clock=self._now)
         self._known: dict[str, PodWrites] = {}
-        #: Pods with a note that nobody waits for, by UID.
+        #: Pods with a pending status that no caller waits for, by UID.
         self._line: OrderedDict[str, PodWrites] = OrderedDict()
         #: UIDs of pods that were taken from the line, until their note is written or dropped.
         self._slots: set[str] = set()

@@ -119,7 +119,7 @@ ASSIGNED_POD_DELETE = _event(ASSIGNED_POD, Action.Delete)
 UNSCHEDULABLE_POD_ADD = _event(UNSCHEDULABLE_POD, Action.Add)
 UNSCHEDULABLE_POD_UPDATE = _event(UNSCHEDULABLE_POD, Action.Update)
 
-#: The pod was activated explicitly (`Handle.activate`); the plugins that rejected it are not asked.
+#: The pod was activated explicitly (`Handle.activate`); the hints of the plugins that rejected it are not called.
 FORCE_ACTIVATE = ClusterEvent(ANY, Action.All, "ForceActivate")
 #: The pod has been unschedulable for too long and is retried without any other event.
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(ANY, Action.All, "UnschedulableTimeout")

@@ -98,7 +98,7 @@ class Viewer:
     def __init__(self, broadcast: Broadcast) -> None:
         self._broadcast = broadcast
         self._frames: deque[bytes] = deque()
-        #: Whether it has no plan yet to which frames can be applied.
+        #: Whether it still needs a snapshot before frames can be applied.
         self.needs_snapshot = True
 
     def restart(self) -> None:

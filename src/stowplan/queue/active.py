@@ -47,7 +47,7 @@ class ActiveQueue:
             self._new.discard(name)
 
     def pop(self) -> QueuedPod | None:
-        # New pods need no turns of their own if there are only new pods.
+        # Without rejected pods, new pods need no reserved turns.
         turns = self._new is not None or self.in_a_row >= self._limit > 0
         queued = self._next_in_turn() if turns else self.pods.pop()
         if queued is not None:

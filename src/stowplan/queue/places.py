@@ -105,7 +105,7 @@ class Places:
     def requeue_unschedulable(self, queued: QueuedPod, strategy: Strategy, cause: str) -> None:
         """Requeue a pod that is unschedulable; no-op if it no longer is."""
         if queued.place is not Place.UNSCHEDULABLE:
-            # A plugin activated it while it was asked about another pod.
+            # A plugin activated it during a call for another pod.
             return
         if not self.requeue(queued, strategy, cause):
             # Parity: a pod that is gated again is counted as entering once more.

@@ -47,7 +47,7 @@ class QueuedPod(msgspec.Struct, kw_only=True, eq=False):
     initial_attempt_timestamp: float | None = None
     #: Plugins that rejected it in the last attempt, and those that gated it since.
     unschedulable_plugins: set[str] = msgspec.field(default_factory=set)
-    #: Plugins that wait for something of their own before the pod can proceed.
+    #: Plugins that returned Pending: the pod waits for an event that they will trigger themselves.
     pending_plugins: set[str] = msgspec.field(default_factory=set)
     #: The PreEnqueue plugin that gates it; "" if none does.
     gating_plugin: str = ""

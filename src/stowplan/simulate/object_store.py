@@ -57,7 +57,7 @@ class _ByKind(dict[type[ApiStruct], Any]):
 
 class ObjectStore:
     def __init__(self) -> None:
-        #: What is like a dict of them, by kind.
+        #: Kind -> its objects, a mapping by key.
         self._objects = _ByKind(self._kept)
         #: The resource version of the last write.
         self.version = 0

@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 
     from stowplan.explain.text.tables import Block
 
-#: Why a scheduler that may be there is not asked.
+#: Why a scheduler that may be running is not queried.
 _UNAVAILABLE = (InputError, ClientConfigError, CredentialsError)
 
 #: A user is waiting.
 _LIMITS = Limits(connect=5.0, silence=60.0, tries=3, connection_tries=1, trying=15.0)
 #: Maximum number of entries of a scheduler's lists.
 _MOST = "1000"
-#: The URL that stands for the scheduler that is found, and the beginning of one on a socket.
+#: The URL that represents a discovered scheduler, and the prefix of URLs of local sockets.
 AUTO, _SOCKET = "auto", "unix:"
 _UNTRUSTED = "certificate is not trusted"
 

@@ -10,7 +10,7 @@ from collections import Counter
 from math import frexp, ldexp
 
 _PARTS = 128
-#: Shorter waits count as zero: time stands still while pods are decided.
+#: Shorter waits count as zero: decisions take no simulated time.
 _NONE = 1e-3
 
 

@@ -43,7 +43,7 @@ class Setup:
     base: dict[str, Any]
     space: SpaceSpec
     objective: Objective
-    #: The whole scenario: unchanged, for the baseline, and with workloads assigned to the profiles of the space.
+    #: The complete scenario: unchanged for the baseline, and with workloads assigned to the profiles of the space.
     as_it_is: Part
     with_profiles: Part
     notes: tuple[str, ...]

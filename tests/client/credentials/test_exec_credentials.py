@@ -1,4 +1,4 @@
-"""Credential plugins, as real programs."""
+"""Credential plugins as real programs."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ SECRET = "s3cr3t-t0k3n"
 
 
 class Plugin:
-    """A program in a folder of its own; each run leaves a line in the file `runs`."""
+    """A program in a folder of its own; each run appends a line to the file `runs`."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -78,7 +78,7 @@ async def failure(credentials):
     return str(caught.value)
 
 
-async def test_a_token_is_cached_for_good_without_an_expiry(plugin):
+async def test_a_token_without_an_expiry_is_cached_forever(plugin):
     plugin.write("answer(token=f'token-{runs}')")
     credentials = plugin.credentials()
     for _ in range(3):
@@ -88,7 +88,7 @@ async def test_a_token_is_cached_for_good_without_an_expiry(plugin):
 
 
 @pytest.mark.parametrize(("now", "runs"), [(59, 1), (60, 1), (60.5, 2)])
-async def test_a_token_is_asked_for_again_once_it_has_expired(plugin, now, runs):
+async def test_an_expired_token_runs_the_plugin_again(plugin, now, runs):
     plugin.write("answer(token=f'token-{runs}', expirationTimestamp='1970-01-01T00:01:00Z')")
     plugin.clock.now = 0
     credentials = plugin.credentials()
@@ -110,7 +110,7 @@ async def test_arguments_and_environment(plugin):
 
 
 @pytest.mark.parametrize("cluster", [None, ExecCluster(server="https://a", config={"audience": "me"})])
-async def test_the_plugin_is_told_about_the_request(plugin, cluster):
+async def test_the_plugin_gets_the_exec_info(plugin, cluster):
     plugin.write("open(folder + '/info', 'w').write(os.environ['KUBERNETES_EXEC_INFO'])\nanswer(token='t')")
     await plugin.credentials(cluster=cluster).headers()
     info = json.loads((plugin.folder / "info").read_text())
@@ -132,7 +132,7 @@ async def test_a_command_is_found_on_path(plugin, monkeypatch):
     assert await plugin.credentials(command="plugin", environ=environ).headers()
 
 
-# --- refused
+# -- refused tokens
 
 
 async def test_a_refused_token_runs_the_plugin_again(plugin):
@@ -144,7 +144,7 @@ async def test_a_refused_token_runs_the_plugin_again(plugin):
     assert plugin.runs == 2
 
 
-async def test_the_same_token_again_is_no_reason_to_ask_again(plugin):
+async def test_an_unchanged_token_after_a_refusal_is_not_requested_again(plugin):
     plugin.write("answer(token='same')")
     credentials = plugin.credentials()
     await credentials.headers()
@@ -152,7 +152,7 @@ async def test_the_same_token_again_is_no_reason_to_ask_again(plugin):
     assert plugin.runs == 2
 
 
-async def test_a_refused_token_is_not_used_again_when_there_is_no_other(plugin):
+async def test_a_refused_token_is_not_reused_without_a_new_one(plugin):
     plugin.write("answer(token=f'token-{runs}') if runs in (1, 4) else sys.exit(9)")
     credentials = plugin.credentials()
     used = await credentials.headers()
@@ -171,7 +171,7 @@ async def test_a_late_refusal_of_an_old_token_does_not_run_the_plugin(plugin):
     assert plugin.runs == 2
 
 
-# --- several callers
+# -- concurrent callers
 
 
 async def test_callers_share_one_run(plugin):
@@ -184,7 +184,7 @@ async def test_callers_share_one_run(plugin):
     assert plugin.runs == 2
 
 
-async def test_callers_share_a_failure_and_the_next_one_tries_again(plugin):
+async def test_concurrent_callers_share_a_failure_and_the_next_caller_retries(plugin):
     plugin.write("answer(token='t') if runs > 1 else sys.exit(3)")
     credentials = plugin.credentials()
     results = await asyncio.gather(*(credentials.headers() for _ in range(5)), return_exceptions=True)
@@ -193,8 +193,9 @@ async def test_callers_share_a_failure_and_the_next_one_tries_again(plugin):
     assert (await credentials.headers())["Authorization"] == "Bearer t"
 
 
-async def test_a_caller_has_its_answer_even_if_the_next_run_begins_before_it_wakes(plugin):
-    """A clock that is ahead has every answer expired as it comes: the first who wakes asks again at once."""
+async def test_a_caller_gets_its_answer_even_if_the_next_run_starts_first(plugin):
+    """With a clock that is ahead, every answer has expired on arrival: the first caller that wakes asks again at
+    once."""
     plugin.write("answer(token=f'token-{runs}', expirationTimestamp='1970-01-01T00:01:00Z')")
     plugin.clock.now = 3600
     credentials = plugin.credentials()
@@ -206,8 +207,8 @@ async def test_a_caller_has_its_answer_even_if_the_next_run_begins_before_it_wak
     assert answers == [["Bearer token-1", "Bearer token-2"]] * 3
 
 
-async def test_the_loop_goes_on_while_the_plugin_runs(plugin):
-    """The plugin only ends after this loop, the one that waits for it, has written to it."""
+async def test_the_event_loop_runs_while_the_plugin_runs(plugin):
+    """The plugin exits only after this loop, which waits for it, has written to it."""
     os.mkfifo(plugin.folder / "fifo")
     plugin.write("answer(token=open(folder + '/fifo').read())")
     waiting = asyncio.ensure_future(plugin.credentials().headers())
@@ -216,7 +217,7 @@ async def test_the_loop_goes_on_while_the_plugin_runs(plugin):
 
 
 def written(fifo, data):
-    """Write to a pipe; false if nobody reads it yet."""
+    """Write to a pipe; False if no process reads it yet."""
     try:
         descriptor = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
@@ -227,7 +228,7 @@ def written(fifo, data):
 
 
 def is_alive(pid):
-    """A killed process whose parent has not noticed yet is dead, too."""
+    """A killed process that its parent has not reaped counts as dead, too."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -236,7 +237,7 @@ def is_alive(pid):
 
 
 async def until(happened):
-    """Let the loop go round: what is waited for happens in another process."""
+    """Run the loop until an event in another process."""
     async with asyncio.timeout(60):  # only ever reached by a defect
         while not happened():  # noqa: ASYNC110 - nothing in this process could set an event
             await asyncio.sleep(0)
@@ -256,7 +257,7 @@ async def pids(plugin):
     return [int(pid) for pid in (plugin.folder / "pid").read_text().split()]
 
 
-async def test_a_caller_without_patience_leaves_the_run_to_the_next_one(plugin):
+async def test_a_cancelled_caller_leaves_the_run_to_the_next_one(plugin):
     os.mkfifo(plugin.folder / "fifo")
     plugin.write("answer(token=open(folder + '/fifo').read())")
     credentials = plugin.credentials()
@@ -274,7 +275,7 @@ async def test_a_caller_without_patience_leaves_the_run_to_the_next_one(plugin):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("at_once", [False, True])
 def test_no_process_outlives_the_event_loop(plugin, at_once, monkeypatch):
-    """Not even one that had a child of its own before the loop went round again."""
+    """Not even with a child of its own, started before the loop ran again."""
     plugin.write(FOREVER)
     if at_once:
         monkeypatch.setattr(subprocess, "Popen", lambda *args, **options: busy(plugin, POPEN(*args, **options)))
@@ -286,7 +287,7 @@ def test_no_process_outlives_the_event_loop(plugin, at_once, monkeypatch):
         return started
 
     started = asyncio.run(give_up())
-    # Killed is not gone: the child's end is for the system to see to.
+    # Killed processes remain until the system reaps them.
     asyncio.run(until(lambda: not any(map(is_alive, started))))
 
 
@@ -294,19 +295,19 @@ POPEN = subprocess.Popen
 
 
 def busy(plugin, process):
-    """Come back from starting it when it is under way."""
+    """Return from starting it once it is running."""
     while not (plugin.folder / "pid").exists():
         os.sched_yield()
     return process
 
 
-async def test_a_plugin_that_does_not_come_back_is_killed(plugin):
+async def test_a_hanging_plugin_is_killed(plugin):
     plugin.write(FOREVER)
     text = await failure(plugin.credentials(timeout=0.0))
     assert text.endswith("did not finish within 0 seconds and was killed")
 
 
-# --- what goes wrong
+# -- errors
 
 
 async def test_a_missing_program_comes_with_its_hint(plugin):
@@ -315,7 +316,7 @@ async def test_a_missing_program_comes_with_its_hint(plugin):
     assert text.endswith("\n\nbrew U+001B[1minstall it")
 
 
-async def test_a_program_in_the_current_folder_is_not_meant(plugin, monkeypatch):
+async def test_a_program_in_the_current_folder_is_not_used(plugin, monkeypatch):
     plugin.write("answer(token='t')")
     monkeypatch.chdir(plugin.folder)
     text = await failure(plugin.credentials(command="plugin", environ={"PATH": "."}))
@@ -331,8 +332,8 @@ async def test_a_program_that_cannot_be_executed(plugin):
 
 
 @pytest.mark.parametrize("code", [0, 7])
-async def test_what_it_writes_is_neither_shown_nor_logged(plugin, caplog, code):
-    """It may hold tokens; who runs it at a terminal sees its standard error there."""
+async def test_the_plugins_output_is_neither_shown_nor_logged(plugin, caplog, code):
+    """It may contain tokens; a user at a terminal sees its standard error there."""
     plugin.write(f"print('{SECRET}', file=sys.stderr)\n{f'sys.exit({code})' if code else PLAIN_ANSWER}")
     with caplog.at_level(logging.DEBUG):
         if code:
@@ -348,7 +349,7 @@ async def test_what_it_writes_is_neither_shown_nor_logged(plugin, caplog, code):
 PLAIN_ANSWER = "answer(token='t')"
 
 
-async def test_an_answer_that_cannot_be_used(plugin):
+async def test_invalid_answers(plugin):
     plugin.write(f"print(json.dumps(dict(kind='Pod', status=dict(token='{SECRET}'))))")
     text = await failure(plugin.credentials())
     assert text.endswith(f"exec plugin {plugin.command}: the plugin returned another kind than ExecCredential")
@@ -386,7 +387,7 @@ async def test_interactive(plugin, mode, terminal, interactive):
 # --- certificates
 
 
-async def test_a_certificate_makes_a_new_context(plugin):
+async def test_a_certificate_creates_a_new_tls_context(plugin):
     pairs = [certificates.make_client_certificate(CA, name) for name in ("one", "two")]
     for number, pair in enumerate(pairs, start=1):
         (plugin.folder / f"crt-{number}").write_bytes(pair.certificate)

@@ -1,4 +1,4 @@
-"""The ExecCredential: what a plugin is told, and what is wrong with what it answers."""
+"""The ExecCredential protocol: input of a plugin, and errors in its output."""
 
 import base64
 import json
@@ -64,7 +64,7 @@ def test_a_token(version):
     assert (answer.token, answer.certificate, answer.expires) == ("t", None, None)
 
 
-def test_yaml_will_do():
+def test_yaml_is_accepted():
     assert parsed(f"kind: ExecCredential\napiVersion: {V1}\nstatus:\n  token: t\n".encode()).token == "t"
 
 
@@ -94,7 +94,7 @@ def test_expiry(text, seconds):
     [
         pytest.param(b" \n", "printed nothing to standard output", id="nothing"),
         pytest.param(b"\xff", "is not UTF-8", id="bytes"),
-        pytest.param(b'{"token": "' + SECRET.encode(), "is not JSON", id="half of it"),
+        pytest.param(b'{"token": "' + SECRET.encode(), "is not JSON", id="truncated"),
         pytest.param(b"a: b: " + SECRET.encode(), "is not JSON", id="neither JSON nor YAML"),
         pytest.param(SECRET.encode(), "is not a JSON object", id="the bare token"),
         pytest.param(an_answer({"token": SECRET}, kind="Pod"), "returned another kind than ExecCredential", id="kind"),
@@ -130,7 +130,7 @@ def test_expiry(text, seconds):
         pytest.param(an_answer({"token": SECRET, "expirationTimestamp": 5}), "expected a string", id="a number"),
     ],
 )
-def test_what_cannot_be_used_is_explained_without_the_secret(document, message):
+def test_errors_do_not_contain_the_secret(document, message):
     with pytest.raises(ExecAnswerError) as caught:
         parsed(document)
     assert message in str(caught.value)

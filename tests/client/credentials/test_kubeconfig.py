@@ -1,4 +1,4 @@
-"""Reading and merging kubeconfig files, and finding what a context names."""
+"""Reading and merging kubeconfig files, and resolving a context."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 SECRET = "s3cr3t-t0k3n"
 
 
-def test_yaml_and_json_say_the_same(tmp_path):
+def test_yaml_and_json_are_equivalent(tmp_path):
     document = a_kubeconfig(user={"token": SECRET, "as-groups": ["a", "b"]})
     as_yaml = load_kubeconfig(write_kubeconfig(tmp_path / "config", document))
     as_json = load_kubeconfig(write_kubeconfig(tmp_path / "config", document, as_json=True))
@@ -77,35 +77,35 @@ def test_unknown_fields_and_nulls_are_ignored():
         pytest.param("users: [{name: u}, {name: u}]", 'duplicate name "u" in users', id="twice in one file"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_file(text, message):
+def test_errors_name_the_file(text, message):
     with pytest.raises(ClientConfigError) as caught:
         parse_kubeconfig(text.encode(), "config")
     assert message in str(caught.value)
     assert '"config"' in str(caught.value)
 
 
-def test_a_file_that_is_no_text():
+def test_a_binary_file():
     with pytest.raises(ClientConfigError, match=r"not UTF-8 text \(byte 1\)"):
         parse_kubeconfig(b"a\xff", "config")
 
 
-def test_depth_without_end_is_an_error_not_a_crash():
+def test_deep_nesting_is_an_error_and_no_crash():
     with pytest.raises(ClientConfigError, match="config"):
         parse_kubeconfig(b"{" + b'"a":{' * 100_000, "config")
 
 
-def test_a_missing_file_that_was_named(tmp_path):
+def test_a_missing_explicit_file(tmp_path):
     with pytest.raises(ClientConfigError) as caught:
         load_kubeconfig(str(tmp_path / "nope"))
     assert str(caught.value) == f"stat {tmp_path}/nope: no such file or directory"
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_folder_instead_of_a_file(tmp_path):
     with pytest.raises(ClientConfigError, match="is a directory"):
         load_kubeconfigs([str(tmp_path)])
 
 
-# --- which files
+# -- file lookup
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_missing_files_are_skipped(tmp_path):
     assert config.current_context == "x"
 
 
-def test_relative_paths_belong_to_the_file_that_has_them(tmp_path, monkeypatch):
+def test_relative_paths_are_relative_to_their_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     one = write_kubeconfig(tmp_path / "one" / "config", a_kubeconfig(cluster={"certificate-authority": "ca.crt"}))
     two = write_kubeconfig(tmp_path / "two" / "config", a_kubeconfig(user={"tokenFile": "../token"}, clusters=[]))
@@ -141,7 +141,7 @@ def test_relative_paths_belong_to_the_file_that_has_them(tmp_path, monkeypatch):
     assert user.path("") == ""
 
 
-def test_the_first_file_wins_whole_entries(tmp_path):
+def test_the_first_file_wins_per_entry(tmp_path):
     one = write_kubeconfig(tmp_path / "one", a_kubeconfig(cluster={"server": "https://one"}, **{"current-context": ""}))
     two = write_kubeconfig(
         tmp_path / "two", a_kubeconfig(cluster={"server": "https://two", "tls-server-name": "two"}, users=[])
@@ -158,7 +158,7 @@ FILES = st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.sets(NAMES)), max
 
 
 @given(FILES)
-def test_merging_by_its_plain_rule(files):
+def test_merging_agrees_with_the_plain_rule(files):
     configs = [
         parse_kubeconfig(
             json.dumps(
@@ -224,19 +224,19 @@ def test_no_context_selects_nothing():
         ),
     ],
 )
-def test_what_is_not_there_is_named(asked, message):
+def test_missing_entries_are_named(asked, message):
     with pytest.raises(ClientConfigError) as caught:
         select(two_contexts(), asked)
     assert str(caught.value) == message
 
 
-def test_all_files_are_named_in_which_it_could_have_been():
+def test_all_searched_files_are_named():
     files = [parse_kubeconfig(text, name) for text, name in ((b"current-context: z", "one"), (b"", "two"))]
     with pytest.raises(ClientConfigError, match="invalid configuration: one, two: current-context: context was not fo"):
         select(merged(files))
 
 
-def test_a_current_context_that_names_nothing():
+def test_a_missing_current_context():
     with pytest.raises(ClientConfigError, match="specified context: z; the kubeconfig has no contexts"):
         select(parse_kubeconfig(b"current-context: z", "config"))
 

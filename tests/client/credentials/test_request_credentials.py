@@ -1,4 +1,4 @@
-"""Headers of a user: fixed, from a token file that rotates, and acting as somebody else."""
+"""Authentication headers: fixed, from a token file that rotates, and impersonation."""
 
 import logging
 
@@ -41,7 +41,7 @@ async def test_anonymous_sends_nothing():
     assert credentials.client_certificate() is None
 
 
-async def test_a_fixed_token_is_as_good_as_it_gets():
+async def test_a_fixed_token_cannot_be_refreshed():
     credentials = UserCredentials(FixedAuthorization(bearer("t")))
     assert dict(await credentials.headers()) == {"Authorization": "Bearer t"}
     assert await credentials.refused() is False
@@ -52,7 +52,7 @@ def test_basic_authentication():
 
 
 @pytest.mark.parametrize(("token", "fits"), [("a.b-c_d==", True), ("a b", False), ("a\n", False), ("a\x7f", False)])
-def test_what_a_header_can_carry(token, fits):
+def test_valid_header_values(token, fits):
     assert is_sendable(token) is fits
 
 
@@ -88,7 +88,7 @@ async def test_a_token_file_is_read_again(path, clock, seconds, token):
 async def test_a_refused_token_is_read_again_at_once(path, clock):
     credentials = UserCredentials(token_file(path, clock))
     used = await credentials.headers()
-    assert await credentials.refused(used) is False, "the file still holds the same token"
+    assert await credentials.refused(used) is False, "the file still has the same token"
     path.write_text("two")
     assert await credentials.refused(used) is True
     assert (await credentials.headers())["Authorization"] == "Bearer two"
@@ -104,7 +104,7 @@ async def test_a_late_refusal_of_an_old_token_does_not_read_again(path, clock):
     assert (await credentials.headers())["Authorization"] == "Bearer two"
 
 
-async def test_refused_without_headers_means_the_last_ones(path, clock):
+async def test_refused_without_headers_refers_to_the_last_ones(path, clock):
     credentials = UserCredentials(token_file(path, clock))
     await credentials.headers()
     assert await credentials.refused() is False
@@ -124,7 +124,7 @@ async def test_a_token_stays_in_use_while_its_file_is_broken(path, clock, caplog
         for _ in range(3):
             clock.advance(60)
             assert (await credentials.headers())["Authorization"] == "Bearer one"
-    assert len(caplog.records) == 1, "said once, not at every request"
+    assert len(caplog.records) == 1, "logged once, not for every request"
     path.write_text("two")
     clock.advance(1)
     assert (await credentials.headers())["Authorization"] == "Bearer two"
@@ -132,7 +132,7 @@ async def test_a_token_stays_in_use_while_its_file_is_broken(path, clock, caplog
     clock.advance(60)
     with caplog.at_level(logging.WARNING):
         await credentials.headers()
-    assert len(caplog.records) == 2, "said again after it had worked"
+    assert len(caplog.records) == 2, "logged again after it had worked"
 
 
 async def test_a_token_file_wins_over_the_token_once_it_can_be_read(tmp_path, clock):
@@ -173,7 +173,7 @@ def test_a_certificate_follows_its_files(tmp_path, clock):
     clock.advance(5)
     assert credentials.client_certificate() is before
     (tmp_path / "crt").write_text("new")
-    assert credentials.client_certificate() is before, "files are looked at once a second"
+    assert credentials.client_certificate() is before, "files are checked once a second"
     clock.advance(1)
     certificate = credentials.client_certificate()
     assert (certificate.certificate, certificate.key) == (b"new", b"key")

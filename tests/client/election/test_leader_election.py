@@ -1,4 +1,4 @@
-"""Leader election against an API in memory; time is moved by hand."""
+"""Leader election with an in-memory API, in virtual time."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ from support.live.leases import MAX_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, Sc
 
 LEASES = "leases.coordination.k8s.io"
 DURATION, DEADLINE, RETRY = 15.0, 10.0, 2.0
-#: The longest that a contender sleeps between two tries.
+#: The longest time that a contender sleeps between two tries.
 LONGEST_PAUSE = RETRY * (1 + JITTER_FACTOR)
 
 
@@ -49,7 +49,7 @@ async def leading(world, **options):
     yield elector, api, task
 
 
-def said(caplog):
+def logged(caplog):
     return [record.getMessage() for record in caplog.records if record.name.endswith("leader_election")]
 
 
@@ -87,14 +87,14 @@ def test_settings_are_checked_as_the_reference_does(duration, deadline, retry, p
     assert str(raised.value) == f"couldn't create leader elector: {problem}"
 
 
-async def test_there_is_no_elector_with_settings_that_cannot_work():
+async def test_an_elector_refuses_invalid_settings():
     async with elections(config=timings(15, 15, 2)) as world:
         with pytest.raises(ValueError, match="leaseDuration must be greater than renewDeadline"):
             world.elector()
 
 
 @pytest.mark.parametrize(("deadline", "timeout"), [(10, 5.0), (3, 1.5), (1, 1.0)])
-def test_a_request_leaves_time_for_another(deadline, timeout):
+def test_the_request_timeout_leaves_time_for_a_retry(deadline, timeout):
     assert request_timeout(timings(60, deadline, 0.1)) == timeout
 
 
@@ -116,7 +116,7 @@ async def test_a_lease_is_created_as_the_reference_writes_it():
         }
 
 
-async def test_a_renewal_moves_the_renew_time_alone():
+async def test_a_renewal_changes_only_the_renew_time():
     async with elections() as world, leading(world):
         await world.time.advance(7)
         assert world.spec == {
@@ -128,7 +128,7 @@ async def test_a_renewal_moves_the_renew_time_alone():
         }
 
 
-async def test_a_renewal_is_one_request_each_retry_period():
+async def test_a_renewal_is_one_request_per_retry_period():
     async with elections() as world, leading(world) as (_, api, _):
         await world.time.advance(7)
         assert api.asked == [(2.0, "update"), (4.0, "update"), (6.0, "update")]
@@ -139,7 +139,7 @@ async def test_the_duration_is_written_in_whole_seconds():
         assert world.spec["leaseDurationSeconds"] == 15
 
 
-async def test_a_renewal_changes_the_record_also_if_the_clock_stands():
+async def test_a_renewal_changes_the_record_even_if_the_clock_stands_still():
     async with elections() as world:
         times = world.time
         frozen = WithWallClock(times, lambda: 1.8e9)
@@ -153,7 +153,7 @@ async def test_a_renewal_changes_the_record_also_if_the_clock_stands():
         assert len(seen) > 1
 
 
-async def test_labels_and_owners_that_others_gave_the_lease_stay():
+async def test_foreign_labels_and_owners_of_the_lease_are_kept():
     async with elections() as world:
         world.put(holderIdentity="")
         world.server.patch(LEASES, NAMESPACE, NAME, {"metadata": {"labels": {"a": "b"}, "finalizers": ["x.io/y"]}})
@@ -168,11 +168,11 @@ async def test_labels_and_owners_that_others_gave_the_lease_stay():
     [
         pytest.param({"holderIdentity": "", "leaseTransitions": 3}, 4, id="released"),
         pytest.param({"leaseTransitions": 3}, 4, id="never held"),
-        pytest.param({}, 1, id="says nothing"),
+        pytest.param({}, 1, id="empty spec"),
         pytest.param({"holderIdentity": "you", "leaseTransitions": 7}, 8, id="held for no time"),
     ],
 )
-async def test_what_nobody_holds_is_taken_at_once(spec, transitions):
+async def test_an_unheld_lease_is_taken_at_once(spec, transitions):
     async with elections() as world:
         world.put(**spec)
         elector = world.elector()
@@ -182,10 +182,10 @@ async def test_what_nobody_holds_is_taken_at_once(spec, transitions):
         assert world.time.now == 0
 
 
-# -- standing by -------------------------------------------------------------------------------------------------------
+# -- standby -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_held_lease_is_taken_when_its_own_duration_has_passed_since_it_was_seen_to_change():
+async def test_a_held_lease_is_taken_after_its_duration_without_an_observed_change():
     async with elections() as world:
         world.put(holderIdentity="you", leaseDurationSeconds=40, renewTime="2001-01-01T00:00:00.000000Z")
         elector = world.elector()
@@ -196,21 +196,21 @@ async def test_a_held_lease_is_taken_when_its_own_duration_has_passed_since_it_w
         assert elector.is_leader
 
 
-async def test_a_renewal_that_is_seen_begins_the_wait_anew():
+async def test_an_observed_renewal_restarts_the_wait():
     async with elections(chance=0.0) as world:
         world.put(holderIdentity="you", leaseDurationSeconds=15)
         elector = world.elector()
         world.start(elector.acquire())
         await world.time.advance(13)
         world.put(holderIdentity="you", leaseDurationSeconds=15, renewTime="2001-01-01T00:00:00.000000Z")
-        await world.time.advance(1)  # at 14 it looks
+        await world.time.advance(1)  # it looks at 14
         await world.time.advance(14.99)
         assert not elector.is_leader
         await world.time.advance(0.02)
         assert elector.is_leader
 
 
-async def test_what_others_write_into_metadata_is_no_renewal():
+async def test_metadata_changes_are_no_renewal():
     async with elections() as world:
         world.put(holderIdentity="you", leaseDurationSeconds=15)
         elector = world.elector()
@@ -223,7 +223,7 @@ async def test_what_others_write_into_metadata_is_no_renewal():
 
 
 @pytest.mark.parametrize(("chance", "pause"), [(0.0, 2.0), (0.5, 3.2), (1.0, 4.4)])
-async def test_tries_are_a_retry_period_and_jitter_apart(chance, pause):
+async def test_tries_are_a_jittered_retry_period_apart(chance, pause):
     async with elections(chance=chance) as world:
         world.put(holderIdentity="you", leaseDurationSeconds=3600)
         api = ScriptedApi(world.api, world.time)
@@ -244,7 +244,7 @@ async def test_a_released_lease_is_taken_at_the_next_try():
         assert world.spec["leaseTransitions"] == 1
 
 
-async def test_two_that_find_it_free_at_once_do_not_both_lead():
+async def test_two_contenders_for_a_free_lease_do_not_both_lead():
     async with elections() as world:
         one, other = world.elector("one"), world.elector("other")
         world.start(one.acquire())
@@ -263,7 +263,7 @@ async def test_two_that_find_it_free_at_once_do_not_both_lead():
         pytest.param("create", "lost", "Error initially creating lease lock", id="the answer is lost"),
     ],
 )
-async def test_trouble_is_logged_and_tried_again(caplog, verb, fate, message):
+async def test_failures_are_logged_and_retried(caplog, verb, fate, message):
     async with elections() as world:
         api = ScriptedApi(world.api, world.time)
         api.fates[verb].append(fate)
@@ -277,8 +277,8 @@ async def test_trouble_is_logged_and_tried_again(caplog, verb, fate, message):
         assert 'lock="kube-system/kube-scheduler"' in errors[0].getMessage()
 
 
-async def test_a_take_over_that_comes_too_late_to_act_on_is_none():
-    """The answer took longer than a leader may be silent: others may have the Lease by now."""
+async def test_an_acquisition_confirmed_too_late_does_not_count():
+    """The response took longer than a leader may be silent: another process may have the Lease by now."""
     async with elections(config=timings(3, 1.5, 0.5)) as world:
         world.put(holderIdentity="")
         api = ScriptedApi(world.api, world.time)
@@ -297,7 +297,7 @@ async def test_a_take_over_that_comes_too_late_to_act_on_is_none():
 # -- leading -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_conflict_is_followed_up_in_the_same_try(caplog):
+async def test_a_conflict_is_resolved_within_the_same_try(caplog):
     caplog.set_level(logging.DEBUG)
     async with elections() as world, leading(world) as (elector, api, _):
         world.server.patch(LEASES, NAMESPACE, NAME, {"metadata": {"labels": {"a": "b"}}})
@@ -318,12 +318,14 @@ async def test_a_renewal_whose_answer_is_lost_does_not_count_but_the_next_does()
 
 
 @pytest.mark.parametrize(
-    "fate", [Unreachable("away"), InternalError("no"), Conflict("no"), "hang"], ids=["away", "500", "409", "hang"]
+    "fate",
+    [Unreachable("away"), InternalError("no"), Conflict("no"), "hang"],
+    ids=["unreachable", "500", "409", "hang"],
 )
-async def test_the_lease_is_lost_a_deadline_after_the_last_renewal_began(caplog, fate):
+async def test_the_lease_is_lost_a_renew_deadline_after_the_last_renewal_started(caplog, fate):
     caplog.set_level(logging.INFO)
     async with elections() as world, leading(world, recorder=Told()) as (elector, api, task):
-        await world.time.advance(6)  # the last that works begins at 6
+        await world.time.advance(6)  # the last successful renewal starts at 6
         api.fates["update"] += [fate] * 99
         api.fates["get"] += [fate] * 99
         await world.time.advance(DEADLINE - 0.01)
@@ -332,14 +334,14 @@ async def test_the_lease_is_lost_a_deadline_after_the_last_renewal_began(caplog,
         await world.time.advance(0.01)
         assert not elector.is_leader
         assert isinstance(task.exception(), LeadershipLost)
-        assert said(caplog)[-1] == (
+        assert logged(caplog)[-1] == (
             'Failed to renew lease lock="kube-system/kube-scheduler" err="context deadline exceeded"'
         )
         assert elector._recorder.events[-1][-1] == "me stopped leading"
 
 
-async def test_nobody_acts_longer_than_the_record_keeps_others_away():
-    """It says whole seconds: 10 here, though the deadline is later."""
+async def test_a_leader_stops_before_the_recorded_duration_ends():
+    """The record has whole seconds: 10 here, although the deadline is later."""
     async with elections(config=timings(10.9, 10.5, 2)) as world, leading(world) as (elector, api, task):
         api.fates["update"] += [Unreachable("away")] * 99
         api.fates["get"] += [Unreachable("away")] * 99
@@ -350,7 +352,7 @@ async def test_nobody_acts_longer_than_the_record_keeps_others_away():
         assert task.done()
 
 
-async def test_what_we_held_long_ago_is_read_before_it_is_claimed():
+async def test_a_formerly_held_lease_is_read_before_it_is_claimed():
     async with elections(chance=0.0) as world:
         api = ScriptedApi(world.api, world.time)
         api.fates["create"].append("lost")
@@ -386,8 +388,8 @@ async def test_a_hanging_request_leaves_time_for_another():
         assert elector.is_leader
 
 
-async def test_a_process_that_hung_is_no_leader_when_it_goes_on():
-    """No task of it has run since, so nobody but the clock can have told."""
+async def test_a_process_that_hung_no_longer_leads():
+    """None of its tasks has run since, so only the clock can tell."""
     async with elections() as world:
         elector = world.elector()
         await elector.acquire()
@@ -397,7 +399,7 @@ async def test_a_process_that_hung_is_no_leader_when_it_goes_on():
             await elector.renew()
 
 
-async def test_whoever_sees_another_hold_the_lease_stops_at_once(caplog):
+async def test_a_leader_that_sees_another_holder_stops_at_once(caplog):
     async with elections() as world, leading(world) as (elector, _, task):
         world.put(holderIdentity="you", leaseDurationSeconds=15)
         await world.time.advance(2)
@@ -406,7 +408,7 @@ async def test_whoever_sees_another_hold_the_lease_stops_at_once(caplog):
         assert world.spec["holderIdentity"] == "you"
 
 
-async def test_a_lease_that_was_deleted_is_made_anew():
+async def test_a_deleted_lease_is_created_again():
     async with elections() as world, leading(world) as (elector, _, _):
         world.server.delete(LEASES, NAMESPACE, NAME)
         await world.time.advance(2.5)
@@ -414,7 +416,7 @@ async def test_a_lease_that_was_deleted_is_made_anew():
         assert world.spec["holderIdentity"] == "me"
 
 
-async def test_a_lease_somebody_emptied_is_taken_again():
+async def test_a_cleared_lease_is_taken_again():
     async with elections() as world, leading(world) as (elector, _, _):
         world.put(holderIdentity="", leaseTransitions=4)
         await world.time.advance(2.5)
@@ -440,7 +442,7 @@ async def test_jumps_of_the_wall_clock_do_not_matter():
             assert (leader.is_leader, standby.is_leader) == (True, False)
 
 
-# -- the end -----------------------------------------------------------------------------------------------------------
+# -- shutdown ----------------------------------------------------------------------------------------------------------
 
 
 async def stop(task):
@@ -449,7 +451,7 @@ async def stop(task):
         await task
 
 
-async def test_a_lease_is_given_back_as_the_reference_does():
+async def test_a_lease_is_released_as_the_reference_does():
     async with elections() as world, leading(world) as (elector, _, task):
         await world.time.advance(3)
         await stop(task)
@@ -464,7 +466,7 @@ async def test_a_lease_is_given_back_as_the_reference_does():
         }
 
 
-async def test_whoever_gave_the_lease_back_may_stand_again():
+async def test_a_process_may_contend_again_after_a_release():
     async with elections() as world:
         elector = world.elector()
         await stop(await world.lead(elector))
@@ -476,7 +478,7 @@ async def test_whoever_gave_the_lease_back_may_stand_again():
         assert world.spec["leaseTransitions"] == 1
 
 
-async def test_whoever_never_led_asks_nothing_at_the_end():
+async def test_a_standby_sends_no_request_at_shutdown():
     async with elections() as world:
         world.put(holderIdentity="you", leaseDurationSeconds=15)
         api = ScriptedApi(world.api, world.time)
@@ -489,7 +491,7 @@ async def test_whoever_never_led_asks_nothing_at_the_end():
         assert api.asked == []
 
 
-async def test_a_claim_whose_answer_never_came_is_given_back_too():
+async def test_a_claim_without_a_response_is_released_too():
     async with elections() as world:
         api = ScriptedApi(world.api, world.time)
         api.fates["create"].append("lost")
@@ -502,7 +504,7 @@ async def test_a_claim_whose_answer_never_came_is_given_back_too():
         assert world.spec["holderIdentity"] == ""
 
 
-async def test_what_another_holds_by_now_is_not_taken_from_it():
+async def test_a_release_does_not_overwrite_another_holder():
     async with elections() as world, leading(world) as (elector, _, task):
         await stop(task)
         world.put(holderIdentity="you", leaseDurationSeconds=15)
@@ -510,7 +512,7 @@ async def test_what_another_holds_by_now_is_not_taken_from_it():
         assert world.spec["holderIdentity"] == "you"
 
 
-async def test_giving_back_is_tried_again_when_somebody_changes_the_lease_meanwhile():
+async def test_a_release_is_retried_after_a_conflict():
     async with elections() as world, leading(world) as (elector, api, task):
         await stop(task)
         api.fates["update"] += [Conflict("no"), Conflict("no")]
@@ -531,7 +533,7 @@ async def test_giving_back_is_tried_again_when_somebody_changes_the_lease_meanwh
         ),
     ],
 )
-async def test_what_cannot_be_given_back_is_logged_and_left(caplog, fates, message):
+async def test_a_failed_release_is_logged_and_given_up(caplog, fates, message):
     async with elections() as world, leading(world) as (elector, api, task):
         await stop(task)
         for verb, those in fates.items():
@@ -542,22 +544,22 @@ async def test_what_cannot_be_given_back_is_logged_and_left(caplog, fates, messa
         await world.time.advance(DEADLINE)
         assert ending.done()
         assert ending.exception() is None
-        assert [text.startswith(message) for text in said(caplog)] == [True]
+        assert [text.startswith(message) for text in logged(caplog)] == [True]
 
 
-async def test_a_lease_that_is_gone_needs_no_giving_back(caplog):
+async def test_a_deleted_lease_needs_no_release(caplog):
     caplog.set_level(logging.INFO)
     async with elections() as world, leading(world) as (elector, _, task):
         await stop(task)
         world.server.delete(LEASES, NAMESPACE, NAME)
         await elector.release()
-        assert said(caplog)[-1] == 'lease lock not found lock="kube-system/kube-scheduler"'
+        assert logged(caplog)[-1] == 'lease lock not found lock="kube-system/kube-scheduler"'
 
 
-# -- telling -----------------------------------------------------------------------------------------------------------
+# -- events, metrics and logs ------------------------------------------------------------------------------------------
 
 
-async def test_events_tell_who_leads_and_who_no_longer_does():
+async def test_events_report_who_became_and_stopped_leading():
     async with elections() as world:
         told = Told()
         async with leading(world, recorder=told) as (elector, _, task):
@@ -571,7 +573,7 @@ async def test_events_tell_who_leads_and_who_no_longer_does():
     ]
 
 
-async def test_events_of_elections_in_the_form_of_old():
+async def test_election_events_in_the_core_v1_format():
     async with elections() as world:
         broadcaster = EventBroadcaster(world.api, hostname="host", times=world.time, report=print, form=CoreV1())
         sending = world.start(broadcaster.run())
@@ -579,7 +581,7 @@ async def test_events_of_elections_in_the_form_of_old():
         async with leading(world, recorder=broadcaster.recorder("default-scheduler")):
             await settle()
         (name,) = world.server.names("events", NAMESPACE)
-        # The server keeps both kinds of Event in the newer form, and what only the older one has as "deprecated".
+        # The server stores both kinds of Event in the newer form, and fields of the older one as "deprecated...".
         event = world.server.get("events", NAMESPACE, name)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
@@ -593,7 +595,7 @@ async def test_events_of_elections_in_the_form_of_old():
     assert about["uid"]
 
 
-async def test_metrics_tell_whether_we_lead_and_how_often_the_lease_had_to_be_read():
+async def test_metrics_of_leadership_and_slow_path_reads():
     registry = MetricsRegistry()
     metrics = ClientMetrics(registry)
     async with elections() as world:
@@ -612,17 +614,17 @@ async def test_metrics_tell_whether_we_lead_and_how_often_the_lease_had_to_be_re
         assert status.value == 0.0
 
 
-async def test_what_is_logged_on_the_way(caplog):
+async def test_log_lines_of_an_election(caplog):
     caplog.set_level(logging.INFO)
     async with elections() as world, leading(world):
         pass
-    assert said(caplog) == [
+    assert logged(caplog) == [
         'Attempting to acquire leader lease... lock="kube-system/kube-scheduler"',
         'Successfully acquired lease lock="kube-system/kube-scheduler"',
     ]
 
 
-async def test_the_health_check_fails_when_a_leader_that_should_have_ended_has_not():
+async def test_the_health_check_fails_for_a_leader_past_its_lease():
     async with elections() as world:
         elector = world.elector()
         assert elector.check(20.0) is None
@@ -640,24 +642,24 @@ def named(who, **more):
     return {"holderIdentity": who, "leaseDurationSeconds": 5, "strategy": "OldestEmulationVersion", **more}
 
 
-async def test_in_a_coordinated_election_the_lease_is_never_made_nor_taken(caplog):
+async def test_in_a_coordinated_election_the_lease_is_neither_created_nor_taken(caplog):
     caplog.set_level(logging.INFO)
     async with elections(chance=0.0) as world:
         api = ScriptedApi(world.api, world.time)
         elector = world.elector(api=api, coordinated=True)
         world.start(elector.acquire())
         await world.time.advance(1)
-        assert said(caplog)[-1].startswith('Lease lock not found lock="kube-system/kube-scheduler" err=')
+        assert logged(caplog)[-1].startswith('Lease lock not found lock="kube-system/kube-scheduler" err=')
         world.put(**named("you"))
         await world.time.advance(20)
-        assert said(caplog)[-1] == 'Lease has expired lock="kube-system/kube-scheduler"'
+        assert logged(caplog)[-1] == 'Lease has expired lock="kube-system/kube-scheduler"'
         world.put(**named(""))
         await world.time.advance(20)
         assert {verb for _, verb in api.asked} == {"get"}
         assert not elector.is_leader
 
 
-async def test_in_a_coordinated_election_whoever_is_named_renews():
+async def test_in_a_coordinated_election_the_named_candidate_renews():
     async with elections(chance=0.0) as world:
         elector = world.elector(coordinated=True)
         task = world.start(elector.acquire())
@@ -696,7 +698,7 @@ async def test_a_term_ends_when_another_is_preferred():
         assert "preferredHolder" not in world.spec
 
 
-async def test_a_term_goes_on_when_the_preference_is_taken_back():
+async def test_a_term_continues_when_the_preference_is_withdrawn():
     async with elections(chance=0.0) as world:
         world.put(**named("me"))
         elector = world.elector(coordinated=True)
@@ -709,7 +711,7 @@ async def test_a_term_goes_on_when_the_preference_is_taken_back():
 
 
 @pytest.mark.parametrize("error", [InternalError("no"), NotFound("gone")], ids=["500", "404"])
-async def test_a_lease_that_cannot_be_read_in_a_coordinated_election_is_asked_for_once_a_retry_period(error):
+async def test_in_a_coordinated_election_a_failing_read_is_retried_once_per_retry_period(error):
     async with elections(chance=0.0) as world:
         world.put(**named("me"))
         api = ScriptedApi(world.api, world.time)
@@ -721,7 +723,7 @@ async def test_a_lease_that_cannot_be_read_in_a_coordinated_election_is_asked_fo
         assert [verb for _, verb in api.asked] == ["get", "get"]
 
 
-async def test_whoever_sees_that_the_server_has_named_another_stops_at_once():
+async def test_a_leader_stops_at_once_when_the_server_names_another():
     async with elections(chance=0.0) as world:
         world.put(**named("me"))
         elector = world.elector(coordinated=True)
@@ -740,13 +742,13 @@ async def test_a_renewal_that_fails_in_a_coordinated_election_is_logged(caplog):
         api.fates["update"].append(InternalError("no"))
         await world.time.advance(5)
         assert elector.is_leader
-        assert [text.split(" err=")[0] for text in said(caplog)] == ["Failed to update lock"]
+        assert [text.split(" err=")[0] for text in logged(caplog)] == ["Failed to update lock"]
 
 
-# -- any course of events ----------------------------------------------------------------------------------------------
+# -- random histories --------------------------------------------------------------------------------------------------
 
 
-def test_a_new_leader_is_there_a_lease_duration_and_a_try_after_the_old_one_died():
+def test_failover_takes_at_most_a_lease_duration_and_a_try():
     @settings(max_examples=times(30), deadline=None)
     @given(alive=st.floats(0, 30), seed=st.integers(0, 2**32), released=st.booleans())
     def check(alive, seed, released):
@@ -783,12 +785,12 @@ ACTIONS = st.one_of(
 
 @settings(max_examples=times(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(actions=st.lists(ACTIONS, min_size=5, max_size=30), seed=st.integers(0, 2**32), tight=st.booleans())
-def test_never_two_lead_and_in_the_end_one_does(actions, seed, tight):
+def test_at_most_one_leads_and_finally_one_does(actions, seed, tight):
     asyncio.run(_course(actions, seed, tight=tight))
 
 
 async def _course(actions, seed, *, tight):
-    # The less room between deadline and duration, the less may clocks differ.
+    # The smaller the margin between deadline and duration, the less may clocks drift.
     options = {"config": timings(15, 14, 1.5), "drift": 0.02} if tight else {}
     async with elections(**options) as world:
         contest = Contest(world, contenders=3, seed=seed)
@@ -799,7 +801,7 @@ async def _course(actions, seed, *, tight):
                 one.line.rate, one.line.cut, one.hangs_until = 0.0, False, 0.0
                 if not one.alive:
                     one.run()
-            # What is still on its way may be a claim of somebody who is gone; what hangs is given up after a while.
+            # A request on its way may be a claim of a process that is gone; hanging requests time out after a while.
             await contest.until_led(SLOWEST + (DURATION + 2 * LONGEST_PAUSE + 7 + 1) / (1 - MAX_DRIFT))
         finally:
             await contest.close()

@@ -1,4 +1,4 @@
-"""The candidate of a coordinated election, against an API in memory; time is moved by hand."""
+"""The candidate of a coordinated election, with an in-memory API, in virtual time."""
 
 import asyncio
 import logging
@@ -100,7 +100,7 @@ async def test_a_ping_is_answered_at_once():
         assert one.spec["pingTime"] == "2027-01-15T08:00:07.000000Z"
 
 
-async def test_a_ping_is_answered_once_whatever_our_clock_says():
+async def test_a_ping_is_answered_once_despite_clock_skew():
     async with elections() as world, standing(world, wrong=-3600.0) as one:
         await world.time.advance(7)
         one.change(pingTime="2027-01-15T08:00:07.000000Z")
@@ -111,7 +111,7 @@ async def test_a_ping_is_answered_once_whatever_our_clock_says():
         assert world.server.get(CANDIDATES, NAMESPACE, "host_1")["metadata"]["resourceVersion"] == version
 
 
-async def test_a_ping_that_was_answered_needs_no_answer():
+async def test_an_answered_ping_is_not_answered_again():
     async with elections() as world, standing(world) as one:
         await world.time.advance(7)
         one.change(pingTime="2027-01-15T07:59:00.000000Z")
@@ -119,7 +119,7 @@ async def test_a_ping_that_was_answered_needs_no_answer():
         assert one.spec["renewTime"] == "2027-01-15T08:00:00.000000Z"
 
 
-async def test_a_candidate_that_was_deleted_comes_back():
+async def test_a_deleted_candidate_is_created_again():
     async with elections() as world, standing(world) as one:
         await world.time.advance(7)
         world.server.delete(CANDIDATES, NAMESPACE, "host_1")
@@ -127,7 +127,7 @@ async def test_a_candidate_that_was_deleted_comes_back():
         assert one.spec["renewTime"] == "2027-01-15T08:00:07.000000Z"
 
 
-async def test_labels_that_others_gave_it_stay():
+async def test_foreign_labels_are_kept():
     async with elections() as world, standing(world) as one:
         world.server.patch(CANDIDATES, NAMESPACE, "host_1", {"metadata": {"labels": {"a": "b"}}})
         await world.time.advance(301)
@@ -135,7 +135,7 @@ async def test_labels_that_others_gave_it_stay():
         assert world.server.get(CANDIDATES, NAMESPACE, "host_1")["metadata"]["labels"] == {"a": "b"}
 
 
-async def test_one_of_the_same_name_that_is_there_is_renewed():
+async def test_an_existing_candidate_of_the_same_name_is_renewed():
     async with elections() as world:
         spec = {"leaseName": "kube-scheduler", "binaryVersion": "1.36.0", "emulationVersion": "1.35.0"}
         spec["strategy"] = "OldestEmulationVersion"
@@ -145,7 +145,7 @@ async def test_one_of_the_same_name_that_is_there_is_renewed():
 
 
 @pytest.mark.parametrize("error", [InternalError("no"), Conflict("no")], ids=["500", "409"])
-async def test_what_fails_is_logged_and_tried_again(caplog, error):
+async def test_failures_are_logged_and_retried(caplog, error):
     caplog.set_level(logging.ERROR)
     async with elections() as world, standing(world, api=Failing(world.api, error, error)) as one:
         await world.time.advance(1)
@@ -166,7 +166,7 @@ async def test_a_watch_that_fails_is_logged(caplog):
     assert 'resource="leasecandidates' in told
 
 
-async def test_it_is_left_behind_at_the_end():
+async def test_the_candidate_is_not_deleted_at_shutdown():
     async with elections() as world, standing(world) as one:
         pass
     await asyncio.gather(one.task, return_exceptions=True)
@@ -190,7 +190,7 @@ async def test_it_is_left_behind_at_the_end():
         pytest.param(
             {"emulationVersion": "1.37.0"},
             ['spec.binaryVersion: Invalid value: "1.36.0": must be greater than or equal to `emulationVersion`'],
-            id="emulates what is newer",
+            id="emulates a newer version",
         ),
         pytest.param(
             {"binaryVersion": "1.36.0-rc.1", "emulationVersion": "1.36.0-beta.2"}, [], id="earlier pre-release"
@@ -206,7 +206,7 @@ async def test_it_is_left_behind_at_the_end():
             id="no emulation version",
         ),
         pytest.param({"strategy": ""}, ["spec.strategy: Required value"], id="no strategy"),
-        pytest.param({"strategy": "example.com/mine", "emulationVersion": ""}, [], id="somebody else's strategy"),
+        pytest.param({"strategy": "example.com/mine", "emulationVersion": ""}, [], id="custom strategy"),
         pytest.param(
             {"strategy": "Mine"},
             ['spec.strategy.strategy: Unsupported value: "Mine": supported values: "OldestEmulationVersion"'],
@@ -231,7 +231,7 @@ async def test_the_server_refuses_candidates_as_the_reference_does(change, compl
         assert str(raised.value) == f'LeaseCandidate.coordination.k8s.io "A_b.c" is invalid: {told}'
 
 
-async def test_a_candidate_stands_for_one_lease():
+async def test_a_candidate_is_for_one_lease():
     async with elections() as world, standing(world) as one:
         with pytest.raises(Exception, match=r'spec.leaseName: Invalid value: "other": field is immutable'):
             one.change(leaseName="other")

@@ -1,4 +1,4 @@
-"""Which proxy, if any: proxy-url, and Go's reading of HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+"""Choosing a proxy: proxy-url, and Go's reading of HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
 
 import pytest
 

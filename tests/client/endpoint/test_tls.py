@@ -1,4 +1,4 @@
-"""TLS settings against a real server: whom we trust, who we are, and files that change meanwhile."""
+"""TLS settings with a real server: trust, client certificates, and files that change."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ def pair(certificate, key=None):
 
 @asynccontextmanager
 async def a_server(tmp_path, identity=SERVER, client_ca=CA):
-    """Serve TLS on a free port; each connection is told its own user."""
+    """Serve TLS on a free port; each connection gets the user that the server saw."""
     (tmp_path / "server.pem").write_bytes(identity.certificate + identity.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.pem")
@@ -67,7 +67,7 @@ async def user_seen_by(port, settings):
         await writer.wait_closed()
 
 
-# --- whom we trust
+# -- trust
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_old_protocols_are_refused():
         (b"-----BEGIN CERTIFICATE-----\n!?\n-----END CERTIFICATE-----\n", "none of its certificates can be read"),
     ],
 )
-def test_a_ca_that_is_none(data, message):
+def test_an_invalid_ca(data, message):
     with pytest.raises(ClientConfigError) as caught:
         TlsSettings(ca=inline(data)).context()
     assert str(caught.value).startswith(f'config: cluster "c": certificate-authority-data: {message}')
 
 
-def test_a_ca_file_that_is_not_there(tmp_path):
+def test_a_missing_ca_file(tmp_path):
     ca = FileContent(f"{tmp_path}/ca.crt", where='config: cluster "c": certificate-authority', clock=Clock())
     with pytest.raises(ClientConfigError) as caught:
         TlsSettings(ca=ca).context()
@@ -138,10 +138,10 @@ def test_a_ca_file_that_is_not_there(tmp_path):
     )
 
 
-# --- who we are
+# -- client certificates
 
 
-async def test_a_client_certificate_is_shown(tmp_path):
+async def test_a_client_certificate_is_presented(tmp_path):
     async with a_server(tmp_path) as port:
         settings = TlsSettings(ca=inline(CA.certificate), certificate=pair(ALICE))
         assert await user_seen_by(port, settings) == [
@@ -180,7 +180,7 @@ BROKEN_CERTIFICATE = certificates.Certificate(
         pytest.param(ALICE, certificates.Certificate(b"", b"x"), "no PEM private key in", id="no key"),
     ],
 )
-def test_a_pair_that_cannot_be_used(certificate, key, message):
+def test_invalid_certificate_pairs(certificate, key, message):
     with pytest.raises(ClientConfigError) as caught:
         TlsSettings(ca=inline(CA.certificate), certificate=pair(certificate, key)).context()
     assert message in str(caught.value)
@@ -196,7 +196,7 @@ def test_keys_are_not_in_reprs():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="files in memory are Linux's")
-def test_keys_never_reach_a_disk(monkeypatch):
+def test_keys_are_never_written_to_disk(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a file on disk")
 
@@ -205,7 +205,7 @@ def test_keys_never_reach_a_disk(monkeypatch):
 
 
 @pytest.mark.parametrize("key", [ALICE, BOB], ids=["good pair", "bad pair"])
-def test_without_files_in_memory_nothing_stays_behind(monkeypatch, tmp_path, key):
+def test_without_memfd_no_file_is_left(monkeypatch, tmp_path, key):
     modes = []
 
     def watched_unlink(path, *args, **kwargs):
@@ -226,7 +226,7 @@ def test_without_files_in_memory_nothing_stays_behind(monkeypatch, tmp_path, key
     assert list(tmp_path.iterdir()) == []
 
 
-# --- files that change
+# -- changing files
 
 
 class Files:
@@ -254,13 +254,13 @@ def files(tmp_path):
     return Files(folder)
 
 
-def test_the_context_stays_while_nothing_changes(files):
+def test_the_context_is_kept_while_nothing_changes(files):
     context = files.settings.context()
     files.write("crt", ALICE.certificate)
     assert files.settings.context() is context
 
 
-async def test_a_renewed_certificate_is_shown(files, tmp_path):
+async def test_a_renewed_certificate_is_presented(files, tmp_path):
     async with a_server(tmp_path) as port:
         before = files.settings.context()
         files.write("crt", BOB.certificate)
@@ -269,7 +269,7 @@ async def test_a_renewed_certificate_is_shown(files, tmp_path):
         assert await user_seen_by(port, files.settings) == ["commonName=bob"]
 
 
-async def test_a_half_renewed_pair_leaves_the_old_one(files, tmp_path, caplog):
+async def test_a_partly_renewed_pair_keeps_the_old_one(files, tmp_path, caplog):
     async with a_server(tmp_path) as port:
         before = files.settings.context()
         files.write("crt", BOB.certificate)
@@ -292,13 +292,13 @@ async def test_a_renewed_ca_is_trusted(files, tmp_path):
 
 
 @pytest.mark.parametrize("broken", [b"", b"garbage"], ids=["empty", "garbage"])
-def test_a_broken_ca_leaves_the_old_one(files, broken):
+def test_a_broken_ca_keeps_the_old_one(files, broken):
     before = files.settings.context()
     files.write("ca", broken)
     assert files.settings.context() is before
 
 
-def test_files_that_vanish_leave_the_old_context(files, caplog):
+def test_deleted_files_keep_the_old_context(files, caplog):
     before = files.settings.context()
     for name in ("ca", "crt", "key"):
         (files.folder / name).unlink()
@@ -306,11 +306,11 @@ def test_files_that_vanish_leave_the_old_context(files, caplog):
         for _ in range(3):
             files.clock.advance(1)
             assert files.settings.context() is before
-    assert len(caplog.records) == 3, "once for each file"
+    assert len(caplog.records) == 3, "once per file"
 
 
 def test_a_volume_that_swaps_its_link_is_followed(tmp_path):
-    """Kubernetes updates a mounted volume by moving one symbolic link."""
+    """Kubernetes updates a mounted volume by replacing one symbolic link."""
     clock = Clock()
     for name, ca in (("v1", CA), ("v2", OTHER_CA)):
         (tmp_path / name).mkdir()

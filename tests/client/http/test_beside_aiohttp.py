@@ -1,4 +1,4 @@
-"""Our reading of odd servers' answers, held against aiohttp's."""
+"""How we read unusual servers' responses, compared with aiohttp."""
 
 import pytest
 from yarl import URL
@@ -14,7 +14,7 @@ from support.http.misbehaving_server import Misbehaving, sends
 
 LIMITS = Limits(silence=1.0)
 
-#: Where we refuse what aiohttp takes, or the other way round, and why.
+#: Where we refuse what aiohttp accepts, or the other way round, and why.
 DIFFERENT = {
     "extensions": "spaces are allowed there",
     "trailers": "a length among them means nothing",
@@ -49,7 +49,7 @@ async def outcome_of(exchange):
 
 
 @pytest.mark.parametrize("name", ODD)
-async def test_odd_servers_are_read_as_aiohttp_reads_them(name):
+async def test_unusual_responses_are_read_as_by_aiohttp(name):
     request = Request(method="GET", path="/x", subject=Subject("GET"))
     async with Misbehaving(sends(ODD[name]), sends(ODD[name])) as server:
         pool = ConnectionPool(URL(server.url), tls=None, limits=LIMITS)

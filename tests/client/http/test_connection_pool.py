@@ -1,4 +1,4 @@
-"""Which connection a request gets, what becomes of it afterwards, and that nothing is left open."""
+"""Which connection a request gets, what happens to it afterwards, and that none is left open."""
 
 import asyncio
 import socket
@@ -60,7 +60,7 @@ async def fine(pool):
 
 
 class Held:
-    """An action that answers when it is let go."""
+    """An action that blocks until it is released."""
 
     def __init__(self, action=FINE):
         self.arrived = asyncio.Event()
@@ -74,7 +74,7 @@ class Held:
 
 
 class Gate:
-    """Dials that wait until they are let through, and how many do so at once."""
+    """Dials that wait until they are released, with the number of concurrent ones."""
 
     def __init__(self, monkeypatch):
         self.open = asyncio.Event()
@@ -96,17 +96,17 @@ class Gate:
 
 
 async def over(server):
-    """Until the server has seen the end of all its connections."""
+    """Wait until the server has seen the end of all its connections."""
     await asyncio.gather(*server._serving)
 
 
 async def noticed(pool):
-    """Until the pool has seen the end of its idle connections: the server's side may be over a round before."""
+    """Wait until the pool has seen the end of its idle connections: the server's side may end a round earlier."""
     while any(connection.usable for connection in pool._idle):  # noqa: ASYNC110 - the pool tells nobody
         await asyncio.sleep(0)
 
 
-# --- which connection a request gets
+# -- choosing a connection
 
 
 async def test_requests_one_after_the_other_share_a_connection():
@@ -116,7 +116,7 @@ async def test_requests_one_after_the_other_share_a_connection():
         assert server.connections == 1
 
 
-async def test_as_many_connections_as_requests_in_flight_and_no_more():
+async def test_one_connection_per_request_in_flight():
     held = [Held() for _ in range(3 * MAX_DIALS)]
     async with Misbehaving(*held, *[FINE] * 9) as server, a_pool(server) as pool:
         requests = [asked(pool) for _ in held]
@@ -129,7 +129,7 @@ async def test_as_many_connections_as_requests_in_flight_and_no_more():
         assert server.connections == len(held)
 
 
-async def test_the_connection_used_last_is_used_next():
+async def test_the_most_recently_used_connection_is_used_next():
     ports = []
 
     async def noting(exchange):
@@ -151,7 +151,7 @@ async def test_the_connection_used_last_is_used_next():
     assert ports[1:] == [ports[1]] * 3
 
 
-async def test_only_so_many_connections_are_made_at_once(monkeypatch):
+async def test_concurrent_dials_are_limited(monkeypatch):
     gate = Gate(monkeypatch)
     async with Misbehaving(*[FINE] * 30) as server, a_pool(server) as pool:
         requests = [asked(pool) for _ in range(30)]
@@ -161,7 +161,7 @@ async def test_only_so_many_connections_are_made_at_once(monkeypatch):
     assert gate.most == MAX_DIALS
 
 
-async def test_a_connection_that_gets_free_is_not_waited_past(monkeypatch):
+async def test_a_waiting_request_takes_a_connection_that_becomes_free(monkeypatch):
     held, both = Held(), [Held(), Held()]
     async with Misbehaving(held, FINE, *both) as server, a_pool(server) as pool:
         first = asked(pool)
@@ -179,11 +179,11 @@ async def test_a_connection_that_gets_free_is_not_waited_past(monkeypatch):
         for one in both:
             one.go.set()
         await asyncio.gather(*requests)
-        # The one that was made for the second request serves now.
+        # The connection made for the second request is used by this one.
         assert (server.connections, gate.all) == (2, 1)
 
 
-async def test_no_connection_is_made_beside_an_idle_one(monkeypatch):
+async def test_no_connection_is_made_while_one_is_idle(monkeypatch):
     async with Misbehaving(FINE, FINE) as server, a_pool(server) as pool:
         await fine(pool)
         gate = Gate(monkeypatch)
@@ -191,7 +191,7 @@ async def test_no_connection_is_made_beside_an_idle_one(monkeypatch):
         assert gate.all == 0
 
 
-async def test_each_request_hears_why_there_is_no_connection():
+async def test_each_waiting_request_gets_the_dial_error():
     async with Misbehaving() as server:
         url = server.url
     async with a_pool(url) as pool:
@@ -199,7 +199,7 @@ async def test_each_request_hears_why_there_is_no_connection():
     assert [(str(error), error.failure.sent) for error in outcomes] == [("connection refused", False)] * len(outcomes)
 
 
-async def test_nobody_waits_longer_for_a_connection_than_the_limit(monkeypatch):
+async def test_waiting_for_a_connection_times_out(monkeypatch):
     Gate(monkeypatch)
     async with Misbehaving() as server, a_pool(server, connect=0.05) as pool:
         requests = [asked(pool) for _ in range(3 * MAX_DIALS)]
@@ -207,7 +207,7 @@ async def test_nobody_waits_longer_for_a_connection_than_the_limit(monkeypatch):
     assert {(str(error), error.failure.sent) for error in outcomes} == {("no connection within the time limit", False)}
 
 
-async def test_a_bug_in_dialing_is_told_to_who_waits(monkeypatch):
+async def test_an_internal_error_while_dialing_is_raised_to_waiters(monkeypatch):
     async def broken(*_):
         raise AssertionError("a bug")
 
@@ -217,13 +217,13 @@ async def test_a_bug_in_dialing_is_told_to_who_waits(monkeypatch):
             await pool.exchange(GET)
 
 
-# --- what becomes of a connection
+# -- after a response
 
 
 @pytest.mark.parametrize(
     "action",
     [
-        pytest.param(answers(200, b"fine", headers={"Connection": "close"}), id="the server says so"),
+        pytest.param(answers(200, b"fine", headers={"Connection": "close"}), id="Connection: close"),
         pytest.param(sends(b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nfine", keep=True), id="1.0"),
         pytest.param(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine!", keep=True), id="there was more"),
         pytest.param(sends(b"HTTP/1.1 200 OK\r\n\r\nfine"), id="its end was the answer's"),
@@ -246,7 +246,7 @@ async def test_an_idle_connection_that_the_server_closes_is_not_used():
         assert server.connections == 2
 
 
-async def test_what_nobody_asked_for_ends_the_connection():
+async def test_unsolicited_data_closes_the_connection():
     go = asyncio.Event()
 
     async def unasked(exchange):
@@ -262,7 +262,7 @@ async def test_what_nobody_asked_for_ends_the_connection():
         assert server.connections == 2
 
 
-async def test_idle_connections_grow_old(monkeypatch):
+async def test_idle_connections_expire(monkeypatch):
     monkeypatch.setattr(connection_pool, "KEPT_IDLE", 0.01)
     async with Misbehaving(FINE, FINE) as server, a_pool(server) as pool:
         await fine(pool)
@@ -271,8 +271,8 @@ async def test_idle_connections_grow_old(monkeypatch):
         assert server.connections == 2
 
 
-async def test_a_server_that_does_not_listen_to_the_end():
-    """It answers after the head; what is still to be sent would be taken for the next request."""
+async def test_a_server_that_responds_before_reading_the_body():
+    """It responds after the head; unsent parts of the body would be taken for the next request."""
 
     async def refuse(reader, writer):
         connections.append(writer)
@@ -280,7 +280,7 @@ async def test_a_server_that_does_not_listen_to_the_end():
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
 
     connections = []
-    # Little fits in between, so that not too much has to be sent.
+    # Small buffers, so that little data is needed.
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
     server = await asyncio.start_server(refuse, sock=listening, limit=1 << 10)
@@ -324,7 +324,7 @@ async def test_failures(action, why):
         assert server.connections == 2
 
 
-async def test_a_silent_connection_costs_the_others_nothing():
+async def test_a_silent_connection_does_not_affect_others():
     async def slowly(exchange):
         await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
         for byte in b"fine":
@@ -343,10 +343,10 @@ async def test_a_silent_connection_costs_the_others_nothing():
             await silent
 
 
-# --- requests that are given up
+# -- cancelled requests
 
 
-async def test_an_answer_that_comes_too_late_is_nobodys():
+async def test_a_late_response_is_discarded():
     held = Held(answers(200, b"late"))
     async with Misbehaving(held, FINE) as server, a_pool(server) as pool:
         request = asked(pool)
@@ -358,7 +358,7 @@ async def test_an_answer_that_comes_too_late_is_nobodys():
         assert server.connections == 2
 
 
-async def test_giving_up_within_an_answer():
+async def test_cancelling_within_a_response():
     begun = asyncio.Event()
 
     async def half(exchange):
@@ -375,7 +375,7 @@ async def test_giving_up_within_an_answer():
         assert server.connections == 2
 
 
-async def test_giving_up_while_a_connection_is_made_leaves_it_to_the_next(monkeypatch):
+async def test_cancelling_while_dialing_leaves_the_connection_to_the_next_request(monkeypatch):
     gate = Gate(monkeypatch)
     async with Misbehaving(FINE) as server, a_pool(server) as pool:
         request = asked(pool)
@@ -390,7 +390,7 @@ async def test_giving_up_while_a_connection_is_made_leaves_it_to_the_next(monkey
 
 @asynccontextmanager
 async def handing_on(pool, held, *, before=lambda: None, after=lambda second, connection: None):
-    """A request that waits for the connection of another one, which is just being done; and what happens then."""
+    """A request that waits for the connection of another one, which just finishes; and what happens then."""
     first = asked(pool)
     await held.arrived.wait()
     dial, free = pool._dial_for_waiting, pool.free
@@ -409,7 +409,7 @@ async def handing_on(pool, held, *, before=lambda: None, after=lambda second, co
     yield second
 
 
-async def test_giving_up_at_the_moment_a_connection_comes():
+async def test_cancelling_when_a_connection_is_handed_over():
     held = Held()
     async with Misbehaving(held, FINE) as server, a_pool(server) as pool:
         async with handing_on(pool, held, after=lambda second, _: second.cancel()) as second:
@@ -419,7 +419,7 @@ async def test_giving_up_at_the_moment_a_connection_comes():
         assert server.connections == 1
 
 
-async def test_a_connection_that_breaks_at_the_moment_it_is_handed_on():
+async def test_a_connection_that_breaks_when_it_is_handed_over():
     held = Held()
     async with Misbehaving(held, FINE) as server, a_pool(server) as pool:
         async with handing_on(pool, held, after=lambda _, connection: connection.abort()) as second:
@@ -427,17 +427,17 @@ async def test_a_connection_that_breaks_at_the_moment_it_is_handed_on():
         assert server.connections == 2
 
 
-# --- the end
+# -- closing
 
 
-async def test_closing_ends_although_nobody_tells_of_a_connections_end(monkeypatch):
-    """As uvloop does at times."""
+async def test_closing_ends_without_connection_lost(monkeypatch):
+    """As uvloop does sometimes."""
     monkeypatch.setattr(connection_pool, "LETTING_GO", 0.0)
     async with Misbehaving(FINE) as server:
         async with a_pool(server) as pool:
             await fine(pool)
             told, pool.lost = pool.lost, lambda connection: None
-            await pool.close()  # and once more by a_pool
+            await pool.close()  # closed once more by a_pool
         told(next(iter(pool._all)))
         await over(server)
 
@@ -446,7 +446,7 @@ async def test_closing_ends_everything(monkeypatch):
     held = Held(hangs)
     async with Misbehaving(FINE, FINE, held) as server, a_pool(server) as pool:
         await asyncio.gather(fine(pool), fine(pool))
-        # The first may have been quick enough for both.
+        # The first connection may have been fast enough for both.
         await asyncio.gather(*pool._dials)
         flying = asked(pool)
         await held.arrived.wait()
@@ -470,7 +470,7 @@ async def test_closing_ends_everything(monkeypatch):
         await pool.close()
 
 
-async def test_closing_at_the_moment_a_connection_is_handed_on():
+async def test_closing_when_a_connection_is_handed_over():
     held, closing = Held(), []
     async with Misbehaving(held) as server, a_pool(server) as pool:
         close = lambda: closing.append(asyncio.ensure_future(pool.close()))  # noqa: E731
@@ -482,7 +482,7 @@ async def test_closing_at_the_moment_a_connection_is_handed_on():
 
 
 async def scenario(context):
-    """Some of all of it, on whichever event loop."""
+    """A bit of everything, on the given event loop."""
     held = [Held() for _ in range(6)]
     arrived = asyncio.Semaphore(0)
     actions = [*held, *[FINE] * 20, *[does(lambda seen: arrived.release(), hangs)] * 2]
@@ -537,7 +537,7 @@ async def test_a_connection_made_with_old_certificates_gets_no_new_request(conte
         assert all(connection.context is tls.context() for connection in pool._idle)
 
 
-async def test_what_is_under_way_ends_on_its_old_connection(context):
+async def test_a_request_in_progress_finishes_on_its_old_connection(context):
     held, tls = Held(), a_tls()
     async with Misbehaving(held, FINE, context=context) as server, a_pool(server, tls=tls) as pool:
         before = asked(pool)
@@ -566,7 +566,7 @@ async def test_ipv6():
         await fine(pool)
 
 
-async def test_the_first_address_that_answers_is_taken(monkeypatch):
+async def test_the_first_address_that_answers_is_used(monkeypatch):
     loop = asyncio.get_running_loop()
     resolve = loop.getaddrinfo
     with socket.create_server(("127.0.0.1", 0)) as taken:

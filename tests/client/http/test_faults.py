@@ -1,4 +1,4 @@
-"""Lists and watches over real connections to a server that misbehaves in every way we could think of."""
+"""Lists and watches over real connections to a server that misbehaves in every possible way."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from stowplan.client.watching.list_watch import Failing, ListWatch, Undecodable,
 from support.api.clients import VirtualTime, a_pod, a_pod_list, an_api
 from support.http.misbehaving_server import Misbehaving, answers, closes, does, hangs, resets, sends, status, streams
 
-#: One try a request, so that each fault is ListWatch's to get over.
+#: One try per request, so that ListWatch has to handle each fault.
 ONCE = Limits(connect=0.5, silence=0.05, tries=1, connection_tries=1)
 
 PODS = "/api/v1/pods"
@@ -48,7 +48,7 @@ class Account:
         self._more.set()
 
     async def until(self, *changes):
-        """Wait for a certain end of the account; complain about anything else by way of the comparison."""
+        """Wait for the end of the account; if it differs, the comparison fails."""
         async with asyncio.timeout(5):
             while self.changes[-len(changes) :] != list(changes):
                 self._more.clear()
@@ -72,7 +72,7 @@ async def following(api, *, kind=Pod, time=None, **options):
         await asyncio.gather(task, return_exceptions=True)
 
 
-# --- faults of a watch, each followed by one that works
+# -- faults of a watch, each followed by a working one
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def following(api, *, kind=Pod, time=None, **options):
         pytest.param(streams(event("ADDED", "b", 11), b"\x00\xff\n", event("ADDED", "x", 99)), id="binary garbage"),
         pytest.param(streams(event("ADDED", "b", 11), b'{"type":"WHAT","object":{}}\n'), id="an unknown event"),
         pytest.param(streams(event("ADDED", "b", 11), then="silence"), id="silence"),
-        pytest.param(streams(event("ADDED", "b", 11)), id="a proper end"),
+        pytest.param(streams(event("ADDED", "b", 11)), id="regular end"),
         pytest.param(streams(event("ADDED", "b", 11).rstrip()), id="a proper end without a line end"),
         pytest.param(streams(event("ADDED", "b", 11), error_event(500, "InternalError")), id="an error event"),
         pytest.param(
@@ -95,7 +95,7 @@ async def following(api, *, kind=Pod, time=None, **options):
         ),
     ],
 )
-async def test_a_watch_that_breaks_is_resumed_where_it_was(fault):
+async def test_a_broken_watch_is_resumed_where_it_was(fault):
     time = VirtualTime()
     again = streams(event("ADDED", "c", 12), then="silence")
     async with (
@@ -131,7 +131,7 @@ async def test_a_watch_that_breaks_is_resumed_where_it_was(fault):
         pytest.param(answers(302, b"", headers={"Location": "http://127.0.0.1:1/"}), "redirects", id="redirect"),
     ],
 )
-async def test_a_watch_that_does_not_begin_is_reported_and_tried_again_without_a_list(fault, why):
+async def test_a_watch_that_fails_to_start_is_reported_and_retried_without_a_list(fault, why):
     time = VirtualTime()
     again = streams(event("ADDED", "b", 11), then="silence")
     async with (
@@ -155,11 +155,11 @@ async def test_a_watch_that_does_not_begin_is_reported_and_tried_again_without_a
         pytest.param(answers(410, status(410, "Expired", "too old resource version: 10 (99)")), id="at the start"),
         pytest.param(answers(410, b""), id="at the start, without a Status"),
         pytest.param(streams(error_event(410, "Expired")), id="as the first event"),
-        pytest.param(streams(error_event(410, "Gone")), id="as the first event, in old words"),
+        pytest.param(streams(error_event(410, "Gone")), id="as the first event, in the older format"),
         pytest.param(streams(event("ADDED", "b", 11), error_event(410, "Expired")), id="in mid-stream"),
     ],
 )
-async def test_410_is_a_new_list(gone):
+async def test_410_causes_a_new_list(gone):
     time = VirtualTime()
     again = streams(event("ADDED", "d", 31), then="silence")
     async with (
@@ -174,8 +174,8 @@ async def test_410_is_a_new_list(gone):
     assert account.reports == []
 
 
-async def test_a_slow_watch_is_no_silent_one():
-    """Each piece comes within the limit for silence, the whole takes far longer."""
+async def test_a_slow_watch_is_not_silent():
+    """Each piece arrives within the silence limit, the whole response takes far longer."""
     line = event("ADDED", "b", 11)
 
     async def slowly(exchange):
@@ -216,7 +216,7 @@ async def test_a_slow_watch_is_no_silent_one():
         pytest.param(answers(504, b"<html>", content_type="text/html"), id="504 of a proxy"),
     ],
 )
-async def test_a_list_that_fails_deletes_nothing_and_is_tried_again(fault):
+async def test_a_failed_list_deletes_nothing_and_is_retried(fault):
     time = VirtualTime()
     gone = streams(error_event(410, "Expired"))
     again = streams(event("ADDED", "b", 31), then="silence")
@@ -230,7 +230,7 @@ async def test_a_list_that_fails_deletes_nothing_and_is_tried_again(fault):
     assert [type(report) for report in account.reports] == [Failing, Working] * 2
 
 
-async def test_a_continue_token_that_expires():
+async def test_an_expired_continue_token():
     expired = answers(410, status(410, "Expired", "The provided continue parameter is too old"))
     async with (
         Misbehaving(pods("a", continue_="c1"), expired, pods("a", "b", version=20), hangs) as server,
@@ -245,8 +245,8 @@ async def test_a_continue_token_that_expires():
         ]
 
 
-async def test_a_storm_of_429_is_waited_out():
-    """Without help of ListWatch: the request itself is repeated."""
+async def test_repeated_429_are_retried():
+    """Not handled by ListWatch: the request itself is retried."""
     time = VirtualTime()
     storm = [answers(429, b"", headers={"Retry-After": "2"}), answers(429, b""), answers(429, b"")]
     async with (
@@ -259,7 +259,7 @@ async def test_a_storm_of_429_is_waited_out():
     assert account.reports == []
 
 
-async def test_403_on_one_resource_leaves_the_others_alone():
+async def test_403_on_one_resource_does_not_affect_others():
     forbidden = answers(403, status(403, "Forbidden", "nodes is forbidden"))
     time = VirtualTime()
     held = asyncio.Event()
@@ -279,7 +279,7 @@ async def test_403_on_one_resource_leaves_the_others_alone():
         assert refused.reports[1:] == [Working("nodes")]
 
 
-async def test_one_bad_object_costs_only_itself():
+async def test_a_bad_object_does_not_affect_the_others():
     broken = a_pod("broken", version="5")
     broken["spec"]["containers"] = "none"
     lines = json.dumps({"type": "MODIFIED", "object": broken}).encode() + b"\n"
@@ -301,7 +301,7 @@ async def test_one_bad_object_costs_only_itself():
 # --- whole outages
 
 
-async def test_a_server_that_restarts_is_found_again_and_nothing_is_lost():
+async def test_nothing_is_lost_when_a_server_restarts():
     time = VirtualTime()
     server = Misbehaving(pods("a"), streams(event("ADDED", "b", 11), then="silence"))
     await server.start()
@@ -351,10 +351,10 @@ async def test_a_token_that_expires_during_a_watch():
     assert account.reports == []
 
 
-# --- streams by themselves
+# -- streams alone
 
 
-async def test_a_stream_raises_what_ended_it():
+async def test_a_stream_raises_the_error_that_ended_it():
     async with (
         Misbehaving(
             streams(error_event(410, "Expired")),
@@ -371,7 +371,7 @@ async def test_a_stream_raises_what_ended_it():
         assert len(server.seen) == 4
 
 
-async def test_a_stream_that_nobody_reads_on_is_closed():
+async def test_an_abandoned_stream_is_closed():
     gone = asyncio.Event()
 
     async def act(exchange):

@@ -1,4 +1,4 @@
-"""What is written as a request and read as an answer, byte by byte."""
+"""Requests as they are written, and responses as they are read, byte by byte."""
 
 import gzip
 from itertools import pairwise
@@ -39,7 +39,7 @@ def written(server="http://h", *, credentials=(), path="/p", **more):
         pytest.param("https://h/ä", "h", "/%C3%A4", id="path that needs quoting"),
     ],
 )
-def test_where_requests_go(server, host, base):
+def test_request_lines_and_hosts(server, host, base):
     assert written(server) == f"GET {base}/p HTTP/1.1\r\nHost: {host}\r\n{SHARED}\r\n"
 
 
@@ -69,17 +69,17 @@ def test_new_credentials_are_used():
 
 
 @pytest.mark.parametrize("value", ["s3cret\r\nX: y", "s3cret\nx", "s3cret\0"])
-def test_headers_cannot_bring_more_headers(value):
+def test_header_injection_is_refused(value):
     with pytest.raises(ValueError, match="'Authorization': there is a line end in it") as caught:
         written(credentials=[("Authorization", value)])
     assert "s3cret" not in str(caught.value)
 
 
-# --- answers: how they are read
+# -- reading responses
 
 
 def read(data, *, then="more", to_head=False, cuts=()):
-    """What comes of these bytes: code, headers, body, and whether the connection is kept; or what is wrong with them.
+    """The result of reading these bytes: code, headers, body, and whether the connection is kept; or the error.
 
     After the last byte the connection stays open or ends.
     """
@@ -102,7 +102,7 @@ def read(data, *, then="more", to_head=False, cuts=()):
 
 
 def outcome(data, **options):
-    """The same without the headers."""
+    """The same without headers."""
     result = read(data, **options)
     return result if isinstance(result, str) else (result[0], *result[2:])
 
@@ -112,20 +112,20 @@ def table(rows):
 
 
 @table(COMPLETE)
-def test_answers_that_say_where_they_end(data, expected):
+def test_responses_with_a_length(data, expected):
     assert outcome(data) == expected
     assert outcome(data[:-1]) == "incomplete" or expected[1] == b""
     assert outcome(data + b"H") == (*expected[:2], False)
 
 
 @table(UNTIL_THE_END)
-def test_answers_that_end_with_the_connection(data, expected):
+def test_responses_that_end_with_the_connection(data, expected):
     assert outcome(data) == "incomplete"
     assert outcome(data, then="end") == expected
 
 
 @table(WRONG)
-def test_what_is_no_answer(data, expected):
+def test_invalid_responses(data, expected):
     reader = AnswerReader()
     with pytest.raises(NotHttp, match=expected) as caught:
         reader.feed(data)
@@ -133,12 +133,12 @@ def test_what_is_no_answer(data, expected):
 
 
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in CUT_OFF.items()])
-def test_what_is_cut_off(data):
+def test_truncated_responses(data):
     assert outcome(data) == "incomplete"
     assert outcome(data, then="end") == "ConnectionLost"
 
 
-def test_half_a_gzip_until_the_end():
+def test_a_truncated_gzip_body():
     assert outcome(GZIP + b"\r\n" + ZIPPED[:-1], then="end") == "NotHttp: its body is not one whole gzip file"
 
 
@@ -157,19 +157,19 @@ def test_headers():
     }
 
 
-def test_headers_before_the_answer_are_not_the_answers():
+def test_headers_of_informational_responses_are_ignored():
     data = b"HTTP/1.1 103 E\r\nRetry-After: 9\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n"
     assert read(data)[1] == {"content-length": "0"}
 
 
 @pytest.mark.parametrize("begun", [b"", b"H", b"HTTP/1.1 100 Continue\r\n\r\n", OK + b"Content-Length: 3\r\n\r\n"])
-def test_whether_an_answer_has_begun(begun):
+def test_whether_a_response_has_started(begun):
     reader = AnswerReader()
     reader.feed(begun)
     assert reader.begun == bool(begun)
 
 
-# --- answers: however they are cut
+# -- responses in pieces
 
 BODIES = st.binary(max_size=40) | st.sampled_from([b"\r\n0\r\n\r\n", OK, b"\r\n\r\n", b"0\r\n"])
 NAMES = st.sampled_from(["X-A", "x-b", "Date", "Audit-Id", "!#$%&'*+-.^_`|~09AZaz"])
@@ -178,7 +178,7 @@ VALUES = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]), max_
 
 @st.composite
 def framed(draw, body):
-    """Headers and bytes that say this body, in one of the ways there are."""
+    """Headers and bytes that encode this body, in one of the possible ways."""
     way = draw(st.sampled_from(["length", "chunks", "end"]))
     if way == "end":
         return [], body, way
@@ -194,7 +194,7 @@ def framed(draw, body):
 
 @st.composite
 def conversations(draw):
-    """The bytes of an answer, and what is to be read from them."""
+    """The bytes of a response, and the expected result."""
     body = draw(BODIES)
     zipped = draw(st.booleans())
     framing, sent, way = draw(framed(gzip.compress(body, mtime=0) if zipped else body))
@@ -214,7 +214,7 @@ def cuts_of(data):
 
 @examples(300)
 @given(st.data())
-def test_answers_are_the_same_however_they_are_cut(data):
+def test_responses_are_the_same_in_any_pieces(data):
     sent, expected, then = data.draw(conversations())
     whole = read(sent, then=then)
     assert (whole[0], *whole[2:]) == expected
@@ -227,8 +227,8 @@ SHORT = [data for data in ALL if len(data) < 1000]
 
 @examples(300)
 @given(st.data())
-def test_what_is_wrong_is_wrong_however_it_is_cut(data):
-    """The words may differ, as more or less has been seen when it is noticed."""
+def test_invalid_responses_are_invalid_in_any_pieces(data):
+    """The messages may differ, as more or less of the response has been read when the error is noticed."""
     sent = data.draw(st.sampled_from(SHORT))
     for then in ("more", "end"):
         whole, cut = (read(sent, then=then, cuts=cuts) for cuts in ((), data.draw(cuts_of(sent))))
@@ -241,7 +241,7 @@ def test_what_is_wrong_is_wrong_however_it_is_cut(data):
 
 @st.composite
 def damaged(draw):
-    """An answer in which bytes were changed, lost or put in."""
+    """A response in which bytes were changed, lost or inserted."""
     data = bytearray(draw(st.sampled_from(SHORT)))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
@@ -251,8 +251,8 @@ def damaged(draw):
 
 @examples(500)
 @given(st.binary(max_size=200) | damaged(), st.data())
-def test_garbage_has_an_end(sent, data):
-    """Whatever comes, it is an answer or known not to be one when the connection ends; never an exception besides."""
+def test_any_bytes_are_a_response_or_an_error(sent, data):
+    """Any bytes are either a response or an error once the connection ends; there is no other exception."""
     whole = read(sent, then="end")
     cut = read(sent, then="end", cuts=data.draw(cuts_of(sent)))
     if isinstance(whole, str):

@@ -1,4 +1,4 @@
-"""Who may send next: the rule itself, and coroutines that wait for their turn."""
+"""The order of requests by priority lane: the rule itself, and coroutines that wait for their turn."""
 
 import asyncio
 from contextlib import suppress
@@ -16,7 +16,7 @@ MANY = 10_000
 
 
 def lanes_of(*waiting, qps=10.0, burst=1, **options):
-    """Lanes with an empty bucket and these requests waiting, each finished as soon as it is let go."""
+    """Lanes with an empty bucket and these waiting requests, each finished as soon as it is let go."""
     lanes = Lanes(qps=qps, burst=burst, now=0.0, **options)
     for _ in range(burst):
         lanes.enter("default")
@@ -27,12 +27,12 @@ def lanes_of(*waiting, qps=10.0, burst=1, **options):
     return lanes
 
 
-#: Time enough for one token, and as the bucket holds one only, for no more.
+#: Enough time for one token; the bucket holds one, so not for more.
 TOKEN = 0.15
 
 
 def order(lanes, turns, *, after=0):
-    """The lanes that get the next turns, one token at a time."""
+    """The lanes of the next turns, one token at a time."""
     result = []
     for turn in range(after + 1, after + turns + 1):
         for ticket in lanes.grant(turn * TOKEN):
@@ -56,18 +56,18 @@ def test_within_a_lane_the_first_comes_first():
         lanes.leave(ticket)
 
 
-def test_every_tenth_turn_is_a_later_lanes():
+def test_every_tenth_turn_goes_to_a_later_lane():
     turns = order(lanes_of(*["bind"] * 40, *["default"] * 2, "status"), 40)
     assert [turn for turn, lane in enumerate(turns, 1) if lane != "bind"] == [FAIR_TURN, 2 * FAIR_TURN, 3 * FAIR_TURN]
     assert [lane for lane in turns if lane != "bind"] == ["default", "default", "status"]
 
 
-def test_events_get_such_turns_if_no_bind_waits():
+def test_events_get_these_turns_if_no_bind_waits():
     turns = order(lanes_of(*["default"] * 20, "event"), 21)
     assert turns.index("event") == FAIR_TURN - 1
 
 
-def test_a_turn_that_nobody_else_wanted_does_not_count():
+def test_uncontended_turns_do_not_count():
     lanes = lanes_of(*["bind"] * 30)
     assert order(lanes, 15) == ["bind"] * 15
     lanes.enter("default")
@@ -93,10 +93,10 @@ def test_a_bind_never_waits_behind_an_event(waiting, arrivals):
 
 @pytest.mark.parametrize("patient", ["bind", "default", "status"])
 @given(flood=st.lists(st.lists(st.sampled_from(LANES), min_size=1, max_size=4), min_size=60, max_size=60))
-def test_what_waits_gets_its_turn_under_any_flood(patient, flood):
+def test_no_lane_starves(patient, flood):
     lanes = lanes_of(*["bind"] * 20)
     ticket = lanes.enter(patient)
-    # 20 binds are ahead of a bind; of anything else, whatever came earlier in the two later lanes.
+    # 20 binds are ahead of a bind; other requests also wait for earlier ones in the two later lanes.
     for turn, arrivals in enumerate(flood, 1):
         for lane in arrivals:
             lanes.enter(lane)
@@ -113,7 +113,7 @@ def test_what_waits_gets_its_turn_under_any_flood(patient, flood):
     burst=st.integers(1, 20),
     steps=st.lists(st.tuples(st.sampled_from(LANES), st.floats(0.0, 2.0), st.integers(0, 5)), max_size=60),
 )
-def test_no_window_holds_more_than_burst_and_rate_allow(qps, burst, steps):
+def test_no_window_exceeds_burst_and_rate(qps, burst, steps):
     lanes = Lanes(qps=qps, burst=burst, now=0.0, in_flight=MANY)
     now, granted = 0.0, []
     for lane, wait, entering in steps:
@@ -127,7 +127,7 @@ def test_no_window_holds_more_than_burst_and_rate_allow(qps, burst, steps):
 
 
 @given(qps=st.sampled_from([0.5, 3.0, 50.0]), burst=st.integers(1, 20), waiting=st.integers(1, 40))
-def test_no_token_is_wasted_while_somebody_waits(qps, burst, waiting):
+def test_no_token_is_wasted_while_requests_wait(qps, burst, waiting):
     lanes = Lanes(qps=qps, burst=burst, now=0.0, in_flight=MANY)
     for _ in range(waiting):
         lanes.enter("default")
@@ -155,14 +155,14 @@ def test_the_configuration_decides(qps, burst, at_once):
     assert len(lanes.grant(0.0)) == at_once
 
 
-def test_a_clock_that_goes_back_gives_no_tokens():
+def test_a_clock_that_goes_backwards_gives_no_tokens():
     lanes = lanes_of("default")
     assert lanes.grant(-5.0) == []
     assert lanes.grant(0.05) == []
     assert len(lanes.grant(0.1)) == 1
 
 
-# --- bounds
+# -- limits
 
 
 def test_events_beyond_the_queue_are_dropped_and_counted():
@@ -177,7 +177,7 @@ def test_events_beyond_the_queue_are_dropped_and_counted():
     assert lanes.waiting == {"bind": 0, "default": 1, "status": 0, "event": 3}
 
 
-def test_requests_in_flight_are_bounded_and_events_take_half_of_them():
+def test_requests_in_flight_are_limited_and_events_use_at_most_half():
     lanes = Lanes(qps=-1, burst=0, now=0.0, in_flight=4)
     for _ in range(6):
         lanes.enter("event")
@@ -191,7 +191,7 @@ def test_requests_in_flight_are_bounded_and_events_take_half_of_them():
     assert [ticket.lane for ticket in lanes.grant(0.0)] == ["bind"]
 
 
-def test_leaving_gives_up_the_place_once():
+def test_leaving_releases_the_slot_once():
     lanes = Lanes(qps=-1, burst=0, now=0.0, in_flight=1)
     first, second, third = (lanes.enter("default") for _ in range(3))
     assert lanes.grant(0.0) == [first]
@@ -220,8 +220,8 @@ async def test_turns_are_waited_for():
     assert time.slept == pytest.approx([0.1] * 3, abs=1e-4)
 
 
-async def test_nobody_is_left_waiting_when_sleeps_end_early_and_looking_at_the_clock_takes_time():
-    """A token may come between two looks at the clock; somebody has to be told of it all the same."""
+async def test_no_request_is_stuck_when_sleeps_end_early():
+    """A token may become available between two readings of the clock; a waiter has to be woken all the same."""
     now = 0.0
 
     def clock():
@@ -231,7 +231,7 @@ async def test_nobody_is_left_waiting_when_sleeps_end_early_and_looking_at_the_c
 
     async def sleep(seconds):
         nonlocal now
-        # As event loops do that count in milliseconds.
+        # Like event loops that round to milliseconds.
         now += int(seconds * 1000) / 1000
         await asyncio.sleep(0)
 
@@ -252,7 +252,7 @@ async def test_nobody_is_left_waiting_when_sleeps_end_early_and_looking_at_the_c
     await turns.close()
 
 
-async def test_giving_up_a_lane_cancels_who_waits_there_and_lets_the_others_go():
+async def test_closing_a_lane_cancels_its_requests_only():
     turns = Turns(Lanes(qps=0.001, burst=2, now=0.0, in_flight=3), clock=lambda: 0.0, sleep=asyncio.sleep)
     release = asyncio.Event()
     sent = []
@@ -276,7 +276,7 @@ async def test_giving_up_a_lane_cancels_who_waits_there_and_lets_the_others_go()
     await turns.close()
 
 
-async def test_a_cancelled_request_leaves_its_place_to_the_next():
+async def test_a_cancelled_request_frees_its_place():
     turns = Turns(Lanes(qps=-1, burst=0, now=0.0, in_flight=1), clock=lambda: 0.0, sleep=asyncio.sleep)
     release = asyncio.Event()
     done = []
@@ -298,7 +298,7 @@ async def test_a_cancelled_request_leaves_its_place_to_the_next():
     await turns.close()
 
 
-async def test_a_request_cancelled_at_the_moment_of_its_turn_gives_it_back():
+async def test_a_request_cancelled_at_its_turn_returns_the_turn():
     turns = Turns(Lanes(qps=-1, burst=0, now=0.0, in_flight=1), clock=lambda: 0.0, sleep=asyncio.sleep)
     leave = asyncio.Event()
 
@@ -328,7 +328,7 @@ async def test_closing_ends_the_wait_for_tokens():
     before = asyncio.all_tasks()
     waiting = asyncio.create_task(request())
     await asyncio.sleep(0)
-    assert len(asyncio.all_tasks() - before) == 2, "who waits, and what waits for the token"
+    assert len(asyncio.all_tasks() - before) == 2, "waiting requests, and the wait for the token"
     await turns.close()
     assert asyncio.all_tasks() - before == {waiting}
     waiting.cancel()

@@ -1,4 +1,4 @@
-"""What happens to one request: when it is repeated, how long that waits, and what its failures are called."""
+"""A single request: when it is retried, the delays, and the errors of failures."""
 
 import asyncio
 import gzip
@@ -60,7 +60,7 @@ async def get(api):
     return await api.get(Pod, "web-0", namespace="default")
 
 
-# --- what is repeated
+# -- retries
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ async def get(api):
         pytest.param(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"), 2, id="answer cut off"),
         pytest.param(sends(b"\x15\x03\x01\x00\x02\x02\x16"), 2, id="no HTTP"),
         pytest.param(streams(b"{", then="cut"), 2, id="chunk cut off"),
-        pytest.param(hangs, 2, id="no answer in time"),
+        pytest.param(hangs, 2, id="timeout"),
         pytest.param(answers(429), 2, id="429"),
         pytest.param(answers(500), 2, id="500"),
         pytest.param(answers(502, b"<html>", content_type="text/html"), 2, id="502"),
@@ -79,7 +79,7 @@ async def get(api):
         pytest.param(answers(504), 2, id="504"),
     ],
 )
-async def test_reading_is_repeated(trouble, tries):
+async def test_reads_are_retried(trouble, tries):
     time = VirtualTime()
     async with Misbehaving(trouble, POD) as server, an_api(server, time=time, limits=SHORT) as api:
         assert (await get(api)).metadata.name == "web-0"
@@ -96,7 +96,7 @@ async def test_reading_is_repeated(trouble, tries):
         pytest.param(answers(501), InternalError, id="501"),
     ],
 )
-async def test_what_will_not_change_is_not_repeated(answer, error):
+async def test_permanent_errors_are_not_retried(answer, error):
     async with Misbehaving(answer, POD) as server, an_api(server) as api:
         with pytest.raises(error):
             await get(api)
@@ -139,7 +139,7 @@ WRITES = pytest.mark.parametrize(
         pytest.param(answers(503, headers={"Retry-After": "0"}), id="503 with Retry-After"),
     ],
 )
-async def test_writes_are_repeated_if_the_server_did_not_act(write, refusal):
+async def test_writes_are_retried_if_the_server_did_not_act(write, refusal):
     async with Misbehaving(refusal, refusal, answers(200, {})) as server, an_api(server) as api:
         await write(api)
         assert len(server.seen) == 3
@@ -156,7 +156,7 @@ async def test_writes_are_repeated_if_the_server_did_not_act(write, refusal):
         pytest.param(answers(200, b"<html>hello", content_type="text/html"), id="a login page"),
     ],
 )
-async def test_writes_are_not_repeated_if_the_server_may_have_acted(write, trouble):
+async def test_writes_are_not_retried_if_the_server_may_have_acted(write, trouble):
     async with Misbehaving(trouble, answers(200, {})) as server, an_api(server, limits=SHORT) as api:
         with pytest.raises(OutcomeUnknown):
             await write(api)
@@ -164,7 +164,7 @@ async def test_writes_are_not_repeated_if_the_server_may_have_acted(write, troub
 
 
 @WRITES
-async def test_writes_are_not_repeated_on_a_kept_connection_that_broke(write):
+async def test_writes_are_not_retried_when_a_reused_connection_broke(write):
     trouble = does(lambda seen: None, resets)
     async with Misbehaving(POD, trouble, answers(200, {})) as server, an_api(server) as api:
         await get(api)
@@ -176,14 +176,14 @@ async def test_writes_are_not_repeated_on_a_kept_connection_that_broke(write):
 
 @WRITES
 @pytest.mark.parametrize(("code", "error"), [(500, InternalError), (503, ServiceUnavailable)])
-async def test_a_failure_of_the_server_is_not_repeated_for_writes(write, code, error):
+async def test_writes_are_not_retried_after_a_server_error(write, code, error):
     async with Misbehaving(answers(code), answers(200, {})) as server, an_api(server) as api:
         with pytest.raises(error):
             await write(api)
         assert len(server.seen) == 1
 
 
-async def test_an_event_is_created_again_and_may_exist_then():
+async def test_an_event_is_retried_and_may_exist_then():
     event = Event(metadata=ObjectMeta(name="e.1", namespace="default"), reason="Scheduled")
     async with (
         Misbehaving(resets, answers(409, status(409, "AlreadyExists"))) as server,
@@ -210,7 +210,7 @@ async def test_an_object_that_exists_after_a_refusal_is_an_error():
 
 
 @WRITES
-async def test_a_server_that_is_down_refuses_writes_for_certain(write):
+async def test_a_connection_refused_is_a_definite_failure_of_writes(write):
     async with Misbehaving() as server:
         url = server.url
     time = VirtualTime()
@@ -250,10 +250,10 @@ async def test_a_restarted_server_is_found_on_a_new_connection():
     assert server.connections == 2
 
 
-# --- how long it waits
+# -- delays
 
 
-async def test_waits_double_and_end():
+async def test_delays_double_up_to_a_limit():
     time = VirtualTime()
     async with Misbehaving(*[answers(429)] * 20) as server, an_api(server, time=time) as api:
         with pytest.raises(TooManyRequests):
@@ -262,7 +262,7 @@ async def test_waits_double_and_end():
     assert time.slept == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4])
 
 
-async def test_waits_differ_by_chance():
+async def test_delays_are_jittered():
     time = VirtualTime(chance=0.5)
     async with Misbehaving(answers(429), answers(429), POD) as server, an_api(server, time=time) as api:
         await get(api)
@@ -283,7 +283,7 @@ async def test_waits_differ_by_chance():
         pytest.param("Mon, 99 Zzz 2027 00:00:00 GMT", 0.0, id="no date"),
     ],
 )
-async def test_retry_after_is_kept(header, wait):
+async def test_retry_after_is_respected(header, wait):
     time = VirtualTime()
     refusal = answers(429, headers={"Retry-After": header})
     async with Misbehaving(refusal, POD) as server, an_api(server, time=time) as api:
@@ -291,7 +291,7 @@ async def test_retry_after_is_kept(header, wait):
     assert time.slept == [pytest.approx(wait + 0.1)]
 
 
-async def test_trying_ends_with_its_time():
+async def test_retries_end_at_the_deadline():
     time = VirtualTime()
     refusal = answers(429, headers={"Retry-After": "25"})
     async with Misbehaving(*[refusal] * 9) as server, an_api(server, time=time) as api:
@@ -301,8 +301,8 @@ async def test_trying_ends_with_its_time():
     assert caught.value.retry_after_seconds == 25
 
 
-async def test_a_connection_that_nobody_takes_is_given_up():
-    """The other side is there but accepts nothing: its queue is full, as behind a firewall that drops."""
+async def test_a_connection_that_is_not_accepted_times_out():
+    """The server exists and does not accept: its backlog is full, as behind a firewall that drops packets."""
     limits = Limits(connect=0.1, connection_tries=1)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as queue:
         for _ in range(3):
@@ -315,7 +315,7 @@ async def test_a_connection_that_nobody_takes_is_given_up():
     assert not isinstance(caught.value, OutcomeUnknown)
 
 
-async def test_an_answer_that_trickles_is_given_up():
+async def test_a_trickling_response_times_out():
     limits = Limits(silence=1.0, total=0.1, connection_tries=1)
     trickle = trickles(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", every=0.02)
     async with Misbehaving(trickle) as server, an_api(server, limits=limits) as api:
@@ -327,7 +327,7 @@ def test_retry_after_may_be_missing():
     assert retry_after_seconds({}, now=0.0) is None
 
 
-# --- what failures are called
+# -- errors
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ async def test_a_host_that_does_not_resolve():
         pytest.param(answers(422, status(422, "Novel", "m")), ApiError, "^m$", id="Status with a new reason"),
     ],
 )
-async def test_errors_are_typed_and_say_who_spoke(answer, error, message):
+async def test_errors_are_typed_and_name_the_server(answer, error, message):
     async with Misbehaving(answer) as server, an_api(server) as api:
         with pytest.raises(error, match=message) as caught:
             await get(api)
@@ -431,7 +431,7 @@ async def test_a_conflict_without_a_status(write, error):
             await write(api)
 
 
-async def test_what_is_quoted_is_short():
+async def test_quoted_bodies_are_short():
     async with Misbehaving(answers(404, b"x" * 100_000, content_type="text/html")) as server, an_api(server) as api:
         with pytest.raises(NotFound) as caught:
             await get(api)
@@ -462,7 +462,7 @@ async def test_credentials_do_not_follow_a_redirect():
 
 
 class Tokens:
-    """One after the other, the next one whenever one is refused."""
+    """A token per request; the next one after each refusal."""
 
     def __init__(self, *tokens):
         self.tokens = list(tokens)
@@ -493,7 +493,7 @@ async def test_a_fresh_token_is_tried_at_once():
     ("tokens", "requests"),
     [pytest.param(["t1"], 1, id="there is no other token"), pytest.param(["t1", "t2", "t3"], 2, id="refused as well")],
 )
-async def test_a_refusal_that_stays(tokens, requests):
+async def test_a_repeated_refusal_is_an_error(tokens, requests):
     credentials = UserCredentials(Tokens(*tokens))
     async with Misbehaving(REFUSED, REFUSED, POD) as server, an_api(server, credentials=credentials) as api:
         with pytest.raises(Unauthorized, match="who are you") as caught:
@@ -510,7 +510,7 @@ async def test_a_watch_gets_a_fresh_token_as_well():
 
 
 @pytest.mark.parametrize(("disabled", "encoding"), [(False, "gzip"), (True, "identity")])
-async def test_requests_introduce_themselves(disabled, encoding):
+async def test_requests_have_a_user_agent(disabled, encoding):
     async with Misbehaving(POD) as server, an_api(server, disable_compression=disabled) as api:
         await get(api)
     headers = server.seen[0].headers
@@ -521,7 +521,7 @@ async def test_requests_introduce_themselves(disabled, encoding):
     assert "content-type" not in headers
 
 
-async def test_compressed_answers_are_read():
+async def test_compressed_responses_are_read():
     body = gzip.compress(json.dumps(a_pod()).encode())
     answer = answers(200, body, headers={"Content-Encoding": "gzip"})
     async with Misbehaving(answer) as server, an_api(server) as api:
@@ -594,7 +594,7 @@ def tls(ca=CA, **options):
     [
         pytest.param(["127.0.0.1"], tls(), id="trusted"),
         pytest.param(["api.example"], tls(server_name="api.example"), id="under another name"),
-        pytest.param(["api.example"], TlsSettings(insecure=True), id="whoever it is"),
+        pytest.param(["api.example"], TlsSettings(insecure=True), id="insecure"),
     ],
 )
 async def test_tls(server_context, names, settings):
@@ -624,7 +624,7 @@ async def test_certificates_that_do_not_fit(server_context, names, settings, mes
     assert time.slept == []
 
 
-async def test_tls_with_a_server_that_speaks_none():
+async def test_tls_to_a_plain_http_server():
     server = Misbehaving(greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n")
     await server.start()
     async with an_api(server.url.replace("http:", "https:"), tls=tls()) as api:
@@ -642,7 +642,7 @@ async def piped(source, sink):
 
 
 def tunnels(port):
-    """What a proxy does for CONNECT, wherever it was to lead."""
+    """Answers CONNECT like a proxy, whatever the target."""
 
     async def act(exchange):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -682,7 +682,7 @@ async def test_tls_through_a_proxy(server_context, host, settings):
     assert all("proxy-authorization" not in inside.headers for inside in server.seen)
 
 
-async def test_a_stranger_behind_a_proxy_is_not_trusted(server_context):
+async def test_an_untrusted_server_behind_a_proxy_is_refused(server_context):
     async with Misbehaving(context=server_context("elsewhere")) as server:
         proxy = Misbehaving(tunnels(server.port))
         await proxy.start()
@@ -708,7 +708,7 @@ async def test_a_new_certificate_gets_a_new_connection(server_context):
         assert server.connections == 2
 
 
-async def test_connections_are_kept():
+async def test_connections_are_reused():
     async with Misbehaving(*[POD] * 5, answers(200, a_pod_list())) as server, an_api(server) as api:
         for _ in range(5):
             await get(api)
@@ -717,7 +717,7 @@ async def test_connections_are_kept():
 
 
 async def test_half_open_connections_are_probed(monkeypatch):
-    """So that also a stream notices when the other side vanished without a word, within two minutes."""
+    """So that a stream, too, notices within two minutes that the peer has vanished."""
     made = []
 
     class Noted(socket.socket):
@@ -739,11 +739,11 @@ async def test_half_open_connections_are_probed(monkeypatch):
 
 
 async def test_cookies_are_not_kept():
-    """They would tell one balancer's server to others, and a login page's session to an API."""
+    """They would reveal one backend of a load balancer to others, and a login page's session to an API."""
     answer = answers(200, a_pod(), headers={"Set-Cookie": "a=b"})
     server = Misbehaving(answer, POD)
     await server.start()
-    # Of a plain address, aiohttp would not keep any.
+    # For a plain IP address, aiohttp would not keep any.
     async with an_api(f"http://localhost:{server.port}") as api:
         await get(api)
         await get(api)

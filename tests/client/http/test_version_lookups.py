@@ -1,4 +1,4 @@
-"""Which version of a kind is read: how often it is asked about, and who shares the answer."""
+"""Which version of a kind is read: the number of discovery requests, and sharing their responses."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ V1, BETA = "/apis/resource.k8s.io/v1", "/apis/resource.k8s.io/v1beta2"
 
 
 class Asked:
-    """A transport whose answers come when a test says so."""
+    """A transport whose responses arrive when a test says so."""
 
     def __init__(self):
         self.paths = []
@@ -68,14 +68,14 @@ async def test_kinds_of_one_group_share_a_request(asked, discovery):
     assert asked.paths == [V1]
 
 
-async def test_an_answer_is_shared_only_while_it_is_awaited(asked, discovery):
+async def test_a_response_is_shared_only_while_it_is_awaited(asked, discovery):
     asked.answers.set()
     for kind in KINDS:
         await discovery.version(kind)
     assert asked.paths == [V1] * 3
 
 
-async def test_whoever_is_cancelled_takes_it_from_nobody_else(asked, discovery):
+async def test_a_cancelled_waiter_does_not_cancel_the_others(asked, discovery):
     first, *others = await asking(discovery)
     first.cancel()
     await turns()
@@ -86,7 +86,7 @@ async def test_whoever_is_cancelled_takes_it_from_nobody_else(asked, discovery):
     assert asked.paths == [V1]
 
 
-async def test_what_nobody_waits_for_any_more_is_given_up_and_asked_anew(asked, discovery):
+async def test_an_abandoned_request_is_cancelled_and_sent_again_later(asked, discovery):
     for task in await asking(discovery):
         task.cancel()
     await turns()
@@ -97,7 +97,7 @@ async def test_what_nobody_waits_for_any_more_is_given_up_and_asked_anew(asked, 
     assert asked.paths == [V1] * 2
 
 
-async def test_a_failure_is_everybodys_and_asked_anew(asked, discovery):
+async def test_a_failure_is_shared_and_the_next_caller_retries(asked, discovery):
     asked.code[V1] = 503
     tasks = await asking(discovery)
     asked.answers.set()

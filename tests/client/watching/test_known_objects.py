@@ -1,4 +1,4 @@
-"""What changed, from what is known to what a list or an event says."""
+"""Changes, derived from the known objects and a new list or event."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ def test_a_new_version_is_a_change():
     assert known_of(a).put(newer) == [Change(a, newer)]
 
 
-def test_the_same_version_is_none():
+def test_the_same_version_is_no_change():
     assert known_of(pod("a")).put(pod("a")) == []
 
 
@@ -42,7 +42,7 @@ def test_another_uid_under_the_name_is_two_changes():
     assert len(known) == 1
 
 
-def test_what_is_removed_is_told_as_it_was_known():
+def test_a_removal_has_the_last_known_object():
     a = pod("a")
     known = known_of(a)
     assert known.remove(("default", "a")) == [Change(a, None)]
@@ -54,7 +54,7 @@ def test_the_same_name_in_two_namespaces():
     assert len(known) == 2
 
 
-def test_a_list_tells_the_difference():
+def test_a_list_gives_the_differences():
     kept, changed, gone = pod("kept"), pod("changed"), pod("gone")
     newer, new = pod("changed", version="2"), pod("new")
     relist = Relist(known_of(kept, changed, gone))
@@ -63,14 +63,14 @@ def test_a_list_tells_the_difference():
     assert relist.end() == [Change(gone, None)]
 
 
-def test_a_list_that_was_given_up_deletes_nothing():
+def test_an_abandoned_list_deletes_nothing():
     known = known_of(pod("a"), pod("b"))
     Relist(known).page([pod("a")])
     assert len(known) == 2
     assert Relist(known).page([pod("a"), pod("b")]) == []
 
 
-def test_what_could_not_be_read_stays():
+def test_undecodable_objects_are_kept_as_they_were():
     known = known_of(pod("a"))
     relist = Relist(known)
     relist.keep(("default", "a"))

@@ -1,6 +1,6 @@
-"""One account of what changed, of lists and watches that come and go.
+"""Changes delivered by ListWatch across lists and watches that end and fail.
 
-The server is a script of what each call gives.
+The server is a script of the result of each call.
 """
 
 import asyncio
@@ -54,13 +54,13 @@ def bad(name, version, why="spec: no", type_="BAD"):
 
 @dataclass
 class ScriptedApi:
-    """Gives listings and streams in order; a stream is a list of events, exceptions and seconds that pass."""
+    """Returns listings and streams in order; a stream is a list of events, exceptions and seconds to wait."""
 
     time: VirtualTime
     listings: deque = field(default_factory=deque)
     streams: deque = field(default_factory=deque)
     calls: list = field(default_factory=list)
-    #: Set once the script has come to its end.
+    #: Set once the script has ended.
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     open_streams: int = 0
 
@@ -100,7 +100,7 @@ class ScriptedApi:
 
 
 @dataclass
-class Told:
+class Outcome:
     """What a ListWatch delivered and reported until the script ended."""
 
     batches: list
@@ -119,7 +119,7 @@ def _version(obj):
     return None if obj is None else f"{obj.metadata.name}:{obj.metadata.resource_version}"
 
 
-async def told(*, listings, streams=(), chance=0.0, **options):
+async def run_script(*, listings, streams=(), chance=0.0, **options):
     time = VirtualTime(chance)
     api = ScriptedApi(time, deque(listings), deque(streams))
     reports, batches = [], []
@@ -129,7 +129,7 @@ async def told(*, listings, streams=(), chance=0.0, **options):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert api.open_streams == 0
-    return Told(batches, reports, api.calls, time.slept, api, watch)
+    return Outcome(batches, reports, api.calls, time.slept, api, watch)
 
 
 @asynccontextmanager
@@ -145,8 +145,8 @@ async def running(watch, deliver):
 # --- listing and watching
 
 
-async def test_everything_is_delivered_and_then_what_changes():
-    result = await told(
+async def test_the_list_is_delivered_and_then_the_changes():
+    result = await run_script(
         listings=[page(pod("a", 1), pod("b", 2), version=10)],
         streams=[[added("c", 11), modified("a", 12), deleted("b", 13)]],
     )
@@ -156,8 +156,8 @@ async def test_everything_is_delivered_and_then_what_changes():
     assert result.slept == []
 
 
-async def test_pages_follow_each_other():
-    result = await told(
+async def test_pages_are_requested_one_after_the_other():
+    result = await run_script(
         listings=[page(pod("a", 1), continue_="c1"), page(pod("b", 2), continue_="c2"), page(pod("c", 3))],
         page=7,
     )
@@ -167,7 +167,7 @@ async def test_pages_follow_each_other():
 
 async def test_a_burst_is_one_delivery():
     events = [added(f"p{number}", number) for number in range(11, 1011)]
-    result = await told(listings=[page()], streams=[[*events, 1.0, added("last", 2000)]])
+    result = await run_script(listings=[page()], streams=[[*events, 1.0, added("last", 2000)]])
     assert [len(batch) for batch in result.batches] == [1000, 1]
 
 
@@ -186,15 +186,15 @@ async def test_synced_is_set_once_everything_is_delivered():
         assert len(delivered) == 2
 
 
-async def test_synced_is_set_if_there_is_nothing():
-    result = await told(listings=[page()])
+async def test_synced_is_set_for_an_empty_list():
+    result = await run_script(listings=[page()])
     assert result.watch.synced.is_set()
     assert result.batches == []
 
 
-async def test_the_first_list_is_told_once():
+async def test_the_first_list_is_reported_once():
     told_when = []
-    result = await told(
+    result = await run_script(
         listings=[FORBIDDEN, page(), page(version=20)], streams=[[EXPIRED]], on_synced=lambda: told_when.append(1)
     )
     assert result.calls[-1] == ("watch", "20")
@@ -202,8 +202,10 @@ async def test_the_first_list_is_told_once():
 
 
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 300), (0.5, 450), (0.99999, 599)])
-async def test_watches_are_to_end_at_random(chance, seconds):
-    result = await told(listings=[page()], chance=chance, label_selector="a=b", namespace="ns", field_selector="f=g")
+async def test_watch_timeouts_are_random(chance, seconds):
+    result = await run_script(
+        listings=[page()], chance=chance, label_selector="a=b", namespace="ns", field_selector="f=g"
+    )
     assert result.api.timeout_seconds == seconds
     assert result.api.selection == {"label_selector": "a=b", "namespace": "ns", "field_selector": "f=g"}
 
@@ -221,7 +223,7 @@ async def test_an_exception_of_the_receiver_ends_it():
     assert api.open_streams == 0
 
 
-async def test_an_exception_of_the_api_that_is_a_bug_ends_it():
+async def test_an_unexpected_exception_of_the_api_ends_it():
     time = VirtualTime()
     api = ScriptedApi(time, deque([KeyError("bug")]))
     watch = ListWatch(api, Pod, times=time, report=pytest.fail)
@@ -233,34 +235,36 @@ async def test_an_exception_of_the_api_that_is_a_bug_ends_it():
 
 
 async def test_a_watch_that_ends_is_resumed_after_the_last_event():
-    result = await told(listings=[page()], streams=[[added("a", 11)], [added("b", 12)]])
+    result = await run_script(listings=[page()], streams=[[added("a", 11)], [added("b", 12)]])
     assert result.calls[1:] == [("watch", "10"), ("watch", "11"), ("watch", "12")]
     assert result.slept == []
 
 
-async def test_a_watch_that_was_quiet_is_resumed_as_well():
-    result = await told(listings=[page()], streams=[[400.0]])
+async def test_a_quiet_watch_is_resumed_too():
+    result = await run_script(listings=[page()], streams=[[400.0]])
     assert result.calls[1:] == [("watch", "10"), ("watch", "10")]
     assert result.slept == []
     assert result.reports == []
 
 
-async def test_a_quiet_watch_may_be_cut_for_its_silence():
-    """Nothing happened, or the connection is dead: the next watch tells."""
-    result = await told(listings=[page()], streams=[[180.0, StreamSilent("nothing came")], [StreamSilent("at once")]])
+async def test_a_silent_watch_is_resumed_without_a_report():
+    """Either nothing happened or the connection is dead: the next watch will show."""
+    result = await run_script(
+        listings=[page()], streams=[[180.0, StreamSilent("nothing came")], [StreamSilent("at once")]]
+    )
     assert result.calls[1:] == [("watch", "10")] * 3
     assert result.slept == [0.8]
     assert [str(report) for report in result.reports] == ["watching pods: at once"]
 
 
 async def test_bookmarks_are_resumed_from():
-    result = await told(listings=[page()], streams=[[added("a", 11), bookmark(50), CUT]])
+    result = await run_script(listings=[page()], streams=[[added("a", 11), bookmark(50), CUT]])
     assert result.calls[1:] == [("watch", "10"), ("watch", "50")]
     assert result.changes == [(None, "a:11")]
 
 
-async def test_events_that_come_twice_are_told_once():
-    result = await told(
+async def test_duplicate_events_are_delivered_once():
+    result = await run_script(
         listings=[page(pod("a", 1))],
         streams=[[added("a", 1), modified("a", 11)], [modified("a", 11), deleted("a", 12), deleted("a", 12)]],
     )
@@ -268,14 +272,14 @@ async def test_events_that_come_twice_are_told_once():
 
 
 async def test_a_cut_after_events_is_resumed_at_once_and_not_reported():
-    result = await told(listings=[page()], streams=[[added("a", 11), CUT], [added("b", 12)]])
+    result = await run_script(listings=[page()], streams=[[added("a", 11), CUT], [added("b", 12)]])
     assert result.changes == [(None, "a:11"), (None, "b:12")]
     assert result.slept == []
     assert result.reports == []
 
 
-async def test_watches_that_end_at_once_are_not_asked_for_again_and_again():
-    result = await told(listings=[page()], streams=[[], [], [added("a", 11)]])
+async def test_watches_that_end_at_once_are_restarted_with_backoff():
+    result = await run_script(listings=[page()], streams=[[], [], [added("a", 11)]])
     assert result.slept == pytest.approx([0.8, 1.6])
     assert [str(report) for report in result.reports] == [
         "watching pods: the server ends watches as soon as they begin",
@@ -287,8 +291,8 @@ async def test_watches_that_end_at_once_are_not_asked_for_again_and_again():
 
 
 @pytest.mark.parametrize("error", [EXPIRED, Gone("gone")], ids=["Expired", "Gone"])
-async def test_an_expired_version_is_a_new_list_of_which_the_difference_is_told(error):
-    result = await told(
+async def test_an_expired_version_causes_a_new_list_and_delivers_the_difference(error):
+    result = await run_script(
         listings=[
             page(pod("kept", 1), pod("changed", 2), pod("gone", 3), pod("reborn", 4)),
             page(pod("kept", 1), pod("changed", 22), pod("reborn", 23, uid="u2"), pod("new", 24), version=30),
@@ -314,9 +318,9 @@ async def test_an_expired_version_is_a_new_list_of_which_the_difference_is_told(
     assert result.reports == []
 
 
-async def test_a_server_that_comes_back_without_our_version_is_listed_soon():
+async def test_a_restarted_server_without_our_version_is_listed_soon():
     refused = Unreachable("https://s: connection refused")
-    result = await told(
+    result = await run_script(
         listings=[page(), page(pod("a", 11), version=30), page(pod("a", 11), version=31)],
         streams=[[refused]] * 5 + [[EXPIRED], [EXPIRED], [EXPIRED]],
     )
@@ -328,13 +332,13 @@ async def test_a_server_that_comes_back_without_our_version_is_listed_soon():
     ]
 
 
-async def test_expiring_in_mid_stream_keeps_what_came_before():
-    result = await told(listings=[page(), page(pod("a", 11), version=30)], streams=[[added("a", 11), EXPIRED]])
+async def test_an_expiry_within_a_stream_keeps_earlier_events():
+    result = await run_script(listings=[page(), page(pod("a", 11), version=30)], streams=[[added("a", 11), EXPIRED]])
     assert result.changes == [(None, "a:11")]
 
 
-async def test_a_list_that_expires_half_way_starts_anew_without_pages():
-    result = await told(
+async def test_a_list_that_expires_half_way_restarts_without_paging():
+    result = await run_script(
         listings=[
             page(pod("a", 1), pod("b", 1), continue_="c1"),
             EXPIRED,
@@ -347,7 +351,7 @@ async def test_a_list_that_expires_half_way_starts_anew_without_pages():
 
 
 async def test_a_list_that_fails_half_way_deletes_nothing():
-    result = await told(
+    result = await run_script(
         listings=[
             page(pod("a", 1), pod("b", 1)),
             page(pod("a", 1), continue_="c1"),
@@ -360,49 +364,49 @@ async def test_a_list_that_fails_half_way_deletes_nothing():
     assert result.calls[-1] == ("watch", "30")
 
 
-# --- failing
+# -- failures
 
 
 @pytest.mark.parametrize(
     "error", [FORBIDDEN, NotFound("no such resource"), CUT, InternalError("x"), EXPIRED], ids=lambda e: type(e).__name__
 )
-async def test_whatever_fails_is_tried_for_ever_with_growing_waits(error):
-    result = await told(listings=[*[error] * 7, page(pod("a", 1))])
+async def test_failures_are_retried_forever_with_backoff(error):
+    result = await run_script(listings=[*[error] * 7, page(pod("a", 1))])
     assert result.slept == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0])
     assert result.changes == [(None, "a:1")]
 
 
-async def test_a_failure_is_reported_once_and_its_end_too():
-    result = await told(listings=[*[FORBIDDEN] * 3, *[CUT] * 2, page()])
+async def test_a_failure_and_its_end_are_reported_once():
+    result = await run_script(listings=[*[FORBIDDEN] * 3, *[CUT] * 2, page()])
     assert result.reports == [Failing("pods", "listing", FORBIDDEN), Failing("pods", "listing", CUT), Working("pods")]
 
 
-async def test_a_watch_that_is_refused_is_no_reason_to_list():
-    result = await told(listings=[page()], streams=[[FORBIDDEN], [FORBIDDEN], [bookmark(20)]])
+async def test_a_refused_watch_causes_no_list():
+    result = await run_script(listings=[page()], streams=[[FORBIDDEN], [FORBIDDEN], [bookmark(20)]])
     assert result.calls == [("list", PAGE, ""), *[("watch", "10")] * 3, ("watch", "20")]
     assert result.reports == [Failing("pods", "watching", FORBIDDEN), Working("pods")]
     assert result.slept == pytest.approx([0.8, 1.6])
 
 
-async def test_two_minutes_of_health_forget_the_waits():
-    result = await told(listings=[page()], streams=[[CUT], [CUT], [130.0, added("a", 11), CUT], [CUT]])
+async def test_backoff_is_reset_after_two_minutes_of_success():
+    result = await run_script(listings=[page()], streams=[[CUT], [CUT], [130.0, added("a", 11), CUT], [CUT]])
     assert result.slept == pytest.approx([0.8, 1.6, 0.8])
 
 
 @pytest.mark.parametrize(
     "worked", [pytest.param([added("a", 11), CUT], id="with an event"), pytest.param([31.0], id="for long")]
 )
-async def test_a_watch_that_worked_forgets_the_waits(worked):
-    result = await told(listings=[page()], streams=[[CUT], [CUT], [CUT], worked, [CUT], [CUT]])
+async def test_a_working_watch_resets_the_backoff(worked):
+    result = await run_script(listings=[page()], streams=[[CUT], [CUT], [CUT], worked, [CUT], [CUT]])
     assert result.slept == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
 
 
-async def test_a_quiet_watch_that_was_cut_forgets_the_waits():
-    result = await told(listings=[page()], streams=[[CUT], [CUT], [CUT], [31.0, CUT], [CUT]])
+async def test_a_silent_watch_that_was_cut_resets_the_backoff():
+    result = await run_script(listings=[page()], streams=[[CUT], [CUT], [CUT], [31.0, CUT], [CUT]])
     assert result.slept == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
 
 
-async def test_others_are_unaffected():
+async def test_other_kinds_are_unaffected():
     time = VirtualTime()
     refused = ScriptedApi(time, deque([FORBIDDEN] * 3))
     fine = ScriptedApi(time, deque([page(pod("a", 1))]), deque([[added("b", 11)]]))
@@ -425,7 +429,9 @@ def bad_object(name, why="spec: no"):
 
 
 async def test_a_bad_object_is_reported_and_the_rest_delivered():
-    result = await told(listings=[page(pod("a", 1), bad=[bad_object("b")])], streams=[[bad("c", 11), added("d", 12)]])
+    result = await run_script(
+        listings=[page(pod("a", 1), bad=[bad_object("b")])], streams=[[bad("c", 11), added("d", 12)]]
+    )
     assert result.changes == [(None, "a:1"), (None, "d:12")]
     assert result.reports == [Undecodable("pods", bad_object("b")), Undecodable("pods", bad_object("c"))]
     assert str(result.reports[0]) == "pods default/b is left out, it cannot be read: spec: no"
@@ -433,7 +439,7 @@ async def test_a_bad_object_is_reported_and_the_rest_delivered():
 
 
 async def test_a_bad_object_is_reported_once_for_each_reason():
-    result = await told(
+    result = await run_script(
         listings=[page(bad=[bad_object("b")]), page(bad=[bad_object("b")], version=20)],
         streams=[
             [bad("b", 11), bad("b", 12, "status: no"), EXPIRED],
@@ -442,14 +448,14 @@ async def test_a_bad_object_is_reported_once_for_each_reason():
     assert [report.bad.why for report in result.reports] == ["spec: no", "status: no", "spec: no"]
 
 
-async def test_an_object_that_was_mended_is_reported_anew():
-    result = await told(listings=[page()], streams=[[bad("b", 11), added("b", 12), bad("b", 13)]])
+async def test_a_repaired_object_is_reported_again():
+    result = await run_script(listings=[page()], streams=[[bad("b", 11), added("b", 12), bad("b", 13)]])
     assert [report.bad.why for report in result.reports] == ["spec: no"] * 2
     assert result.changes == [(None, "b:12")]
 
 
-async def test_an_object_that_goes_bad_stays_what_it_was_until_it_is_deleted():
-    result = await told(
+async def test_an_object_that_becomes_undecodable_keeps_its_last_version_until_deleted():
+    result = await run_script(
         listings=[page(pod("b", 1)), page(bad=[bad_object("b")], version=20)],
         streams=[[bad("b", 11), EXPIRED], [added("c", 21), bad("b", 22, type_="DELETED")]],
     )
@@ -457,7 +463,7 @@ async def test_an_object_that_goes_bad_stays_what_it_was_until_it_is_deleted():
     assert len(result.reports) == 1
 
 
-# --- what the log says
+# -- logs
 
 PODS = {"type": "*v1.Pod", "reflector": "pods"}
 BUSY = TooManyRequests("later")
@@ -465,7 +471,7 @@ BUSY = TooManyRequests("later")
 
 async def lines_of(**script):
     with logged() as found:
-        await told(**script)
+        await run_script(**script)
     (began, *between, ended) = found.of("list_watch")
     assert began == (3, "Starting reflector", PODS | {"resyncPeriod": "0s"})
     assert ended == (3, "Stopping reflector", PODS | {"resyncPeriod": "0s"})
@@ -489,12 +495,12 @@ async def test_a_watch_that_is_cut_after_events():
     assert lines == [*LISTED, (4, "Watch close", PODS | {"totalItems": 1})]
 
 
-async def test_an_expired_watch_is_a_new_list():
+async def test_an_expired_watch_is_logged_with_the_new_list():
     lines = await lines_of(listings=[page(), page()], streams=[[EXPIRED]])
     assert lines == [*LISTED, (4, "Watch closed", PODS | {"err": EXPIRED}), *LISTED]
 
 
 @pytest.mark.parametrize("error", [CUT, BUSY], ids=["no server", "429"])
-async def test_watches_that_do_not_begin(error):
+async def test_watches_that_fail_to_start(error):
     lines = await lines_of(listings=[page()], streams=[[error]])
     assert lines == [*LISTED, (4, "Watch failed - backing off", PODS | {"err": error})]

@@ -1,4 +1,4 @@
-"""From bytes to events: lines cut anywhere, and objects that do not decode."""
+"""From bytes to events: lines split anywhere, and objects that cannot be decoded."""
 
 import json
 from contextlib import suppress
@@ -41,7 +41,7 @@ def parsed(type_, obj, kind=Pod):
     tail=st.binary(max_size=10).filter(lambda data: b"\n" not in data),
     cuts=st.lists(st.integers(0, 300), max_size=12),
 )
-def test_lines_come_out_whole_wherever_they_are_cut(lines, tail, cuts):
+def test_lines_are_complete_wherever_they_are_split(lines, tail, cuts):
     data = b"".join(one + b"\n" for one in lines) + tail
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     splitter = LineSplitter()
@@ -51,11 +51,11 @@ def test_lines_come_out_whole_wherever_they_are_cut(lines, tail, cuts):
     assert splitter.end() == b""
 
 
-def test_empty_lines_are_left_out():
+def test_empty_lines_are_skipped():
     assert LineSplitter().feed(b"\n\r\n a \n\n") == [b" a "]
 
 
-def test_a_line_may_be_long_but_not_without_end():
+def test_the_length_of_a_line_is_limited():
     splitter = LineSplitter(longest=100)
     assert splitter.feed(b"x" * 100) == []
     assert splitter.feed(b"\n") == [b"x" * 100]
@@ -144,14 +144,14 @@ def test_an_object_that_does_not_decode_is_bad_and_has_its_version():
     assert parsed("MODIFIED", broken_pod()) == WatchEvent("BAD", "8", bad=bad)
 
 
-def test_who_is_gone_is_known_even_if_it_does_not_decode():
+def test_a_deleted_object_is_identified_even_if_it_cannot_be_decoded():
     event = parsed("DELETED", broken_pod())
     assert (event.type, event.resource_version, event.object) == ("DELETED", "8", None)
     assert (event.bad.namespace, event.bad.name) == ("default", "web-0")
 
 
 @pytest.mark.parametrize("obj", [None, 5, [], "x", {"metadata": 5}, {"metadata": {"name": 5, "labels": []}}], ids=repr)
-def test_whatever_stands_for_an_object_it_is_only_bad(obj):
+def test_any_value_in_place_of_an_object_is_a_bad_object(obj):
     event = parsed("ADDED", obj)
     assert event.type == "BAD"
     assert event.bad.name == ""
@@ -164,12 +164,12 @@ ANOTHER = {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "8"}}
 @pytest.mark.parametrize(
     ("obj", "bad"),
     [
-        pytest.param(NOBODY, BadObject("", "", "metadata.name: missing"), id="nobody"),
+        pytest.param(NOBODY, BadObject("", "", "metadata.name: missing"), id="no name"),
         pytest.param({}, BadObject("", "", "metadata.name: missing"), id="empty"),
         pytest.param(ANOTHER, BadObject("", "n", 'kind: expected Pod, got "Node"'), id="another kind"),
     ],
 )
-def test_what_is_no_such_object_is_bad(obj, bad):
+def test_objects_of_another_kind_or_without_a_name_are_bad(obj, bad):
     event = parsed("ADDED", obj)
     assert (event.type, event.bad) == ("BAD", bad)
     page = page_of(a_pod("a"), obj)
@@ -189,9 +189,9 @@ def test_what_is_no_such_object_is_bad(obj, bad):
         pytest.param(b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}', id="no UTF-8"),
         pytest.param(b"\x00\x01", id="binary"),
         pytest.param(b'{"type":"ADDED","object":' + b'{"x":' * 100_000, id="too deep"),
-        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":' + DEEP + b"}}", id="too deep, and wrong besides"),
-        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":"\xff"}}', id="no UTF-8, and wrong besides"),
-        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":1e999}}', id="no such number, and wrong besides"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":' + DEEP + b"}}", id="too deep, and invalid"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":"\xff"}}', id="no UTF-8, and invalid"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":1e999}}', id="number out of range, and invalid"),
         pytest.param(b'{"type":"BOOKMARK","object":{"metadata":5,"x":"\xff"}}', id="a bookmark that is no UTF-8"),
         pytest.param(b'{"type":"ERROR","object":"gone"}', id="an error without a Status"),
         pytest.param(b'{"type":"ERROR","object":{"code":"410"}}', id="an error with a wrong Status"),
@@ -204,7 +204,7 @@ def test_garbage_ends_the_stream(garbage):
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_raise_anything_else(data):
+def test_any_bytes_raise_only_the_expected_errors(data):
     for decode in (WatchDecoder(Pod).event, lambda data: decode_page(data, Pod)):
         with pytest.raises((Unreachable, ApiError)):
             decode(data)
@@ -214,7 +214,7 @@ JUNK = (None, 5, -1.5, "x", "", True, [], {}, 10**30, "\ud800", ["x"], {"metadat
 
 
 def mutated(data, obj):
-    """A copy of what JSON can say, with junk in a few places."""
+    """A copy of a JSON value, with junk in a few places."""
     copy = json.loads(json.dumps(obj))
     for _ in range(data.draw(st.integers(1, 3))):
         where = copy
@@ -228,32 +228,32 @@ def mutated(data, obj):
 
 
 def garbled(data, text):
-    """One byte is another, half of the time."""
+    """Changes one byte, half of the time."""
     at = data.draw(st.integers(-len(text), len(text) - 1))
     return text if at < 0 else text[:at] + bytes([data.draw(st.integers(0, 255))]) + text[at + 1 :]
 
 
 @given(data=st.data(), type_=st.sampled_from(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]))
-def test_no_wrong_event_raises_anything_else(data, type_):
+def test_any_event_raises_only_the_expected_errors(data, type_):
     text = garbled(data, mutated(data, {"type": type_, "object": a_pod(labels={"a": "b"})}))
     with suppress(Unreachable, ApiError):
         event = WatchDecoder(Pod).event(text)
-        # What is an event has a pod, says what is wrong with it, or is a bookmark.
+        # An event has a pod, an error about it, or is a bookmark.
         assert event.object is None or (isinstance(event.object, Pod) and event.bad is None)
         assert event.bad is None or event.bad.why
 
 
 @given(data=st.data())
-def test_no_wrong_page_raises_anything_else(data):
+def test_any_page_raises_only_the_expected_errors(data):
     text = garbled(data, mutated(data, a_pod_list(a_pod("a"), a_pod("b", labels={"a": "b"}))))
     with suppress(Unreachable):
         page = decode_page(text, Pod)
-        # What is a page has pods, and says of each item that is none what is wrong with it.
+        # A page has pods, and an error for each item that is not one.
         assert all(isinstance(pod, Pod) for pod in page.items)
         assert all(bad.why for bad in page.bad)
 
 
-# --- lists and single objects
+# -- lists and single objects
 
 
 def page_of(*pods, **options):
@@ -290,12 +290,12 @@ def test_items_may_be_null():
         pytest.param(b'{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":{}}', id="items are no list"),
         pytest.param(b"<html>", id="HTML"),
         pytest.param(b"", id="nothing"),
-        pytest.param(A_WRONG_ITEM % DEEP, id="an item too deep, and wrong besides"),
-        pytest.param(A_WRONG_ITEM % b'"\xff"', id="an item that is no UTF-8, and wrong besides"),
-        pytest.param(A_WRONG_ITEM % b"1e999", id="an item with no such number, and wrong besides"),
+        pytest.param(A_WRONG_ITEM % DEEP, id="an item too deep, and invalid"),
+        pytest.param(A_WRONG_ITEM % b'"\xff"', id="an item that is no UTF-8, and invalid"),
+        pytest.param(A_WRONG_ITEM % b"1e999", id="an item with a number out of range, and invalid"),
     ],
 )
-def test_what_is_no_list_is_not_taken_for_an_empty_one(data):
+def test_an_invalid_list_is_not_taken_for_an_empty_one(data):
     with pytest.raises(Unreachable, match="the response is not a list of objects"):
         decode_page(data, Pod)
 
@@ -307,6 +307,6 @@ def test_a_single_object_names_the_wrong_field():
 
 
 @pytest.mark.parametrize("data", [b"{}", b'{"resources":[{}]}', b"x", b""])
-def test_what_is_no_list_of_resources(data):
+def test_an_invalid_resource_list(data):
     with pytest.raises(Unreachable, match="not a list of resources"):
         decode_resource_names(data)

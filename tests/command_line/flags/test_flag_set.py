@@ -1,4 +1,4 @@
-"""Command lines as Go programs read them."""
+"""Command lines are parsed as Go programs parse them."""
 
 import ipaddress
 from contextlib import suppress
@@ -33,9 +33,9 @@ def seconds(number):
         pytest.param(["--write_config_to=a"], "write-config-to", "a", id="underscores"),
         pytest.param(["--leader-elect"], "leader-elect", True, id="switch"),
         pytest.param(["--leader-elect=false"], "leader-elect", False, id="switch off"),
-        pytest.param(["--leader-elect", "false"], "leader-elect", True, id="a switch takes no word"),
-        pytest.param(["--leader-elect=T"], "leader-elect", True, id="word for true"),
-        pytest.param(["--leader-elect=0"], "leader-elect", False, id="word for false"),
+        pytest.param(["--leader-elect", "false"], "leader-elect", True, id="a switch takes no separate value"),
+        pytest.param(["--leader-elect=T"], "leader-elect", True, id="spelled-out true"),
+        pytest.param(["--leader-elect=0"], "leader-elect", False, id="spelled-out false"),
         pytest.param(["-v3"], "v", 3, id="v glued"),
         pytest.param(["-v=3"], "v", 3, id="v with ="),
         pytest.param(["-v", "3"], "v", 3, id="v with a space"),
@@ -195,25 +195,25 @@ def test_arguments(arguments, rest):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_read(arguments, message):
+def test_values_that_cannot_be_parsed(arguments, message):
     with pytest.raises(FlagError) as caught:
         FLAGS.parse(arguments)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("flag", [flag for flag in KUBE_SCHEDULER_FLAGS if flag.default], ids=lambda flag: flag.name)
-def test_a_default_that_is_shown_can_be_given(flag):
+def test_shown_defaults_can_be_parsed(flag):
     shown = flag.shown_default.strip("[]")
     assert FLAGS.parse([f"--{flag.name}={shown}"])[flag.name] == flag.default
 
 
 @given(st.lists(st.sampled_from(["-", "--", "v", "=", "h", "1", "config", "leader-elect", " ", "x"]), max_size=6))
-def test_any_words_are_read_or_refused(pieces):
-    """Nothing else than FlagError comes of a command line."""
+def test_any_arguments_are_parsed_or_refused(pieces):
+    """The only exception for any command line is FlagError."""
     for words in (["".join(pieces)], pieces):
         with suppress(FlagError):
             line = FLAGS.parse(words)
-            # What was not given has its default, and what was is read alike each time.
+            # Flags that were not given have their default, and parsing is deterministic.
             again = FLAGS.parse(words)
             for flag in KUBE_SCHEDULER_FLAGS:
                 assert line[flag.name] == again[flag.name]
@@ -224,7 +224,7 @@ _NAMES = [flag.name for flag in KUBE_SCHEDULER_FLAGS if flag.kind is STRING]
 
 
 @given(st.lists(st.tuples(st.sampled_from(_NAMES), st.text(), st.booleans(), st.booleans())))
-def test_of_strings_the_last_counts_however_it_is_written(given_flags):
+def test_the_last_value_of_a_string_flag_is_used(given_flags):
     words, expected = [], {}
     for name, text, joined, underscored in given_flags:
         written = name.replace("-", "_") if underscored else name
@@ -243,7 +243,7 @@ def test_of_strings_the_last_counts_however_it_is_written(given_flags):
         pytest.param("https://u@h:6443", "https://u@h:6443", id="name"),
         pytest.param("u:secret@h", "u:xxxxx@h", id="no scheme"),
         pytest.param("https:/u:secret@h", "https:xxxxx@h", id="a slash too few"),
-        pytest.param("https://u:sec/secret?#@secret@h/a", "https://u:xxxxx@h/a", id="odd characters"),
+        pytest.param("https://u:sec/secret?#@secret@h/a", "https://u:xxxxx@h/a", id="special characters"),
         pytest.param("https://u:sec\nsecret@h", "https://u:xxxxx@h", id="lines"),
         pytest.param("https://[::1]:6443/x", "https://[::1]:6443/x", id="address"),
         pytest.param("", "", id="nothing"),

@@ -1,4 +1,4 @@
-"""--feature-gates: what is accepted, what comes of it, and the versions beside it."""
+"""--feature-gates: accepted values, their effect, and emulated versions."""
 
 import re
 
@@ -87,7 +87,7 @@ def test_refusals(text, message):
     assert str(caught.value) == message
 
 
-def test_turning_off_what_others_need_names_each_of_them():
+def test_disabling_a_required_gate_names_its_dependents():
     with pytest.raises(FlagError) as caught:
         gates("NodeDeclaredFeatures=false")
     for name in ("InPlacePodLevelResourcesVerticalScaling", "ExtendWebSocketsToKubelet"):
@@ -104,12 +104,12 @@ def test_alpha_gates_that_are_on_are_named():
     ]
 
 
-def test_gates_that_will_go_are_told():
+def test_gates_that_will_be_removed_are_reported():
     found = gates("SidecarContainers=true,KMSv1=true,SchedulerAsyncPreemption=true")
     assert list(found.retiring()) == [("GA", "SidecarContainers", True), ("deprecated", "KMSv1", True)]
 
 
-# --- what is not built
+# -- not implemented
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_gates_that_will_go_are_told():
         ),
     ],
 )
-def test_gates_that_would_be_a_lie_are_refused(text, message):
+def test_unimplemented_gates_are_refused(text, message):
     with pytest.raises(FlagError) as caught:
         gates(text)
     assert str(caught.value) == message
@@ -135,29 +135,29 @@ def test_all_alpha_names_each_of_them():
     assert set(re.findall(r"feature gate (\w+) to true", str(caught.value))) == alpha
 
 
-def test_they_can_be_switched_off():
+def test_unimplemented_gates_can_be_disabled():
     text = ",".join(f"{name}=false" for name in UNBUILT)
     assert not any(gates(text).features.enabled(name) for name in UNBUILT)
 
 
-def test_the_lists_are_about_gates_that_could_be_set():
+def test_the_lists_contain_settable_gates_only():
     for name in UNBUILT:
         assert KNOWN_GATES[name] in (Gate("ALPHA", False), Gate("BETA", False)), name
     for name in ALWAYS_ON:
         assert KNOWN_GATES[name] in (Gate("BETA", True), Gate("GA", True, locked=True)), name
 
 
-def test_switching_off_in_vain_is_told():
+def test_disabling_without_effect_is_reported():
     assert list(gates("").without_effect()) == []
     found = gates("OpportunisticBatching=false,SchedulerAsyncPreemption=true,SchedulerPopFromBackoffQ=false")
     assert list(found.without_effect()) == ["OpportunisticBatching"]
     assert "PodLevelResources" in gates("", emulated="1.33").without_effect()
 
 
-# --- in earlier versions
+# -- earlier versions
 
 
-def test_the_history_is_about_gates_that_are_known():
+def test_the_history_contains_known_gates_only():
     listed = [name for names in EARLIER.values() for name in names.split()]
     assert len(listed) == len(set(listed))
     assert set(listed) <= KNOWN_GATES.keys()
@@ -179,10 +179,10 @@ def test_the_history_is_about_gates_that_are_known():
     ],
 )
 def test_histories(name, states):
-    def said(gate):
+    def shown(gate):
         return f"{gate.stage} {'locked' if gate.locked else 'on' if gate.default else 'off'}"
 
-    assert [said(gates_at(minor)[name]) for minor in (33, 34, 35, 36)] == states
+    assert [shown(gates_at(minor)[name]) for minor in (33, 34, 35, 36)] == states
 
 
 def test_defaults_follow_the_emulated_version():
@@ -193,7 +193,7 @@ def test_defaults_follow_the_emulated_version():
 
 
 def test_switches_follow_the_emulated_version():
-    """What is beta in 1.36 was alpha."""
+    """Beta in 1.36 was alpha."""
     assert gates("AllBeta=false", emulated="1.35").features.enabled("DRADeviceTaints") is False
     assert gates("AllBeta=false").features.enabled("DRADeviceTaints") is False
     assert gates("AllBeta=true", emulated="1.33").features.enabled("WatchList")
@@ -221,19 +221,19 @@ def test_switches_follow_the_emulated_version():
         ),
     ],
 )
-def test_what_an_earlier_version_refuses(text, emulated, message):
+def test_gates_that_an_earlier_version_refuses(text, emulated, message):
     with pytest.raises(FlagError) as caught:
         gates(text, emulated)
     assert str(caught.value) == message
 
 
-def test_what_an_earlier_version_allows():
+def test_gates_that_an_earlier_version_allows():
     text = "DynamicResourceAllocation=false,DRAAdminAccess=false,DRAPrioritizedList=false"
     text += ",DRAResourceClaimDeviceStatus=false,DRASchedulerFilterTimeout=false"
     assert not gates(text, "1.34").features.enabled("DynamicResourceAllocation")
 
 
-# --- versions
+# -- versions
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_versions(emulated, least, expected):
         (("new",), 'could not parse "new" as version'),
     ],
 )
-def test_versions_that_cannot_be_read(emulated, message):
+def test_invalid_versions(emulated, message):
     with pytest.raises(FlagError) as caught:
         versions_of(emulated, ())
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""What of flags is wrong although each can be read, and what they change of the configuration."""
+"""Validation of flags that parse, and their effect on the configuration."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_options(arguments, messages):
     assert list(option_errors(parse(*arguments), ENABLED)) == messages
 
 
-def test_two_ways_to_allow_labels_are_one_too_many():
+def test_two_ways_to_allow_labels_exclude_each_other():
     assert list(
         option_errors(parse("--allow-metric-labels=m,l=v", "--allow-metric-labels-manifest=/nope"), ENABLED)
     ) == [
@@ -122,7 +122,7 @@ def test_manifests_of_labels(tmp_path, text, mapping):
         ("allowListMapping: {foo: bar}", "invalid allow list mapping in manifest: ["),
     ],
 )
-def test_manifests_that_are_none(tmp_path, text, problem):
+def test_invalid_manifests_of_labels(tmp_path, text, problem):
     path = tmp_path / "manifest"
     path.write_text(text)
     (said,) = option_errors(parse(f"--allow-metric-labels-manifest={path}"), ENABLED)
@@ -153,7 +153,7 @@ def test_serving(arguments, messages):
     assert list(serving_errors(parse(*arguments))) == messages
 
 
-# --- logging
+# -- logging
 
 
 def log_errors(*arguments, gates=()):
@@ -189,7 +189,7 @@ def test_log_options(arguments, messages):
     assert log_errors(*arguments) == messages
 
 
-def test_gates_decide_what_of_logging_there_is():
+def test_gates_enable_logging_options():
     alpha = (("", "LoggingAlphaOptions=true"),)
     assert not log_errors("--log-text-split-stream", "--log-json-info-buffer-size=4Ki", gates=alpha)
     assert log_errors("--logging-format=json", gates=(("", "LoggingBetaOptions=false"),)) == [
@@ -205,18 +205,18 @@ def test_log_settings():
     assert log_settings(parse("--logging-format=json", "--log-text-split-stream")) == LogSettings(format="json")
 
 
-# --- the configuration
+# -- the configuration
 
 
 def adjusted(*arguments):
     return with_flags(Configuration(), parse(*arguments))
 
 
-def test_flags_that_are_not_given_change_nothing():
+def test_unset_flags_change_nothing():
     assert adjusted() == Configuration()
 
 
-def test_deprecated_flags_count_without_a_file():
+def test_deprecated_flags_apply_without_a_file():
     config = adjusted(
         "--kubeconfig=k", "--kube-api-qps=1.5", "--kube-api-burst=3", "--kube-api-content-type=t", "--profiling=false"
     )
@@ -225,13 +225,13 @@ def test_deprecated_flags_count_without_a_file():
     assert not config.enable_profiling
 
 
-def test_with_a_file_they_do_not():
+def test_deprecated_flags_are_ignored_with_a_file():
     arguments = ["--config=f", "--kubeconfig=k", "--kube-api-qps=1", "--contention-profiling=false"]
     assert adjusted(*arguments) == Configuration()
 
 
 @pytest.mark.parametrize("config", [[], ["--config=f"]], ids=["without a file", "with a file"])
-def test_leader_election_flags_always_count(config):
+def test_leader_election_flags_always_apply(config):
     election = adjusted(*config, "--leader-elect=false", "--leader-elect-lease-duration=1h").leader_election
     assert not election.leader_elect
     assert election.lease_duration == Duration.of_seconds(3600)
@@ -263,7 +263,7 @@ def test_leader_election_flags_always_count(config):
         ),
     ],
 )
-def test_what_flags_say_past_the_validation_of_files(arguments, message):
+def test_flag_values_skip_the_validation_of_files(arguments, message):
     with pytest.raises(ConfigError) as caught:
         check_unvalidated(adjusted(*arguments))
     assert str(caught.value) == message
@@ -277,5 +277,5 @@ def test_what_flags_say_past_the_validation_of_files(arguments, message):
         ["--leader-elect=false", "--leader-elect-retry-period=1h"],
     ],
 )
-def test_what_is_not_used_may_be_anything(arguments):
+def test_unused_values_are_not_validated(arguments):
     check_unvalidated(adjusted(*arguments))

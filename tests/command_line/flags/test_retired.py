@@ -1,4 +1,4 @@
-"""Flags of older releases: which mean something, which are refused, what to write instead."""
+"""Flags of older releases: which still work, which are refused, and their replacements."""
 
 import pytest
 
@@ -11,14 +11,14 @@ def parse(*arguments):
     return FlagSet((*KUBE_SCHEDULER_FLAGS, *RETIRED_FLAGS), gone=GONE_FLAGS).parse(arguments)
 
 
-def test_no_flag_is_of_today_and_of_old():
+def test_no_flag_is_both_current_and_retired():
     today, retired = {flag.name for flag in KUBE_SCHEDULER_FLAGS}, {flag.name for flag in RETIRED_FLAGS}
     assert not today & retired
     assert not (today | retired) & GONE_FLAGS.keys()
 
 
 @pytest.mark.parametrize("name", GONE_FLAGS)
-def test_what_is_gone_is_unknown_with_a_way_out(name):
+def test_removed_flags_are_unknown_with_a_replacement(name):
     with pytest.raises(FlagError) as caught:
         parse(f"--{name}=x")
     assert str(caught.value) == f"unknown flag: --{name}"
@@ -74,7 +74,7 @@ def test_errors(arguments, message):
 @pytest.mark.parametrize(
     "arguments", [["--port=0"], ["--logtostderr"], ["--lock-object-name=a"], ["--alsologtostderr=true"]]
 )
-def test_what_is_taken(arguments):
+def test_accepted_retired_flags(arguments):
     line = parse(*arguments)
     assert list(retired_errors(line)) == []
     (warning,) = retired_warnings(line)

@@ -1,4 +1,4 @@
-"""Help, and that the table has every flag of the reference."""
+"""Help texts, and the presence of every flag of the reference."""
 
 import re
 
@@ -34,7 +34,7 @@ SECTIONS = {
 }
 
 
-def test_every_flag_is_there_and_our_own():
+def test_every_flag_of_the_reference_and_our_own_exist():
     names = {}
     for flag in KUBE_SCHEDULER_FLAGS:
         names.setdefault(flag.section, []).append(flag.name)

@@ -72,7 +72,7 @@ class HandlerHarness:
 
 
 @pytest.mark.parametrize("nomination", ["", "n", None])
-@pytest.mark.parametrize("newest", [version(1), version(2)], ids=["as it was tried", "changed meanwhile"])
+@pytest.mark.parametrize("newest", [version(1), version(2)], ids=["unchanged", "changed"])
 def test_a_pending_pod_is_requeued_in_its_newest_version(newest, nomination):
     now = newest.metadata.resource_version
     plugins = frozenset({"A", "B"})

@@ -31,7 +31,7 @@ from support.scheduling.worlds import HOST, ZONE, budget, struct
 WEB = {"matchLabels": {"app": "web"}}
 
 
-def told(decision):
+def summary_of(decision):
     """Everything that an attempt reports: the node, the reasons of all nodes, and preemption's results."""
     if decision.diagnosis is None:
         return decision.node_name, decision.message
@@ -103,8 +103,8 @@ class World:
 
     def check(self, kind):
         pod = self.pod(kind)
-        want = told(self.plain.schedule(self.framework, pod))
-        assert told(self.keeping.schedule(self.framework, pod)) == want
+        want = summary_of(self.plain.schedule(self.framework, pod))
+        assert summary_of(self.keeping.schedule(self.framework, pod)) == want
 
 
 KINDS = ("low", "high", "choosy", "other labels", "spread", "never", "narrowed")
@@ -196,7 +196,7 @@ def test_nothing_is_recomputed_while_nothing_changes(kind, dry_runs):
     first, *others = tried(World(), kind, times=5)
     assert len(dry_runs) == 1
     assert all(decision.diagnosis is first.diagnosis for decision in others)
-    assert all(told(decision) == told(first) for decision in others)
+    assert all(summary_of(decision) == summary_of(first) for decision in others)
     assert len({decision.pod.uid for decision in (first, *others)}) == 5
 
 

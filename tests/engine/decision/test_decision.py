@@ -32,7 +32,7 @@ def schedule(scheduler, profile, pod=None):
 CLEARED, LEFT = "", None
 
 
-def said(code, node, text="no"):
+def result(code, node, text="no"):
     error = RuntimeError(text) if code == Code.Error else None
     status = Status(code, () if error or code == Code.Success else (text,), error=error)
     return PostFilterResult(status, node)
@@ -42,20 +42,22 @@ def said(code, node, text="no"):
     ("results", "nomination"),
     [
         pytest.param((), CLEARED, id="no PostFilter plugin"),
-        pytest.param((said(Code.Success, "n1"),), "n1", id="success"),
-        pytest.param((said(Code.Success, None),), LEFT, id="success without a nomination"),
-        pytest.param((said(Code.Unschedulable, ""),), CLEARED, id="no candidate"),
-        pytest.param((said(Code.Unschedulable, None),), LEFT, id="not eligible"),
-        pytest.param((said(Code.Error, None),), LEFT, id="an error"),
-        pytest.param((said(Code.Error, "n1"),), LEFT, id="an error makes no nomination"),
-        pytest.param((said(Code.Unschedulable, ""), said(Code.Error, None)), LEFT, id="an error later on"),
+        pytest.param((result(Code.Success, "n1"),), "n1", id="success"),
+        pytest.param((result(Code.Success, None),), LEFT, id="success without a nomination"),
+        pytest.param((result(Code.Unschedulable, ""),), CLEARED, id="no candidate"),
+        pytest.param((result(Code.Unschedulable, None),), LEFT, id="not eligible"),
+        pytest.param((result(Code.Error, None),), LEFT, id="an error"),
+        pytest.param((result(Code.Error, "n1"),), LEFT, id="an error makes no nomination"),
+        pytest.param((result(Code.Unschedulable, ""), result(Code.Error, None)), LEFT, id="an error later on"),
         pytest.param(
-            (said(Code.Unschedulable, ""), said(Code.Unschedulable, None)), CLEARED, id="the last with a nomination"
+            (result(Code.Unschedulable, ""), result(Code.Unschedulable, None)), CLEARED, id="the last with a nomination"
         ),
-        pytest.param((said(Code.Unschedulable, "n1"), said(Code.Pending, "")), CLEARED, id="the last of two"),
-        pytest.param((said(Code.UnschedulableAndUnresolvable, "n1"),), "n1", id="the last word"),
+        pytest.param((result(Code.Unschedulable, "n1"), result(Code.Pending, "")), CLEARED, id="the last of two"),
+        pytest.param((result(Code.UnschedulableAndUnresolvable, "n1"),), "n1", id="unresolvable is final"),
         pytest.param(
-            (said(Code.Unschedulable, ""), said(Code.UnschedulableAndUnresolvable, None)), LEFT, id="a silent last word"
+            (result(Code.Unschedulable, ""), result(Code.UnschedulableAndUnresolvable, None)),
+            LEFT,
+            id="unresolvable without a nomination",
         ),
     ],
 )
@@ -86,10 +88,12 @@ SUFFIX = "preemption: 0/4 nodes are available: 4 Preemption is not helpful for s
             CLEARED,
             id="rejected",
         ),
-        pytest.param(said(Code.Error, "n1", "no API"), "no API", LEFT, id="an error"),
+        pytest.param(result(Code.Error, "n1", "no API"), "no API", LEFT, id="an error"),
         pytest.param(None, 'running PostFilter plugin "Helps": broken', LEFT, id="raised"),
-        pytest.param(said(Code.UnschedulableAndUnresolvable, None, "hopeless"), "hopeless", LEFT, id="the last word"),
-        pytest.param(said(Code.Success, "n1"), "", "n1", id="helped"),
+        pytest.param(
+            result(Code.UnschedulableAndUnresolvable, None, "hopeless"), "hopeless", LEFT, id="unresolvable is final"
+        ),
+        pytest.param(result(Code.Success, "n1"), "", "n1", id="helped"),
     ],
 )
 def test_post_filters_message_is_in_the_status(answer, suffix, nomination, monkeypatch):

@@ -54,7 +54,7 @@ def asked(*extenders, nodes=2, pods=110, placed=()):
     return hand.engine, verdict
 
 
-def words(verbs):
+def not_asked_note(verbs):
     return f"an attempt would call it, this question did not; its {verbs} may change this"
 
 
@@ -65,15 +65,22 @@ EVERYTHING = {"filters": True, "prioritizes": True, "preempts": True}
     ("extender", "room", "missing"),
     [
         pytest.param(
-            FakeExtender("e", **EVERYTHING), {}, {"e": words("filter and prioritize")}, id="with nodes to choose"
+            FakeExtender("e", **EVERYTHING),
+            {},
+            {"e": not_asked_note("filter and prioritize")},
+            id="with nodes to choose",
         ),
         pytest.param(
             FakeExtender("e", prioritizes=True), {"nodes": 1}, {}, id="points do not matter for a single node"
         ),
-        pytest.param(FakeExtender("e", **EVERYTHING), {"nodes": 1}, {"e": words("filter")}, id="a single node"),
-        pytest.param(FakeExtender("e", **EVERYTHING), {"pods": 0}, {"e": words("preempt")}, id="no node"),
+        pytest.param(
+            FakeExtender("e", **EVERYTHING), {"nodes": 1}, {"e": not_asked_note("filter")}, id="a single node"
+        ),
+        pytest.param(FakeExtender("e", **EVERYTHING), {"pods": 0}, {"e": not_asked_note("preempt")}, id="no node"),
         pytest.param(FakeExtender("e", filters=True), {"pods": 0}, {}, id="nothing is left to be filtered"),
-        pytest.param(FakeExtender("e", only="mine", filters=True), {}, {"e": words("filter")}, id="it is interested"),
+        pytest.param(
+            FakeExtender("e", only="mine", filters=True), {}, {"e": not_asked_note("filter")}, id="it is interested"
+        ),
         pytest.param(FakeExtender("e", only="yours", **EVERYTHING), {}, {}, id="it is not interested"),
         pytest.param(FakeExtender("e", **EVERYTHING), {"nodes": 0}, {}, id="the attempt would fail before"),
     ],

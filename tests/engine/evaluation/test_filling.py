@@ -112,7 +112,7 @@ class Bench:
         with self.state.transaction():
             for pod in pods:
                 decision = algorithm.schedule(self.framework, pod, within=within)
-                found.append(told(decision))
+                found.append(summary_of(decision))
                 if decision.node_name:
                     self.state.assume(PodInfo(pod.pod, pod.shape), decision.node_name)
         return found, algorithm.sampling.start, chance and chance.random()
@@ -121,18 +121,18 @@ class Bench:
         """Decided together as far as possible, the rest one by one."""
         with self.state.transaction():
             filled = algorithm.filled(self.framework, pods, within=within)
-            found = [told(decision) for decision in filled]
+            found = [summary_of(decision) for decision in filled]
             for decision in filled:
                 self.state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
             for pod in pods[len(filled) :]:
                 decision = algorithm.schedule(self.framework, pod, within=within)
-                found.append(told(decision))
+                found.append(summary_of(decision))
                 if decision.node_name:
                     self.state.assume(PodInfo(pod.pod, pod.shape), decision.node_name)
         return found, algorithm.sampling.start, chance and chance.random()
 
 
-def told(decision):
+def summary_of(decision):
     return decision.node_name, decision.message, decision.evaluated, decision.feasible, decision.nominated_node_name
 
 
@@ -227,7 +227,7 @@ def filled(shape, cluster=None, count=40, plugins=(), labels=()):
         pytest.param(web(), 40, id="plain"),
         pytest.param(a_pod("shape"), 40, id="wants nothing"),
         pytest.param(web().requests(cpu="300m"), 18, id="until the nodes are full"),
-        pytest.param(web().requests(cpu="2"), 0, id="nobody fits"),
+        pytest.param(web().requests(cpu="2"), 0, id="no node fits"),
         pytest.param(web().spreads(ZONE, DB), 40, id="spreads others"),
         pytest.param(web().spreads(ZONE, WEB), 0, id="spreads itself"),
         pytest.param(web().avoids_pods(HOST, WEB), 0, id="avoids itself"),

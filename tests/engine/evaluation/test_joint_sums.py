@@ -95,7 +95,7 @@ def test_evaluations_with_the_same_questions_share_a_joint_column():
 
 @examples(200)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=2, max_size=8), st.booleans())
-def test_bounds_cover_the_unchanged_rows(rows, computed):
+def test_bounds_hold_only_if_minimum_and_maximum_are_unchanged(rows, computed):
     raw, before, feasible = (np.array(column) for column in zip(*rows, strict=True))
     part = Score(None, 1, raw, raw, raw)
     changed = np.flatnonzero(before != feasible).tolist()

@@ -84,10 +84,10 @@ class World:
     def check(self, pod):
         signature = self.framework.signature(pod)
         shared = self.shared.setdefault(signature, Evaluation(self.framework))
-        assert said(shared.filter(pod)) == said(Evaluation(self.framework).filter(pod))
+        assert summary_of(shared.filter(pod)) == summary_of(Evaluation(self.framework).filter(pod))
 
 
-def said(outcome):
+def summary_of(outcome):
     if outcome.error is not None:
         return str(outcome.error)
     refused = {row: (s.code, s.reasons, s.plugin, s.records) for row, s in outcome.refused.items()}
@@ -129,7 +129,7 @@ def change(world, what, kind, which):
             world.check(world.pod(kind, 1))
 
 
-@pytest.mark.parametrize("plugins", [(), (Odd,), (CountsAddedPods,)], ids=["in tree", "counts pods", "is told of pods"])
+@pytest.mark.parametrize("plugins", [(), (Odd,), (CountsAddedPods,)], ids=["in tree", "counts pods", "has AddPod"])
 def test_cached_results_are_exact(plugins, monkeypatch):
     # On a small table a single changed row exceeds the maximum share for updates.
     monkeypatch.setattr("stowplan.engine.evaluation.evaluation.MAX_CHANGED_SHARE", 1.0)

@@ -34,7 +34,7 @@ from support.scheduling.worlds import PLACEABLE, clusters, pods, struct
 @pytest.mark.parametrize(
     ("percentage", "nodes", "wanted"),
     [
-        pytest.param(0, 5000, 5000, id="nobody asked for fewer"),
+        pytest.param(0, 5000, 5000, id="sampling disabled"),
         pytest.param(100, 5000, 5000, id="all"),
         pytest.param(40, 1000, 400, id="a share"),
         pytest.param(1, 99, 99, id="a small cluster is searched whole"),
@@ -207,7 +207,7 @@ steps = st.lists(
 )
 
 
-@pytest.mark.parametrize("reuse", [True, False], ids=["equal pods share", "each by itself"])
+@pytest.mark.parametrize("reuse", [True, False], ids=["shared evaluations", "separate evaluations"])
 def test_a_search_agrees_with_a_plain_loop(reuse, monkeypatch):
     monkeypatch.setattr(sampling, "LEAST_FEASIBLE", 2)
     monkeypatch.setattr(sampling, "_AT_ONCE", 2)

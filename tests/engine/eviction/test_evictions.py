@@ -164,8 +164,8 @@ OTHER_UID = Conflict("the UID in the precondition does not match")
         pytest.param({("delete", "v"): REFUSED}, id="deletion refused"),
         pytest.param({("delete", "v"): Unreachable("refused")}, id="no server"),
         pytest.param({("delete", "v"): Conflict("webhook")}, id="a conflict with the pod still there"),
-        pytest.param({("delete", "v"): LOST}, id="not even asked"),
-        pytest.param({("delete", "v"): LOST, ("get", "v"): Unreachable("refused")}, id="nobody to ask"),
+        pytest.param({("delete", "v"): LOST}, id="request lost"),
+        pytest.param({("delete", "v"): LOST, ("get", "v"): Unreachable("refused")}, id="request and read back lost"),
     ],
 )
 def test_when_a_victim_cannot_be_evicted(world, refusals):

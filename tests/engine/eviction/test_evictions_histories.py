@@ -41,12 +41,12 @@ ASSUMED = ("waiting", "allowed", "in PreBind", "through PreBind")
 STEPS = {"plan": 4, "answer": 4, "carry_out": 3, "time_passes": 1, "news_come": 3, "something_else": 4}
 
 ELSE = (
-    "somebody_deletes",
+    "another_client_deletes",
     "victims_are_deleted",
     "terminated_pods_end",
     "bindings_are_undone",
     "a_preemptor_finds_a_node",
-    "a_node_goes",
+    "a_node_is_deleted",
 )
 
 NODE, GRACE = st.sampled_from(NODES), st.sampled_from((0, 30))
@@ -251,7 +251,7 @@ class History:
     def something_else(self):
         getattr(self, self.draw(st.sampled_from(ELSE)))()
 
-    def somebody_deletes(self):
+    def another_client_deletes(self):
         """Deletes a pod, and may create another with its name."""
         names = self.names()
         if preemptors := [name for name in PREEMPTORS if name in names]:
@@ -314,7 +314,7 @@ class History:
                 self.left({info.uid})
         self.step()
 
-    def a_node_goes(self):
+    def a_node_is_deleted(self):
         if len(self.state.table.row_of) == len(NODES):
             self.state.remove_node(self.draw(NODE))
             self.step()

@@ -96,7 +96,7 @@ class TestGangs:
 
 
 class TestBasicGroups:
-    def test_each_goes_where_it_can(self):
+    def test_members_are_placed_independently(self):
         with live_cluster(node("n1"), node("n2"), a_group(), feature_gates=GATES) as cluster:
             cluster.create(*(member(f"p{i}") for i in range(5)))
             assert sum(bool(cluster.node_of(f"p{i}")) for i in range(5)) == 4

@@ -167,7 +167,7 @@ class TestCancelled:
         answered(engine)
         assert sorted(engine.bound) == ["b", "c"]
 
-    def test_a_member_is_bound_by_somebody_else(self):
+    def test_a_member_is_bound_by_another_client(self):
         engine, number = self.asking()
         engine.change(bound_to(engine.pod("b"), "n2"))
         engine.run()

@@ -97,7 +97,7 @@ def custom(kind, name="a", namespace="", **metadata):
 REFERENCE = ObjectReference(api_version="v1", kind="Pod", namespace="default", name="p", uid="u")
 
 
-def told(**more):
+def emitted(**more):
     return EventEmitted(
         EmitEvent(profile="profile", regarding=REFERENCE, reason="Reason", action="Action", note="note", **more)
     )
@@ -121,8 +121,8 @@ PLAIN = [
     Allowed("uid", "Plugin"),
     Rejected("uid", Status(Code.Unschedulable, ("no", "never"), "Plugin")),
     Cancelled("uid", "why"),
-    told(type_="Normal"),
-    told(type_="Warning", related=ObjectReference(kind="Node", name="n")),
+    emitted(type_="Normal"),
+    emitted(type_="Warning", related=ObjectReference(kind="Node", name="n")),
     Answer(3, Done()),
     Answer(3, Done(unschedulable("full").with_plugin("P"))),
     Answer(3, Done(pod())),

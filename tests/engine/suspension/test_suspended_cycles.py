@@ -73,7 +73,7 @@ def test_an_extender_chooses_among_the_nodes_that_the_filters_left():
     assert engine.engine.under_way == 0
 
 
-def test_extenders_are_asked_one_after_the_other_about_what_is_left():
+def test_extenders_filter_one_after_the_other():
     engine = driven(*rooms("n1", "n2", "n3"), filters=["e1", "e2", "e3"])
     engine.create(a_pod("p"))
     assert [engine.under_way[number].who for number in engine.questions()] == ["e1"]
@@ -437,7 +437,7 @@ def test_a_deleted_pod_ends_its_cycle(waiting):
     late_answer_is_ignored(waiting)
 
 
-def test_a_pod_that_somebody_bound_ends_its_cycle(waiting):
+def test_a_pod_bound_by_another_client_ends_its_cycle(waiting):
     pod = waiting.pod("p")
     waiting.change(replace(pod, spec=replace(pod.spec, node_name="n2")))
     assert waiting.withdrawn == [waiting.first]

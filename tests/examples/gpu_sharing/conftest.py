@@ -1,4 +1,4 @@
-"""The example is no installed package: its folder is put where Python looks for modules."""
+"""The example is not installed: its folder is added to sys.path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""examples/gpu_sharing: single GPUs are fitted and assigned, and the six policies choose as the paper says."""
+"""examples/gpu_sharing: single GPUs are filtered and assigned, and the six policies choose as in the paper."""
 
 from __future__ import annotations
 
@@ -57,27 +57,27 @@ def test_shares_fill_a_gpu_before_the_next(make):
     assert [gpus_of(cluster, f"p{i}") for i in range(4)] == ["0", "0", "1", "1"]
 
 
-def test_several_gpus_are_whole_and_come_by_number(make):
+def test_several_gpus_are_whole_and_taken_in_order(make):
     cluster = make(gpu_node("n", gpus=4))
     assert places(cluster, gpu_pod("part", 100), gpu_pod("two", 1000, 2), gpu_pod("more", 1000, 2)) == ["n", "n", ""]
     assert gpus_of(cluster, "two") == "1-2"
 
 
-def test_a_pod_that_leaves_gives_its_gpus_back(make):
+def test_a_deleted_pod_releases_its_gpus(make):
     cluster = make(gpu_node("n", gpus=1))
     assert places(cluster, gpu_pod("a", 1000), gpu_pod("b", 1000)) == ["n", ""]
     cluster.evict("a")
     assert places(cluster, gpu_pod("b", 1000)) == ["n"]
 
 
-def test_a_transaction_gives_them_back(make):
+def test_undoing_a_transaction_releases_them(make):
     cluster = make(gpu_node("n", gpus=1))
     with cluster.transaction():
         assert places(cluster, gpu_pod("a", 1000)) == ["n"]
     assert places(cluster, gpu_pod("b", 1000)) == ["n"]
 
 
-def test_what_runs_already_is_known_by_its_annotation(make):
+def test_running_pods_are_known_by_their_annotation(make):
     cluster = make(gpu_node("n"))
     cluster.add(gpu_pod("old", 1000).annotations({PREFIX + "gpu-index": "0"}).on("n").obj())
     places(cluster, gpu_pod("new", 300))
@@ -93,7 +93,7 @@ def test_what_runs_already_is_known_by_its_annotation(make):
         pytest.param(gpu_pod("p", "lots"), '"lots" is not a number', id="no number"),
     ],
 )
-def test_what_is_refused(make, pod, message):
+def test_refusals(make, pod, message):
     assert message in make(gpu_node("n")).explain(pod.obj()).message
 
 
@@ -103,7 +103,7 @@ def test_ties_go_to_the_first_node(make):
 
 @pytest.mark.parametrize("policy", ["random", "dotprod", "clustering", "packing", "bestfit", "fgd"])
 def test_reuse_decides_as_a_full_evaluation_does(policy):
-    """What plugins say that they read must be enough: with and without reuse, every decision is the same."""
+    """What the plugins declare to read must be complete: decisions are the same with and without reuse."""
     from gpu_sharing import experiment
     from gpu_sharing.fragmentation import PodKind
     from gpu_sharing.trace import TraceNode, TracePod
@@ -121,7 +121,7 @@ def test_reuse_decides_as_a_full_evaluation_does(policy):
 
 
 class TestFragmentation:
-    """By hand: two kinds of pods, of half a GPU (three of four) and of a whole one."""
+    """Computed by hand: two kinds of pods, of half a GPU (three of four) and of a whole one."""
 
     @pytest.fixture
     def typical(self):
@@ -186,7 +186,7 @@ def test_the_command(tmp_path):
     pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\n" + "".join(rows))
     arguments = ["--nodes", str(nodes), "--pods", str(pods), "--seeds", "1-2", "--policy", "fgd", "--jobs", "1"]
     with pytest.MonkeyPatch.context() as patch:
-        # Worker processes would have to find the example, too.
+        # Worker processes would not find the example.
         patch.setattr("gpu_sharing.__main__.Processes", lambda number: Here())
         found = CliRunner().invoke(main, [*arguments, "--output", str(tmp_path / "out")])
     assert found.exit_code == 0, found.output
@@ -199,7 +199,7 @@ def test_the_command(tmp_path):
 
 
 class Here:
-    """Workers that are this process."""
+    """Runs workers in this process."""
 
     def executor(self):
         from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""examples/groups: a training job over two racks, by files and with kubectl on the embedded cluster."""
+"""examples/groups: a training job over two racks, from files and with kubectl on the embedded cluster."""
 
 from pathlib import Path
 
@@ -19,13 +19,13 @@ def files(*names):
     return [str(GROUPS / name) for name in names]
 
 
-def test_the_job_goes_to_the_rack_that_has_room():
+def test_the_job_is_placed_in_the_rack_where_it_fits():
     cluster = stowplan.Cluster.from_files(*files("racks.yaml", "training.yaml"), feature_gates=GATES)
     assert cluster.explain_group("training").best.name == "b"
     assert sorted(decision.node_name for decision in cluster.schedule()) == ["b1", "b1", "b2", "b2"]
 
 
-def test_what_would_help_a_larger_one():
+def test_suggestions_for_a_larger_job():
     racks, job = files("racks.yaml", "too-large.yaml")
     out = run_here("explain", "-f", racks, "-f", job, "podgroup/too-large").out
     assert out.startswith(
@@ -34,7 +34,7 @@ def test_what_would_help_a_larger_one():
     assert "add 1 node like b1: places 6 pods" in out
 
 
-def goes_to_the_rack_that_has_room(server):
+def check_placed_in_the_rack_where_it_fits(server):
     server.kubectl("create", "-f", files("training.yaml")[0])
     server.kubectl("wait", "--for=condition=PodGroupScheduled", "podgroup/training", "--timeout=20s")
     server.kubectl("wait", "--for=condition=PodScheduled", "pods", "-l", "job-name=training", "--timeout=20s")
@@ -48,14 +48,14 @@ def test_with_kubectl(tmp_path):
     with embedded_server(tmp_path) as server:
         server.kubectl("create", "-f", files("racks.yaml")[0])
         with kube_scheduler(tmp_path, server.kubeconfig, FLAG, "--leader-elect=false"):
-            goes_to_the_rack_that_has_room(server)
+            check_placed_in_the_rack_where_it_fits(server)
 
 
 def test_in_one_process(tmp_path):
     with serving("up", tmp_path, "--nodes=0", FLAG) as (process, _, _):
         server = Server("embedded", tmp_path / "kubeconfig", tmp_path, process)
         server.kubectl("create", "-f", files("racks.yaml")[0])
-        goes_to_the_rack_that_has_room(server)
+        check_placed_in_the_rack_where_it_fits(server)
 
 
 @pytest.mark.parametrize("name", ["racks.yaml", "training.yaml", "too-large.yaml"])

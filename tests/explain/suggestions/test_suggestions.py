@@ -1,4 +1,4 @@
-"""What would help: every kind of change, the smallest first, and nothing that was not tried."""
+"""Suggestions: every kind of change, the smallest first, and each one tried."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def web(name, node, **labels):
             [a_node("a").obj()],
             a_pod().requests({"nvidia.com/gpu": 1}),
             ["request no nvidia.com/gpu to gain 1 node (a)"],
-            id="a device that nobody has",
+            id="a resource that no node has",
         ),
         pytest.param(
             [
@@ -103,7 +103,7 @@ def web(name, node, **labels):
             [a_node("a").obj()],
             a_pod().requires_node(fields=[expression("metadata.name", "In", "gone")]),
             ["drop node affinity metadata.name=gone to gain 1 node (a)"],
-            id="a node that is not there",
+            id="a missing node",
         ),
         pytest.param(
             [a_node("a").obj()],
@@ -145,7 +145,7 @@ def web(name, node, **labels):
             [a_node("a").obj()],
             a_pod().labels(app="web").spreads("rack", WEB),
             ["drop the topologySpreadConstraint on rack to gain 1 node (a)"],
-            id="a topology that nobody has",
+            id="a topology key that no node has",
         ),
         pytest.param(
             [a_node("a").zone("a").obj()],
@@ -227,7 +227,7 @@ def test_smallest_changes(texts, objects, pod, expected):
         pytest.param(a_pod().requests(cpu="3").overhead(cpu="1"), {"cpu": "2500m"}, id="overhead stays"),
     ],
 )
-def test_requests_shrink_wherever_they_stand(advice, pod, less):
+def test_requests_are_reduced_wherever_they_are_set(advice, pod, less):
     (suggestion,) = advice([a_node("a").allocatable(cpu="2500m").obj()], pod.obj()).suggestions
     assert list(suggestion.changes_data) == [{"kind": "resources", "requests": less}]
     assert suggestion.note == "a lacks 1500m cpu (0 of 2500m in use)"
@@ -271,7 +271,7 @@ def test_overhead_alone_is_too_much(advice):
         ),
     ],
 )
-def test_facts_that_stand_in_the_way(advice, objects, pod, fact):
+def test_obstacles(advice, objects, pod, fact):
     assert fact in advice(objects, pod.obj()).obstacles
 
 
@@ -299,10 +299,10 @@ def test_defaults_of_the_profile(texts):
     ]
 
 
-# -- how it is asked for
+# -- options
 
 
-def test_advice_is_in_the_data_of_a_pending_pod():
+def test_suggestions_are_in_the_json_of_a_pending_pod():
     cluster = stowplan.Cluster([a_node("a").tainted("gpu", "x").obj()])
     verdict = cluster.explain(a_pod().obj())
     assert [s.gain for s in verdict.suggestions()] == [1]
@@ -316,10 +316,10 @@ def test_advice_is_in_the_data_of_a_pending_pod():
     ]
 
 
-def test_nobody_pays_who_does_not_ask():
+def test_suggestions_are_computed_only_on_request():
     verdict = stowplan.Cluster([a_node("a").tainted("gpu").obj()]).explain(a_pod().obj())
     assert "suggestions" not in verdict.to_dict()
 
 
-def test_a_pod_that_fits_needs_nothing(advice):
+def test_no_suggestions_for_a_pod_that_fits(advice):
     assert advice([a_node().obj()], a_pod().obj()) is None

@@ -1,4 +1,4 @@
-"""Pages that travel: they arrive as they were sent, and what is none is refused."""
+"""Pages survive serialization, and invalid ones are refused."""
 
 import json
 
@@ -32,7 +32,7 @@ def as_lists(block):
 
 
 @given(st.lists(lines | grids, max_size=5))
-def test_what_is_sent_arrives(blocks):
+def test_round_trip(blocks):
     arrived = page_from_json(json.loads(json.dumps(page_to_json(blocks))))
     assert [as_lists(block) for block in arrived] == [as_lists(block) for block in blocks]
     assert plain(arrived) == plain(blocks)
@@ -49,7 +49,7 @@ anything = st.recursive(
 
 
 @given(anything)
-def test_whatever_comes_is_a_page_or_an_error(data):
+def test_any_data_is_a_page_or_an_error(data):
     try:
         blocks = page_from_json(data)
     except PageError:
@@ -58,6 +58,6 @@ def test_whatever_comes_is_a_page_or_an_error(data):
 
 
 @pytest.mark.parametrize("text", ["\x1b[31m", "a\nb", "\r", "\u202e", "\x07"])
-def test_nothing_steers_the_terminal(text):
+def test_control_characters_are_removed(text):
     sent = [{"type": "line", "text": [[text, "head"]]}, {"type": "grid", "rows": [[text]], "header": [text]}]
     assert plain(page_from_json(sent)).replace("\n", "").isprintable()

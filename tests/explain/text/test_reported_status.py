@@ -1,4 +1,4 @@
-"""What a live cluster's scheduler said of a pod, beside what is true now."""
+"""The status that a live cluster's scheduler reported for a pod, compared with the current verdict."""
 
 import pytest
 
@@ -13,34 +13,34 @@ from stowplan.testing import a_node, a_pod
 NODE = a_node("n").allocatable(cpu="4", memory="8Gi", pods="5").obj()
 
 
-def said(pod, events=None, *, wide=False):
+def shown_status(pod, events=None, *, wide=False):
     cluster = stowplan.Cluster([NODE, pod.obj()])
     verdict = cluster.explain("p")
     text = plain(ReportedStatus.about(cluster.pod("p").pod, events).blocks(verdict, wide=wide))
     assert text.startswith("\nWhat the scheduler said\n  ")
-    # Of a pod that has no node and could have one; see the test of it.
+    # For a pod that has no node and would fit one; it has its own test.
     return [line for line in text.splitlines()[2:] if "--from-scheduler" not in line]
 
 
-def test_nothing_so_far():
-    assert said(a_pod("p")) == ["  nothing yet: the pod has no PodScheduled condition"]
+def test_no_condition_yet():
+    assert shown_status(a_pod("p")) == ["  nothing yet: the pod has no PodScheduled condition"]
 
 
 @pytest.mark.parametrize(
     ("pod", "told"),
     [
-        pytest.param(a_pod("p"), True, id="it could go somewhere and waits"),
-        pytest.param(a_pod("p").requests(cpu="64"), False, id="no node takes it"),
+        pytest.param(a_pod("p"), True, id="it fits and waits"),
+        pytest.param(a_pod("p").requests(cpu="64"), False, id="it fits nowhere"),
         pytest.param(a_pod("p").on("n"), False, id="it has a node"),
     ],
 )
-def test_where_only_the_scheduler_knows_it_is_named(pod, told):
+def test_the_scheduler_is_named_if_only_it_knows(pod, told):
     cluster = stowplan.Cluster([NODE, pod.obj()])
     text = plain(ReportedStatus.about(cluster.pod("p").pod).blocks(cluster.explain("p"), wide=False))
     assert ("stowplan explain --from-scheduler URL pod NAME" in text) == told
 
 
-def test_where_the_scheduler_itself_was_asked_its_answer_stands():
+def test_the_answer_of_the_scheduler_itself_is_final():
     cluster = stowplan.Cluster([NODE, a_pod("p").obj()])
     known = SchedulerRecord(place="waits on Permit for", node="n", attempts=1)
     reported = ReportedStatus.about(cluster.pod("p").pod, known=known)
@@ -52,7 +52,7 @@ def test_where_the_scheduler_itself_was_asked_its_answer_stands():
 
 
 def test_a_placed_pod_without_the_condition():
-    assert said(a_pod("p").on("n"))[0] == "  nothing: the pod has no PodScheduled condition"
+    assert shown_status(a_pod("p").on("n"))[0] == "  nothing: the pod has no PodScheduled condition"
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_placed_pod_without_the_condition():
         pytest.param(
             a_pod("p").requests(cpu="9").condition("PodScheduled", "False", reason="Unschedulable", message="no"),
             "PodScheduled=False (Unschedulable): no",
-            id="in other words than ours",
+            id="another message than ours",
         ),
         pytest.param(
             a_pod("p").gated("g").condition("PodScheduled", "False", message="waiting for scheduling gates: [g]"),
             "PodScheduled=False: the same",
-            id="in our words about a gate",
+            id="our message about a gate",
         ),
         pytest.param(
             a_pod("p").condition("PodScheduled", "False", reason="SchedulerError", message="oops"),
@@ -81,22 +81,22 @@ def test_a_placed_pod_without_the_condition():
     ],
 )
 def test_the_condition(pod, text):
-    assert said(pod)[0] == f"  {text}"
+    assert shown_status(pod)[0] == f"  {text}"
 
 
 def an_event(number, **fields):
     return Event(metadata=ObjectMeta(name=f"e{number}"), reason="FailedScheduling", note=f"note {number}", **fields)
 
 
-def test_events_are_the_newest_first_and_few():
+def test_latest_events_come_first():
     events = [an_event(i, event_time=f"2026-01-02T12:00:0{i}Z") for i in range(6)]
-    short = said(a_pod("p"), events)
+    short = shown_status(a_pod("p"), events)
     assert [line.rpartition(" ")[2] for line in short[1:5]] == ["5", "4", "3", "2"]
     assert short[5:] == ["  … and 2 older Events (-o wide)"]
-    assert [line.rpartition(" ")[2] for line in said(a_pod("p"), events, wide=True)[1:]] == list("543210")
+    assert [line.rpartition(" ")[2] for line in shown_status(a_pod("p"), events, wide=True)[1:]] == list("543210")
 
 
-def test_the_time_of_an_event_is_when_it_was_seen_last():
+def test_the_time_of_an_event_is_its_last_occurrence():
     series = an_event(
         1, event_time="2026-01-02T12:00:01Z", series=EventSeries(count=4, last_observed_time="2026-01-03Z")
     )
@@ -108,6 +108,6 @@ def test_the_time_of_an_event_is_when_it_was_seen_last():
     ]
 
 
-def test_events_that_were_not_read_are_not_spoken_of():
-    assert len(said(a_pod("p"), None)) == 1
-    assert said(a_pod("p"), [])[1] == "  no Events (an API server forgets them after an hour)"
+def test_without_events_there_is_no_section():
+    assert len(shown_status(a_pod("p"), None)) == 1
+    assert shown_status(a_pod("p"), [])[1] == "  no Events (an API server forgets them after an hour)"

@@ -1,4 +1,4 @@
-"""Drawing: plain text stays plain, a terminal gets colours."""
+"""Rendering: plain text, and colors on terminals."""
 
 import io
 

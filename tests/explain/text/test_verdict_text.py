@@ -1,4 +1,4 @@
-"""The page a person reads: each situation says what matters, in words that stay the same."""
+"""The text output: each situation with its relevant facts and stable wording."""
 
 import pytest
 
@@ -9,10 +9,10 @@ ZONE = "topology.kubernetes.io/zone"
 WEB = selector(labels={"app": "web"})
 
 
-class Moody(NodeFilterPlugin):
-    """Says something else of every node."""
+class DifferentReasons(NodeFilterPlugin):
+    """Gives a different reason for every node."""
 
-    name = "Moody"
+    name = "DifferentReasons"
 
     def filter_node(self, state, pod, node):
         return unschedulable(f"not on {node.name}, not today")
@@ -38,10 +38,10 @@ def lines_of(text):
     return [line.strip() for line in text.splitlines()]
 
 
-# -- a pod that finds a node
+# -- a pod that fits
 
 
-def test_the_winner_and_what_decided(page):
+def test_the_best_node_and_why(page):
     nodes = [a_node("big").allocatable(cpu="8").obj(), a_node("small").allocatable(cpu="4").obj()]
     text = page(nodes, a_pod("web").requests(cpu="2").obj())
     assert text.startswith("default/web goes to big: 2 of 2 nodes would take it\n")
@@ -51,7 +51,7 @@ def test_the_winner_and_what_decided(page):
     assert header.split() == ["node", "score", "taints", "fit", "balance"]
 
 
-def test_points_of_plugins_add_up_to_the_difference(page):
+def test_score_differences_add_up(page):
     nodes = [a_node("a").allocatable(cpu="8").obj(), a_node("b").tainted("x", effect="PreferNoSchedule").obj()]
     text = page(nodes, a_pod().requests(cpu="1").obj())
     decided = next(line for line in lines_of(text) if " wins by " in line)
@@ -67,7 +67,7 @@ def test_ties_are_named(page):
 
 
 @pytest.mark.parametrize("node", ["a", "b"])
-def test_a_nominated_node_is_not_said_to_win(page, node):
+def test_a_nominated_node_is_not_reported_as_best(page, node):
     nodes = [a_node("a").allocatable(cpu="8").obj(), a_node("b").tainted("x", effect="PreferNoSchedule").obj()]
     text = page(nodes, a_pod("web").requests(cpu="1").nominated_to(node).obj())
     assert text.startswith(f"default/web goes to {node}: 2 of 2 nodes would take it\n")
@@ -96,7 +96,7 @@ def test_the_only_node(page):
     assert "(b; gpu:NoSchedule)" in text
 
 
-def test_runners_up_are_five_and_all_of_them_when_wide(page):
+def test_five_other_nodes_or_all_in_wide_output(page):
     nodes = [a_node(f"n{i}").allocatable(cpu=str(4 + i)).obj() for i in range(9)]
     short = page(nodes, a_pod().requests(cpu="1").obj())
     assert "… and 4 nodes more with" in short
@@ -106,7 +106,7 @@ def test_runners_up_are_five_and_all_of_them_when_wide(page):
     assert "NodeResourcesBalancedAllocation" in wide
 
 
-def test_a_placed_pod_is_judged_as_if_it_were_not(page):
+def test_a_placed_pod_is_evaluated_as_if_pending(page):
     nodes = [a_node("a").obj(), a_node("b").allocatable(cpu="8").obj()]
     pod = a_pod("web").requests(cpu="3").on("a").obj()
     assert page([*nodes, pod], pod).startswith("default/web runs on a; placed again it would go to b: 2 of 2")
@@ -121,16 +121,16 @@ def test_a_placed_pod_that_would_not_fit_any_more(page):
     assert "1. tolerate new:NoSchedule to gain 1 node" in text
 
 
-def test_reasons_of_a_placed_pod_leave_itself_out(page):
+def test_reasons_of_a_placed_pod_exclude_itself(page):
     nodes = [a_node("a").allocatable(cpu="1").obj(), a_node("b").obj()]
     pod = a_pod("web").requests(cpu="1500m").on("a").obj()
     assert "a lacks 500m cpu (0 of 1 in use)" in page([*nodes, pod], pod)
 
 
-# -- a pod that finds none
+# -- a pod that fits nowhere
 
 
-def test_the_references_message_stands_verbatim(page):
+def test_the_references_message_is_shown_verbatim(page):
     text = page([a_node("a").allocatable(cpu="1").obj()], a_pod().requests(cpu="2").obj())
     assert (
         "  0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are" in text
@@ -249,7 +249,7 @@ def test_gates_of_a_pod_that_would_not_fit_either(page):
     assert "1. remove the scheduling gate quota (no node takes the pod even then)" in text
 
 
-def test_errors_are_told_plainly(page):
+def test_errors(page):
     text = page([a_node("a").obj()], a_pod().obj(), config=profile("Broken"), plugins=[Broken])
     assert text.startswith("default/pod cannot be judged\n  error: ")
     assert "Broken" in text
@@ -261,7 +261,7 @@ def test_no_nodes_at_all(page):
     assert "error: no nodes available to schedule pods" in page([], a_pod().obj())
 
 
-def test_equal_pods_are_told_once(page):
+def test_equal_pods_are_grouped(page):
     text = page([a_node("a").tainted("gpu").obj()], a_pod("w-0").obj(), alike=["default/w-1", "default/w-2"])
     assert text.startswith(
         "default/w-0 and 2 more like it (default/w-1, default/w-2) are pending: none of 1 node takes one"
@@ -271,7 +271,7 @@ def test_equal_pods_are_told_once(page):
 # -- preemption
 
 
-def test_whom_preemption_would_evict(page):
+def test_victims_of_preemption(page):
     objects = [
         a_node("a").obj(),
         a_node("b").obj(),
@@ -347,9 +347,9 @@ def test_five_thousand_nodes_fit_a_screen(page, five_thousand_nodes, pod):
 
 def test_as_many_reasons_as_nodes_fit_a_screen(page):
     nodes = [a_node(f"n{i:03}").obj() for i in range(300)]
-    text = page(nodes, a_pod().obj(), config=profile("Moody"), plugins=[Moody])
+    text = page(nodes, a_pod().obj(), config=profile("DifferentReasons"), plugins=[DifferentReasons])
     assert "… and 288 more reasons that refuse 288 nodes; -o wide lists every node" in text
-    # The reference's message names each of them.
+    # The reference's message lists each of them.
     assert len(text.splitlines()) <= 40
 
 
@@ -358,6 +358,6 @@ def test_equal_pods_that_fit(page):
     assert text.startswith("default/w-0 and 1 more like it (default/w-1) would each go to a: 1 of 1 node would take it")
 
 
-def test_a_pod_on_a_node_that_is_not_there(page):
+def test_a_pod_on_a_missing_node(page):
     pod = a_pod("lost").on("gone").obj()
     assert page([a_node("a").obj(), pod], pod).startswith("default/lost runs on gone; placed again it would go to a")

@@ -1,4 +1,4 @@
-"""What runs after a node was chosen: who is called, in which order, and what a failure becomes."""
+"""Plugins after a node was chosen: which are called, in which order, and the results of failures."""
 
 import asyncio
 
@@ -22,13 +22,13 @@ PARALLEL = PreBindPreFlightResult(allow_parallel=True)
 
 
 def attempt(**plugins):
-    """The log, and what every call begins with; a keyword a plugin: its answers."""
+    """The log, and the common arguments of calls; each keyword is a plugin with its answers."""
     log = []
     return log, an_attempt(framework_of(*(recorder(name, log, **answers) for name, answers in plugins.items())))
 
 
 def failing(point, also=()):
-    """Answers and what they become, for points that pass rejections on."""
+    """Answers and results for points that pass rejections on."""
     running = f'running {point} plugin "B": '
     return [
         pytest.param(unschedulable("no"), ("Unschedulable", "B", "no"), id="unschedulable"),
@@ -49,7 +49,7 @@ def misplaced(point, code):
 
 
 @pytest.mark.parametrize("answer", [pytest.param(None, id="none"), pytest.param(SUCCESS, id="success")])
-def test_reserve_asks_all_in_order(answer):
+def test_reserve_calls_all_in_order(answer):
     log, call = attempt(A={"reserve": answer}, B={}, C={})
     assert binding.run_reserve(*call) is None
     assert log == ["A.reserve", "B.reserve", "C.reserve"]
@@ -58,7 +58,7 @@ def test_reserve_asks_all_in_order(answer):
 @pytest.mark.parametrize(
     ("answer", "status"), failing("Reserve", [misplaced("Reserve", Code.Skip), misplaced("Reserve", Code.Wait)])
 )
-def test_a_failed_reserve_gives_everything_back(answer, status):
+def test_a_failed_reserve_calls_unreserve(answer, status):
     log, call = attempt(A={}, B={"reserve": answer}, C={})
     assert shown(binding.run_reserve(*call)) == status
     assert log == ["A.reserve", "B.reserve", "C.unreserve", "B.unreserve", "A.unreserve"]
@@ -191,18 +191,18 @@ def test_pre_flights(answers, status, results):
     ("spec", "groups"),
     [
         pytest.param("", [], id="nobody"),
-        pytest.param("a+ b+ c+", ["abc"], id="neighbours share"),
-        pytest.param("a b c", ["a", "b", "c"], id="nobody allows company"),
-        pytest.param("a+ b c+ d+", ["a", "b", "cd"], id="one alone parts the others"),
-        pytest.param("a+ b- c+", ["a", "c"], id="one alone parts them even when it skips"),
-        pytest.param("a+ b-+ c+", ["ac"], id="one that allows company and skips does not"),
+        pytest.param("a+ b+ c+", ["abc"], id="adjacent plugins run in parallel"),
+        pytest.param("a b c", ["a", "b", "c"], id="none allows it"),
+        pytest.param("a+ b c+ d+", ["a", "b", "cd"], id="a sequential plugin separates groups"),
+        pytest.param("a+ b- c+", ["a", "c"], id="a sequential plugin separates groups even if it skips"),
+        pytest.param("a+ b-+ c+", ["ac"], id="a parallel plugin that skips does not"),
         pytest.param("a- b- c-", [], id="all skip"),
-        pytest.param("a b+ c+", ["a", "bc"], id="a group does not join one alone"),
-        pytest.param("a+ b+ c", ["ab", "c"], id="one alone does not join a group"),
+        pytest.param("a b+ c+", ["a", "bc"], id="a group does not join a sequential plugin"),
+        pytest.param("a+ b+ c", ["ab", "c"], id="a sequential plugin does not join a group"),
     ],
 )
 def test_groups(spec, groups):
-    """`+` allows company, `-` skips."""
+    """`+` allows parallel execution, `-` skips."""
     results = [PreFlight(item[0], "-" not in item, "+" in item) for item in spec.split()]
     assert ["".join(group) for group in pre_bind_groups(results)] == groups
 
@@ -225,7 +225,7 @@ def test_without_pre_flights_all_run_in_sequence():
     ("answer", "status"), failing("PreBind", [misplaced("PreBind", Code.Skip), misplaced("PreBind", Code.Wait)])
 )
 @pytest.mark.parametrize("groups", [pytest.param([("A",), ("B",), ("C",)], id="sequence")])
-def test_a_failed_pre_bind_ends_it(groups, answer, status):
+def test_a_failed_pre_bind_stops(groups, answer, status):
     log, call = attempt(A={}, B={"pre_bind": answer}, C={})
     assert pre_bind(call, *groups) == status
     assert log == ["A.pre_bind", "B.pre_bind"]
@@ -312,18 +312,19 @@ def test_other_malformed_answers_are_the_plugins_error():
         pytest.param(None, "want (a Status or None, seconds), got None", id="nothing"),
         pytest.param((None,), "want (a Status or None, seconds), got (None,)", id="no seconds"),
         pytest.param(("wait", 1), "want a Status or None, got 'wait'", id="a word"),
+        pytest.param((Status("Wait"), 1), "want a Code as the code of a Status, got 'Wait'", id="the name of a code"),
         pytest.param((Status(Code.Wait), "1m"), "want a number of seconds beside Wait, got '1m'", id="a text"),
         pytest.param((Status(Code.Wait), float("nan")), "want a number of seconds beside Wait, got nan", id="NaN"),
     ],
 )
-def test_what_permit_may_not_answer(answer, wanted):
+def test_invalid_permit_answers(answer, wanted):
     _, call = attempt(A={"permit": None})
     call[0].permit[0].permit = lambda *args: answer
     status, timeouts = binding.run_permit(*call)
     assert (shown(status), timeouts) == (("Error", "A", f'running Permit plugin "A": {wanted}'), {})
 
 
-def test_coroutines_are_for_what_waits():
+def test_only_waiting_points_may_be_coroutines():
     _, call = attempt(A={"permit": None, "pre_bind": None})
     [plugin] = call[0].permit
 
@@ -355,11 +356,11 @@ def test_forgotten_async_is_the_plugins_error():
     assert len(asyncio.run(run_post_bind(*call))) == 1
 
 
-# -- a pod's whole way ------------------------------------------------------------------------------------------------
+# -- all extension points of a pod -------------------------------------------------------------------------------------
 
 
 class Journey:
-    """A pod's way through every extension point, as a scheduler takes it; `log` has the calls."""
+    """Runs a pod through every extension point as a scheduler does; `log` has the calls."""
 
     def __init__(self, on_wait=None, **plugins):
         self.log, self.clock, self.on_wait = [], Clock(), on_wait
@@ -370,7 +371,7 @@ class Journey:
         self.call = an_attempt(self.framework)
 
     def run(self):
-        """The status that the pod ends with; None once it is bound."""
+        """The final status; None once it is bound."""
         framework, _, pod, _ = self.call
         gated = framework.run_pre_enqueue(pod)
         if gated is not None:
@@ -534,6 +535,6 @@ def test_the_order_of_calls_around_bind(first, second, status, log):
     assert journey.log == log
 
 
-def test_the_recording_plugin_is_at_every_point_of_a_single_pod():
+def test_the_recording_plugin_covers_every_point():
     framework = framework_of(recorder("A", [], Recording))
     assert [point for point, names in framework.points.items() if not names] == ["placementGenerate", "placementScore"]

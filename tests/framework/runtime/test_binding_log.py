@@ -1,4 +1,4 @@
-"""What the log says of plugins that end an attempt after a node was chosen."""
+"""Log lines about plugins that end an attempt after a node was chosen."""
 
 import pytest
 
@@ -42,7 +42,7 @@ async def test_a_plugin_that_fails(point):
     text = "Plugin Failed" if point == "bind" else "Plugin failed"
     assert found.of("binding") == [(0, text, keys)]
     assert found.entries[0].severity == "E"
-    assert str(found.entries[0].error) == "bad", "nothing is put around it"
+    assert str(found.entries[0].error) == "bad", "the error is wrapped"
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -53,7 +53,7 @@ async def test_which_lines_have_the_node_where_the_log_is_not_verbose(point):
     assert "logger" not in found.entries[0].keys
 
 
-async def test_a_plugin_that_does_not_know_what_it_will_do():
+async def test_a_failing_pre_flight():
     framework, state, pod, node = an_attempt(framework_of(recorder("A", [], pre_bind_pre_flight=error("bad"))))
     with logged() as found:
         failed, _ = binding.run_pre_bind_pre_flights(framework, state, pod, node)

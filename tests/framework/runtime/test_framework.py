@@ -1,4 +1,4 @@
-"""What the framework makes of plugins' answers: which end the attempt, with what text, and what a Skip leaves out."""
+"""How the framework interprets plugins' results: which end the attempt, with which message, and the effect of Skip."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_scoring_that_fails(state, answers, text):
     assert (failed.code, in_short(failed.message)) == (Code.Error, text)
 
 
-def test_a_plugin_that_raises_fails_the_pod_and_nothing_else(state):
+def test_an_exception_fails_only_the_pod(state):
     moody = fake("P", filter=lambda state, pod, node: 1 / 0 if pod.labels.get("app") == "bad" else None)
     profile = framework_of(state, moody)
     scheduler = SchedulingAlgorithm(state, {"default-scheduler": profile})
@@ -113,8 +113,8 @@ def test_pre_enqueue(state, answer, text):
     assert (status.code, in_short(status.message), status.plugin) == (Code.Error, text, "P")
 
 
-def test_a_filter_that_fails_where_nobody_gets_is_not_asked():
-    """NodePorts cannot work without its PreFilter; as long as taints keep the pod off all nodes, nobody notices."""
+def test_later_filters_are_not_called_without_nodes():
+    """NodePorts fails without its PreFilter, but is not reached while taints exclude all nodes."""
     off = {"preFilter": {"disabled": [{"name": "NodePorts"}]}}
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -133,7 +133,7 @@ def test_a_filter_that_fails_where_nobody_gets_is_not_asked():
 # -- PreFilter ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_plugin_that_skips_is_left_out(state):
+def test_skipping_plugins_are_not_called(state):
     asked = []
     skipping = fake("P", pre_filter=SKIP, filter=lambda *a: asked.append(a))
     _, outcome, _ = judged(framework_of(state, skipping), a_pod())
@@ -142,7 +142,7 @@ def test_a_plugin_that_skips_is_left_out(state):
     assert outcome.state.skip_filter == {"P"}
 
 
-def test_unresolvable_ends_the_loop_at_once(state):
+def test_unresolvable_stops_pre_filter(state):
     later = fake("Later", pre_filter=BOOM)
     _, outcome, _ = judged(framework_of(state, fake("P", pre_filter=unresolvable("never")), later), a_pod())
     diagnosis = outcome.diagnosis
@@ -151,7 +151,7 @@ def test_unresolvable_ends_the_loop_at_once(state):
     assert diagnosis.status(0) == Status(Code.UnschedulableAndUnresolvable, ("never",), "P")
 
 
-def test_of_several_that_refuse_the_last_one_counts(state):
+def test_the_last_of_several_refusals_counts(state):
     plugins = [fake(name, pre_filter=unschedulable(f"{name} says no")) for name in ("P", "Q")]
     _, outcome, _ = judged(framework_of(state, *plugins), a_pod())
     assert outcome.diagnosis.message() == "0/2 nodes are available: Q says no."
@@ -159,14 +159,14 @@ def test_of_several_that_refuse_the_last_one_counts(state):
     assert outcome.diagnosis.status(1).code is Code.Unschedulable
 
 
-def test_who_narrowed_the_nodes_stands_beside_who_refused(state):
+def test_plugins_that_restricted_the_nodes_are_rejectors_too(state):
     plugins = [fake("P", pre_filter=only("a")), fake("Q", pre_filter=unschedulable("no"))]
     _, outcome, _ = judged(framework_of(state, *plugins), a_pod())
     assert outcome.diagnosis.message() == "0/2 nodes are available: no."
     assert outcome.diagnosis.unschedulable_plugins == {"P", "Q"}
 
 
-def test_a_later_error_beats_a_refusal(state):
+def test_a_later_error_has_precedence(state):
     profile = framework_of(state, fake("P", pre_filter=unschedulable("no")), fake("Q", pre_filter=BOOM))
     assert in_short(judged(profile, a_pod())[1].error.message) == 'running PreFilter plugin "Q": boom'
 
@@ -180,7 +180,7 @@ def test_a_later_error_beats_a_refusal(state):
         pytest.param([only("a", "gone")], ["a"], id="names of no node are no matter"),
     ],
 )
-def test_narrowing(state, sets, feasible):
+def test_restricting_nodes(state, sets, feasible):
     asked = []
     plugins = [fake(f"P{i}", pre_filter=answer) for i, answer in enumerate(sets)]
     watcher = fake("Watcher", filter=lambda state, pod, node: asked.append(node.name))
@@ -200,7 +200,7 @@ def test_narrowing(state, sets, feasible):
         ),
     ],
 )
-def test_nothing_left(state, sets, message):
+def test_no_node_left(state, sets, message):
     plugins = [fake(f"P{i}", pre_filter=answer) for i, answer in enumerate(sets)]
     _, outcome, _ = judged(framework_of(state, *reversed(plugins)), a_pod())
     diagnosis = outcome.diagnosis
@@ -209,7 +209,7 @@ def test_nothing_left(state, sets, message):
     assert diagnosis.unschedulable_plugins == {p.name for p in plugins}
 
 
-def test_nodes_outside_of_a_narrowed_set_say_who_left_them_out(state):
+def test_excluded_nodes_name_the_plugin(state):
     narrow = fake("P", pre_filter=only("a"))
     _, outcome, _ = judged(framework_of(state, narrow, fake("Q", filter=unschedulable("no"))), a_pod())
     diagnosis = outcome.diagnosis
@@ -229,7 +229,7 @@ def test_filter_stops_at_the_first_plugin_that_refuses_a_node(state):
     assert asked == ["b"]
 
 
-def test_a_plugin_whose_pre_score_skips_gives_nothing(state):
+def test_skipping_pre_score_skips_score(state):
     skipping, other = fake("P", pre_score=SKIP, score=BOOM), fake("Q", score=3)
     evaluation, outcome, pod = judged(framework_of(state, skipping, other), a_pod())
     scored = evaluation.score(pod, outcome.feasible)
@@ -238,7 +238,7 @@ def test_a_plugin_whose_pre_score_skips_gives_nothing(state):
 
 
 def test_weights(state):
-    """A weight that is absent counts as 1."""
+    """A missing weight counts as 1."""
     plugins = [fake("P", score=lambda state, pod, node: 10 if node.name == "a" else 0), fake("Q", score=5)]
     profile = framework_of(state, *plugins, weights={"P": 7})
     evaluation, outcome, pod = judged(profile, a_pod())
@@ -247,7 +247,7 @@ def test_weights(state):
     assert {name: part.tolist() for name, part in scored.by_plugin().items()} == {"P": [70, 0], "Q": [5, 5]}
 
 
-def test_normalizing_sees_the_feasible_nodes(state):
+def test_normalize_gets_the_feasible_nodes(state):
     seen = []
 
     def normalize(state, pod, scores, feasible):
@@ -291,7 +291,7 @@ def test_points_know_their_plugins_in_order(state):
     assert set(profile.points) == set(EXTENSION_POINTS)
 
 
-def test_closing_closes_all_and_tells_what_failed(state):
+def test_closing_closes_all_plugins_and_reports_failures(state):
     closed = []
 
     class Stuck(fake("Stuck", filter=None)):
@@ -361,18 +361,18 @@ def test_which_pods_share_results(state, plugins, shared):
     }
     found = {name for name, pod in others.items() if first is not None and signature(pod) == first}
     assert found == shared
-    # A mapping is what results are kept in.
+    # A mapping is used to store results.
     assert {first: 1}
 
 
-def test_frameworks_are_told_to_their_handle(state):
+def test_the_handle_knows_its_framework(state):
     profile = framework_of(state, fake("P", filter=None))
     assert isinstance(profile.handle.framework, Framework)
     assert profile.handle.framework is profile
 
 
 def silent(name, answer, *, speaks_of=()):
-    """A signer that is silent about pods of any shape but those with these labels."""
+    """A signer that has nothing to sign for pods of any shape without these labels."""
 
     class Silent(signing(name, answer)):
         asked = 0
@@ -387,7 +387,7 @@ def silent(name, answer, *, speaks_of=()):
     return Silent
 
 
-def test_signers_with_nothing_to_say_of_a_shape_are_not_asked(state):
+def test_signers_with_nothing_to_sign_are_not_called(state):
     plugin = silent("P", annotated, speaks_of=("app",))
     profile = framework_of(state, plugin, signing("Q", {}))
     plain, spoken_of = (profile.handle.pod_info(struct(pod)) for pod in (a_pod(), a_pod().labels(app="web")))
@@ -398,7 +398,7 @@ def test_signers_with_nothing_to_say_of_a_shape_are_not_asked(state):
 
 
 def versioned(name, version):
-    """A signer that signs by a note, and says that pods of a shape are signed alike while `version` is the same."""
+    """A signer that signs an annotation, and declares signatures constant while `version` is unchanged."""
 
     class Versioned(signing(name, annotated)):
         asked = 0
@@ -413,7 +413,7 @@ def versioned(name, version):
     return Versioned
 
 
-def test_a_signature_holds_for_a_shape_while_no_version_moves(state):
+def test_signatures_are_cached_per_shape_and_version(state):
     now = [1]
     plugin = versioned("P", lambda: now[0])
     profile = framework_of(state, plugin, versioned("Q", lambda: "always"))
@@ -443,7 +443,7 @@ def raising():
         pytest.param(lambda: own(versioned("P", lambda: 1)), id="it signs in its own way, its base is versioned"),
     ],
 )
-def test_signers_without_a_version_are_asked_about_each_pod(state, plugin):
+def test_signers_without_a_version_are_called_for_each_pod(state, plugin):
     profile = framework_of(state, plugin(), versioned("Q", lambda: 1))
     pods = [a_pod().annotations(note=note) for note in "ab"]
     first, second = (profile.signature(profile.handle.pod_info(struct(pod))) for pod in pods)
@@ -473,7 +473,7 @@ def unsure():
         pytest.param(unsure(), id="it cannot say whether it is silent"),
     ],
 )
-def test_signers_are_asked_unless_they_are_surely_silent(state, plugin):
+def test_signers_are_called_unless_certainly_silent(state, plugin):
     profile = framework_of(state, plugin)
     pods = [a_pod().annotations(note=note) for note in "ab"]
     first, second = (profile.signature(profile.handle.pod_info(struct(pod))) for pod in pods)

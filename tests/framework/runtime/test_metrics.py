@@ -1,4 +1,4 @@
-"""Timing of plugins: which series a call, or a run of an extension point, moves."""
+"""Timing of plugins: which series a call or an extension point updates."""
 
 import asyncio
 from types import SimpleNamespace
@@ -55,7 +55,7 @@ def executions(metrics):
         pytest.param([1, 2], "Success", id="something else"),
     ],
 )
-def test_a_call_ends_as_its_answer_says(metrics, state, clock, answer, code):
+def test_status_labels_of_calls(metrics, state, clock, answer, code):
     def call(seconds, more):
         clock.now += seconds + more
         return answer
@@ -102,7 +102,7 @@ def test_clones_are_timed_like_the_original(state):
 
 
 @pytest.mark.parametrize(("chance", "drawn"), [(0.0, True), (0.0999, True), (0.1, False), (0.99, False)])
-def test_one_cycle_in_ten_is_drawn(metrics, chance, drawn):
+def test_one_cycle_in_ten_is_sampled(metrics, chance, drawn):
     metrics._chance = lambda: chance
     metrics.begin_cycle()
     assert (metrics.sample is not None) is drawn

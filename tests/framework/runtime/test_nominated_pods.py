@@ -1,4 +1,4 @@
-"""A node must take the pod both as it is and with the pods that were nominated the node."""
+"""A node must fit the pod both with and without the pods nominated to the node."""
 
 import pytest
 
@@ -28,16 +28,16 @@ WEB = {"matchLabels": {"app": "web"}}
 @pytest.mark.parametrize(
     ("nominated", "feasible"),
     [
-        pytest.param(a_pod("p").uid("p").priority(10).requests(cpu="2"), ["b"], id="as important"),
-        pytest.param(a_pod("p").uid("p").priority(11).requests(cpu="2"), ["b"], id="more important"),
-        pytest.param(a_pod("p").uid("p").priority(9).requests(cpu="2"), ["a", "b"], id="less important"),
+        pytest.param(a_pod("p").uid("p").priority(10).requests(cpu="2"), ["b"], id="equal priority"),
+        pytest.param(a_pod("p").uid("p").priority(11).requests(cpu="2"), ["b"], id="higher priority"),
+        pytest.param(a_pod("p").uid("p").priority(9).requests(cpu="2"), ["a", "b"], id="lower priority"),
         pytest.param(a_pod("p").uid("me").priority(11).requests(cpu="2"), ["a", "b"], id="the pod itself"),
-        pytest.param(a_pod("p").uid("p").priority(10).requests(cpu="1"), ["a", "b"], id="there is room for both"),
+        pytest.param(a_pod("p").uid("p").priority(10).requests(cpu="1"), ["a", "b"], id="both fit"),
         pytest.param(a_pod("p").uid("p").priority(10).host_port(80), ["b"], id="its port"),
-        pytest.param(a_pod("p").uid("p").priority(10).labels(app="web"), ["b"], id="it is to be avoided"),
+        pytest.param(a_pod("p").uid("p").priority(10).labels(app="web"), ["b"], id="anti-affinity"),
     ],
 )
-def test_room_is_left_for_nominated_pods(nominated, feasible):
+def test_nominated_pods_count(nominated, feasible):
     pod = a_pod("me").uid("me").priority(10).requests(cpu="1").host_port(80).avoids_pods(HOST, WEB)
     assert feasible_with(pod, nominated) == feasible
 
@@ -51,7 +51,7 @@ def test_room_is_left_for_nominated_pods(nominated, feasible):
         pytest.param(("me", "p", "elsewhere", "me"), ["b"], id="given up meanwhile, it does not"),
     ],
 )
-def test_of_equals_with_the_same_nomination_the_first_goes_first(order, feasible):
+def test_the_earlier_of_equal_nominations_has_precedence(order, feasible):
     state = state_of([a_node("a").allocatable(cpu=2), a_node("b").allocatable(cpu=2)])
     pods = {name: a_pod(name).uid(name).priority(10).requests(cpu="2") for name in ("me", "p")}
     for name in order:
@@ -60,13 +60,13 @@ def test_of_equals_with_the_same_nomination_the_first_goes_first(order, feasible
     assert [name for name, row in state.table.row_of.items() if outcome.feasible[row]] == feasible
 
 
-def test_a_nominated_pod_does_not_count_as_being_there():
-    """Affinity to it is not met: the second pass looks at the node without it."""
+def test_a_nominated_pod_does_not_satisfy_affinity():
+    """Affinity to it is not satisfied: the second pass filters without it."""
     pod = a_pod("me").requires_pods(ZONE, WEB)
     assert feasible_with(pod, a_pod("p").uid("p").labels(app="web")) == []
 
 
-def test_a_nomination_of_a_node_that_is_not_there_is_no_matter():
+def test_a_nomination_of_a_missing_node_is_ignored():
     assert feasible_with(a_pod("me").requests(cpu="1"), a_pod("p").uid("p").requests(cpu="2"), "gone") == ["a", "b"]
 
 
@@ -96,7 +96,7 @@ def test_the_first_pass_gives_the_reason():
 
 
 def seen_by(**answers):
-    """What a plugin with pod extensions saw: (what, pods on the node) of each call."""
+    """What a plugin with pod extensions was called with: (what, pods on the node) of each call."""
     seen = []
 
     def note(what, answer=None):
@@ -124,7 +124,7 @@ def test_two_passes():
     assert [p.uid for p in state.row_pods[0]] == ["there"]
 
 
-def test_a_plugin_that_skipped_is_not_told():
+def test_extensions_of_skipping_plugins_are_not_called():
     from stowplan.framework.status import SKIP
 
     state = state_of([a_node("a")])

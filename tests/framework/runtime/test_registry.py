@@ -1,4 +1,4 @@
-"""Plugin names and the classes behind them: what is refused, and in what words."""
+"""Plugin names and their classes: refusals and messages."""
 
 import sys
 from importlib.metadata import EntryPoint
@@ -41,7 +41,7 @@ def test_names_are_unique(act, text):
         act(Registry((P,)))
 
 
-def test_unregistering_makes_room():
+def test_unregistered_names_are_free():
     registry = Registry((P,))
     registry.unregister("P")
     registry.register(fake("P", score=1))
@@ -106,7 +106,7 @@ def test_a_class_is_found():
         ("some_plugins:Unfinished", r'plugin "some_plugins:Unfinished": class Unfinished does not define filter'),
     ],
 )
-def test_what_is_no_plugin(path, text):
+def test_invalid_plugins(path, text):
     with pytest.raises(PluginLoadError, match=f"^{text}$"):
         load_plugin(path)
 
@@ -122,7 +122,7 @@ def test_a_module_that_fails_to_import(monkeypatch, tmp_path):
 
 
 def offer(monkeypatch, **points):
-    """Entry points by name, into the module above (or one that is not there)."""
+    """Entry points by name, into the module above (or a missing one)."""
 
     def entry_points(*, group):
         return [EntryPoint(name, value, group) for name, value in points.items()] if group == "stowplan.plugins" else []
@@ -145,7 +145,7 @@ def test_installed_plugins(monkeypatch):
         ("not_there:X", "cannot load it: ModuleNotFoundError: No module named 'not_there'$"),
     ],
 )
-def test_an_entry_point_that_is_no_plugin_is_named(monkeypatch, value, text):
+def test_invalid_entry_points_are_named(monkeypatch, value, text):
     offer(monkeypatch, good="some_plugins:Good", bad=value)
     with pytest.raises(PluginLoadError, match=f'^plugin "entry point bad = {value}": .*{text}'):
         installed_plugins()

@@ -1,4 +1,4 @@
-"""Searches in portions: an attempt spends so much and no more, and the next goes on."""
+"""Searches in portions: an attempt has a limited budget, and the next one continues."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ GPU = decode_object(a_class())
 
 
 def attempts(monkeypatch, *, timeout, tries):
-    """The verdicts of attempts that look at ten devices each, on a node where a later device is the first to do."""
+    """The verdicts of attempts that examine ten devices each, on a node where only a later device fits."""
     monkeypatch.setattr(answers, "PORTION_STEPS", 10 * LOOK)
     state = ClusterState()
     state.add_node(decode_object(a_node("n").obj()))
@@ -31,11 +31,11 @@ def attempts(monkeypatch, *, timeout, tries):
     return [Verdict(int(found.verdicts((claim,), np.array([0]))[0])) for _ in range(tries)]
 
 
-def test_an_attempt_that_runs_out_of_steps_goes_on_next_time(monkeypatch):
+def test_an_attempt_out_of_budget_continues_next_time(monkeypatch):
     assert attempts(monkeypatch, timeout=10, tries=3)[0] is Verdict.UNFINISHED
     assert attempts(monkeypatch, timeout=10, tries=3)[-1] is Verdict.FOUND
 
 
-def test_a_search_that_took_its_time_is_given_up(monkeypatch):
+def test_a_search_ends_at_the_filter_timeout(monkeypatch):
     monkeypatch.setattr(answers, "STEPS_PER_SECOND", 10 * LOOK)
     assert attempts(monkeypatch, timeout=1, tries=4)[1:] == [Verdict.TIMED_OUT] * 3

@@ -1,4 +1,4 @@
-"""Which claims a pod has, and what it waits for."""
+"""The claims of a pod, and the events that it waits for."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from support.plugins.storage import (
 )
 
 
-def test_a_pod_that_needs_none_of_it_passes(bench):
+def test_pods_without_claims_pass(bench):
     assert bench(DynamicResources, a_node()).pre_filter(a_pod().volume("v", emptyDir={})) is SKIP
 
 
@@ -19,13 +19,13 @@ def test_a_pod_that_needs_none_of_it_passes(bench):
     ("pod", "objects", "message"),
     [
         pytest.param(a_pod(), [], None, id="no claims"),
-        pytest.param(a_pod().claims_devices("c"), [resource_claim()], None, id="claim there"),
+        pytest.param(a_pod().claims_devices("c"), [resource_claim()], None, id="claim exists"),
         pytest.param(a_pod().claims_devices("c"), [], 'could not find ResourceClaim "default/c"', id="claim missing"),
         pytest.param(
             a_pod().claims_devices("c"),
             [resource_claim(deletionTimestamp="2026-01-01T00:00:00Z")],
             'resourceclaim "c" is being deleted',
-            id="claim on its way out",
+            id="claim terminating",
         ),
         pytest.param(
             a_pod().spec(resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}]),
@@ -39,7 +39,7 @@ def test_a_pod_that_needs_none_of_it_passes(bench):
             .status(resourceClaimStatuses=[{"name": "r", "resourceClaimName": "c"}]),
             [resource_claim()],
             "ResourceClaim default/c was not created for Pod default/pod (Pod is not owner)",
-            id="claim of somebody else",
+            id="claim of another pod",
         ),
         pytest.param(
             a_pod()
@@ -79,16 +79,16 @@ ALLOCATED = {"allocation": {"devices": {}}}
 @pytest.mark.parametrize(
     ("claims", "old", "new", "expected"),
     [
-        pytest.param([resource_claim()], None, resource_claim(), "Queue", id="the claim was made"),
+        pytest.param([resource_claim()], None, resource_claim(), "Queue", id="the claim was created"),
         pytest.param(
             [], resource_claim("x", ALLOCATED), resource_claim("x"), "Skip", id="the pod's own claim is missing"
         ),
         pytest.param(
             [resource_claim()], resource_claim("x", ALLOCATED), resource_claim("x"), "Queue", id="another was freed"
         ),
-        pytest.param([resource_claim()], None, resource_claim("x"), "Skip", id="another was made"),
+        pytest.param([resource_claim()], None, resource_claim("x"), "Skip", id="another was created"),
         pytest.param(
-            [resource_claim()], resource_claim(), resource_claim(finalizers=["f"]), "Skip", id="status as before"
+            [resource_claim()], resource_claim(), resource_claim(finalizers=["f"]), "Skip", id="status unchanged"
         ),
         pytest.param(
             [resource_claim()],

@@ -1,4 +1,4 @@
-"""Claims of pod groups: shared by pods that are placed together, and reserved for the group."""
+"""Claims of pod groups: shared by pods that are scheduled together, and reserved for the group."""
 
 import pytest
 from hypothesis import given
@@ -58,7 +58,7 @@ def users(claim):
 
 
 @pytest.mark.parametrize("gates", [SHARING, RESERVING])
-def test_pods_of_a_group_share_a_claim_that_none_of_them_has_yet(gates):
+def test_pods_of_a_group_share_an_unallocated_claim(gates):
     pods = [member(f"p{i}") for i in range(3)]
     decisions, claims = scheduled(
         a_class(), *nodes(), a_claim("c", exactly()), a_group(min_count=3), *pods, gates=gates
@@ -69,7 +69,7 @@ def test_pods_of_a_group_share_a_claim_that_none_of_them_has_yet(gates):
     assert len(claims["c"].status.allocation.devices.results) == 1
 
 
-def test_a_claim_that_the_group_has_too_is_reserved_for_the_group_once():
+def test_a_groups_claim_is_reserved_once_for_the_group():
     pods = [member(f"p{i}") for i in range(3)]
     group = a_group(entries=[entry_of(pods[0])], min_count=3)
     decisions, claims = scheduled(a_class(), *nodes(), a_claim("c", exactly()), group, *pods)
@@ -77,14 +77,14 @@ def test_a_claim_that_the_group_has_too_is_reserved_for_the_group_once():
     assert users(claims["c"]) == [("scheduling.k8s.io", "podgroups", "g", "g-uid")]
 
 
-def test_without_the_gate_the_groups_claims_mean_nothing():
+def test_without_the_gate_group_claims_are_ignored():
     pods = [member(f"p{i}") for i in range(2)]
     group = a_group(entries=[entry_of(pods[0])])
     _, claims = scheduled(a_class(), *nodes(), a_claim("c", exactly()), group, *pods, gates=SHARING)
     assert [user[1] for user in users(claims["c"])] == ["pods", "pods"]
 
 
-def test_what_another_pod_of_the_group_is_about_to_have_keeps_the_rest_on_its_node():
+def test_a_pending_allocation_of_the_group_restricts_other_members_to_its_node():
     full = [a_pod("full").on("n0").requests(cpu=3).obj()]
     small = [a_node("n0").allocatable(cpu=4, pods=10).obj(), a_slice("n0", a_device("g0"), nodeName="n0")]
     large = [a_node("n1").allocatable(cpu=8, pods=10).obj()]
@@ -95,7 +95,7 @@ def test_what_another_pod_of_the_group_is_about_to_have_keeps_the_rest_on_its_no
     assert [decision.node_name for decision in decisions.values()] == ["", ""]
 
 
-def test_a_pod_whose_group_is_not_known_waits():
+def test_a_pod_with_an_unknown_group_waits():
     pod = member("p")
     decisions, _ = scheduled(
         a_class(), *nodes(), a_claim("c", exactly()), pod, gates={**RESERVING, "GangScheduling": False}
@@ -107,8 +107,8 @@ def reserved_for_group(name="g"):
     return {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": name, "uid": f"{name}-uid"}
 
 
-def test_a_group_that_fits_nowhere_gives_its_reservation_back():
-    """Its devices are on a node that is gone."""
+def test_a_group_that_fits_nowhere_loses_its_reservation():
+    """Its devices are on a node that no longer exists."""
     status = allocation("g0", pool="n9")
     status["allocation"]["nodeSelector"] = {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]}]
@@ -150,8 +150,8 @@ names = st.sampled_from(["a", "b", None])
 
 
 @given(names, names, st.sampled_from(["x", "y"]), names, names, st.sampled_from(["x", "y"]))
-def test_who_a_claim_is_reserved_for(claim, template, entry, group_claim, group_template, group_entry):
-    """Against the plain rule: the group's, if all three names are equal."""
+def test_the_consumer_of_a_claim(claim, template, entry, group_claim, group_template, group_entry):
+    """The plain rule: the group, if all three names are equal."""
 
     def fields(name, claim, template):
         return {"name": name, "resourceClaimName": claim, "resourceClaimTemplateName": template}

@@ -1,4 +1,4 @@
-"""Devices that stand for cpu, memory or huge pages of their node (DRANodeAllocatableResources)."""
+"""Devices that provide cpu, memory or huge pages of their node (DRANodeAllocatableResources)."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ GATE = {"DRANodeAllocatableResources": True}
 
 
 def mapped(name="d0", *, shareable=False, capacity=None, **mappings):
-    """A device that stands for resources of its node: `cpu="2"`, or `memory=("size", "2")` for twice a capacity."""
+    """A device that provides resources of its node: `cpu="2"`, or `memory=("size", "2")` for twice a capacity."""
     found = {}
     for resource, what in mappings.items():
         key, multiplier = what if isinstance(what, tuple) else (None, what)
@@ -40,7 +40,7 @@ def cluster_of(*objects, gates=GATE):
     return Cluster([a_class(), *objects], feature_gates=gates)
 
 
-def told(cluster):
+def reported(cluster):
     return {
         info.name: [(s.resource_claim_name, s.containers, s.resources) for s in _statuses(info)]
         for info in cluster.state.placed_pods()
@@ -56,12 +56,12 @@ def used(cluster, resource, name="n0"):
     return int(table.requested[table.resources[resource], table.row_of[name]])
 
 
-def test_what_the_devices_stand_for_is_counted_and_told():
+def test_resources_of_devices_are_counted_and_reported():
     objects = node(), a_slice("n0", mapped(cpu="2", memory="1Gi"), nodeName="n0")
     cluster = cluster_of(*objects, a_claim("c", exactly()), user("p", "c", cpu=1))
     (decision,) = cluster.schedule()
     assert decision.node_name == "n0"
-    assert told(cluster) == {"p": [("c", ("main",), {"cpu": "2", "memory": "1Gi"})]}
+    assert reported(cluster) == {"p": [("c", ("main",), {"cpu": "2", "memory": "1Gi"})]}
     assert used(cluster, "cpu") == 3000
 
 
@@ -70,7 +70,7 @@ def test_without_the_gate_nothing_is_counted():
     cluster = cluster_of(*objects, a_claim("c", exactly()), user("p", "c", cpu=1), gates={})
     (decision,) = cluster.schedule()
     assert decision.node_name == "n0"
-    assert told(cluster) == {"p": []}
+    assert reported(cluster) == {"p": []}
     assert used(cluster, "cpu") == 1000
 
 
@@ -89,7 +89,7 @@ def test_a_node_with_too_little_left_is_refused(device, requests, message):
     assert message in decision.message
 
 
-def test_a_shortage_that_evictions_can_end_is_told_apart_from_one_that_they_cannot():
+def test_preemption_resolves_only_some_shortages():
     objects = node(), a_slice("n0", mapped(cpu="3"), nodeName="n0"), a_pod("other").on("n0").requests(cpu=2).obj()
     (decision,) = cluster_of(*objects, a_claim("c", exactly()), user("p", "c")).schedule()
     assert decision.message.endswith(
@@ -100,7 +100,7 @@ def test_a_shortage_that_evictions_can_end_is_told_apart_from_one_that_they_cann
     assert decision.message.endswith("preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.")
 
 
-def test_a_claim_that_no_container_uses_is_refused():
+def test_a_claim_unused_by_containers_is_refused():
     objects = node(), a_slice("n0", mapped(cpu="1"), nodeName="n0")
     (decision,) = cluster_of(*objects, a_claim("c", exactly()), user("p", "c", uses=[])).schedule()
     assert "claim c: node-allocatable resource claim not referenced by any container within the pod" in decision.message
@@ -125,20 +125,20 @@ def test_a_share_of_a_capacity_counts_by_what_is_consumed():
         node(), a_slice("n0", device, nodeName="n0"), *claims, *(user(f"p{i}", f"c{i}") for i in range(2))
     )
     cluster.schedule()
-    assert told(cluster) == {
+    assert reported(cluster) == {
         "p0": [("c0", ("main",), {"cpu": "500m"})],
         "p1": [("c1", ("main",), {"cpu": "1"})],
     }
 
 
-def test_a_capacity_that_is_not_consumed_ends_the_attempt():
+def test_an_unconsumed_capacity_is_an_error():
     device = mapped(capacity={"size": "4"}, cpu=("size", None))
     objects = node(), a_slice("n0", device, nodeName="n0")
     (decision,) = cluster_of(*objects, a_claim("c", exactly()), user("p", "c")).schedule()
     assert "claim default/c, device d0: ConsumedCapacity is nil, but Capacity key 'size' is set" in decision.message
 
 
-def test_a_claim_is_for_one_pod_of_a_node():
+def test_a_claim_is_for_one_pod_per_node():
     held = user("q", "c")
     held["spec"]["nodeName"] = "n0"
     held["metadata"]["uid"] = "q-uid"
@@ -157,8 +157,8 @@ amounts = st.integers(0, 5)
     st.lists(st.tuples(amounts, amounts), min_size=1, max_size=3),
     st.lists(st.tuples(amounts, amounts), min_size=1, max_size=5),
 )
-def test_pods_take_what_the_plain_rule_says(nodes, pods):
-    """Against the plain rule: a pod goes where its request and its device's cpu fit; nothing is booked twice."""
+def test_placements_agree_with_the_plain_rule(nodes, pods):
+    """The plain rule: a pod is scheduled where its request and its device's cpu fit; nothing is allocated twice."""
     objects = []
     for n, (allocatable, stands_for) in enumerate(nodes):
         objects.append(a_node(f"n{n}").allocatable(cpu=allocatable, pods=10).obj())

@@ -1,4 +1,5 @@
-"""Claims that would take very long: each attempt ends soon, the rest is done later, and the outcome is the same."""
+"""Claims that take very long to decide: each attempt ends soon, the search continues later, and the result is the
+same."""
 
 import numpy as np
 import pytest
@@ -27,14 +28,14 @@ from support.scheduling.worlds import struct
 GROUPS = with_chosen({"GenericWorkload": True, "GangScheduling": True})
 GPU = decode_object(a_class())
 TEXT = f'device.attributes["{DRIVER}"].text.split("")'
-#: Some 100,000 of cost a device, which is 1/10 of what one may cost.
+#: A cost of about 100,000 per device, a tenth of the limit per device.
 COSTLY = f'{TEXT}.all(a, {TEXT}.all(b, {TEXT}.exists(c, a + b + c != "")))'
 PLAIN = f'"plain" in device.attributes["{DRIVER}"]'
 NEVER = f'{TEXT}.exists(a, {TEXT}.exists(b, a + b == "no"))'
 
 
 def answers_for(claim, *slices, nodes=1, timeout=10):
-    """The rows of a cluster, and what is known of a claim on them."""
+    """The rows of a cluster, and the answers for a claim on them."""
     state = ClusterState()
     for n in range(nodes):
         state.add_node(decode_object(a_node(f"n{n}").obj()))
@@ -48,7 +49,7 @@ def answers_for(claim, *slices, nodes=1, timeout=10):
 
 
 class CountedBudget(Budget):
-    """How much is spent of each budget beyond what it had."""
+    """Records by how much each budget is overdrawn."""
 
     __slots__ = ()
     overdrawn = 0
@@ -108,12 +109,12 @@ def test_attempts_are_short_and_end_with_the_filter_timeout(claim, slices, overd
     verdicts = [attempt() for _ in range(8)]
     assert verdicts[0] == [Verdict.UNFINISHED]
     assert verdicts[-1] == [Verdict.TIMED_OUT]
-    # An evaluation looks at its budget after each 1,000 of cost; what is quick is not stopped.
+    # An evaluation checks its budget after every 1,000 of cost; shorter ones are not interrupted.
     assert overdrawn() < 6_000
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_an_expensive_expression_comes_to_its_end(nodes, overdrawn, monkeypatch):
+def test_an_expensive_expression_is_evaluated_completely(nodes, overdrawn, monkeypatch):
     monkeypatch.setattr(answers, "PORTION_STEPS", 20_000)
     slices = [a_slice(f"n{n}", a_device("g", text=f"{n}".ljust(40, "x")), nodeName=f"n{n}") for n in range(nodes)]
     attempt = answers_for(a_claim("c", exactly("r", selectors=(COSTLY,))), *slices, nodes=nodes)
@@ -165,7 +166,7 @@ def test_portions_do_not_change_the_verdict(expressions, portion, expected):
     assert (verdict if isinstance(verdict, bool) else verdict.text) == expected
 
 
-def test_what_is_stopped_is_the_same_each_time():
+def test_interruptions_are_deterministic():
     def stops():
         evaluation = SlowEvaluation(compile_selector(COSTLY), content(text="x" * 40).selected)
         found = [evaluation.run(9_000)]
@@ -178,7 +179,7 @@ def test_what_is_stopped_is_the_same_each_time():
     assert stops()[-1][1] == (plain.value, plain.cost)
 
 
-def test_few_evaluations_are_kept_in_the_middle():
+def test_the_number_of_suspended_evaluations_is_bounded():
     verdicts, asked = SelectorVerdicts(), wanted(COSTLY)
     for i in range(40):
         with pytest.raises(BudgetSpentError):
@@ -186,7 +187,7 @@ def test_few_evaluations_are_kept_in_the_middle():
     assert len(verdicts._under_way) == selectors._MAX_UNDER_WAY
 
 
-def test_an_evaluation_that_nobody_asks_for_any_more_ends():
+def test_an_unused_suspended_evaluation_is_dropped():
     evaluation = SlowEvaluation(compile_selector(COSTLY), content(text="x" * 40).selected)
     assert evaluation.run(5_000)[0] is None
     thread = evaluation._thread
@@ -197,8 +198,8 @@ def test_an_evaluation_that_nobody_asks_for_any_more_ends():
 
 @pytest.mark.parametrize("in_group", [False, True])
 @pytest.mark.parametrize(("claim", "slices"), CASES)
-def test_other_pods_are_decided_between_portions(claim, slices, in_group, monkeypatch):
-    """Counted in steps, not in time: what other pods wait for is one portion, and theirs is what it is without."""
+def test_other_pods_are_scheduled_between_portions(claim, slices, in_group, monkeypatch):
+    """Counted in steps, not time: other pods wait for one portion at most, and need no more steps themselves."""
     budgets = []
 
     class Recorded(CountedBudget):
@@ -234,7 +235,7 @@ def test_other_pods_are_decided_between_portions(claim, slices, in_group, monkey
     beside = world()
     slow = a_pod("slow").claims_devices("c")
     if in_group:
-        # The first pod of the group has a node already each time that the second goes on.
+        # Each time the second pod continues, the first pod of the group has already been placed.
         group = {"schedulingGroup": {"podGroupName": "g"}}
         beside.create(struct(a_group("g", gang=2)), claim)
         beside.create(a_pod("quick").spec(**group).priority(9), slow.spec(**group))

@@ -1,4 +1,4 @@
-"""What the reference gets wrong, and is right here (docs/differences.md); other tests have the rest of that list."""
+"""Defects of the reference that are corrected here (docs/differences.md); other tests cover the rest of that list."""
 
 from stowplan import Cluster
 from stowplan.api.types import ResourceClaim
@@ -14,7 +14,7 @@ def placed(*objects):
 
 
 def pool_of(driver):
-    """A pool called `p` with counters for one device, whoever's it is."""
+    """A pool called `p` with counters for one device."""
     fields = {"pool": "p", "count": 2, "nodeName": "n", "driver": driver}
     return [
         a_slice(f"{driver}-counters", counters={"set": {"slots": "1"}}, **fields),
@@ -22,14 +22,14 @@ def pool_of(driver):
     ]
 
 
-def test_counters_of_pools_with_one_name_are_told_apart_by_driver():
+def test_counters_of_pools_with_the_same_name_are_separate_per_driver():
     taken = a_claim("x", exactly(), status=allocation("g0"))
     wanted = a_claim("c", exactly("r", selectors=(f'device.driver == "{OTHER}"',)))
     pod = a_pod("p").claims_devices("c").obj()
     assert placed(a_class(), *pool_of(DRIVER), *pool_of(OTHER), taken, wanted, pod)[1] == {"p": "n"}
 
 
-def test_a_share_without_capacities_pays_the_counters_of_its_device_once():
+def test_a_share_without_capacities_consumes_the_devices_counters_once():
     fields = {"pool": "p", "count": 2, "nodeName": "n"}
     device = a_device("g0", consumes={"set": {"slots": "1"}}, allowMultipleAllocations=True)
     slices = [a_slice("a", counters={"set": {"slots": "1"}}, **fields), a_slice("b", device, **fields)]
@@ -39,7 +39,7 @@ def test_a_share_without_capacities_pays_the_counters_of_its_device_once():
     assert placed(a_class(), *slices, taken, a_claim("c", exactly()), pod)[1] == {"p": "n"}
 
 
-def test_a_resource_that_a_device_plugin_serves_needs_no_claim_beside_others():
+def test_resources_of_device_plugins_need_no_claim_if_others_do():
     served = a_class("plugged", extendedResourceName="example.com/plugged")
     slices = a_slice("n", a_device("g0"), nodeName="n")
     wants = {"example.com/plugged": 1}

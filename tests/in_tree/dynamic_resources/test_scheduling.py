@@ -1,4 +1,4 @@
-"""Pods with claims from the queue to their node, in simulated time: what is allocated, written and given back."""
+"""Pods with claims from the queue to their node, in simulated time: allocations, writes and deallocations."""
 
 import pytest
 from hypothesis import given, settings
@@ -56,13 +56,13 @@ def devices_of(claim):
     return [(r.pool, r.device) for r in claim.status.allocation.devices.results] if claim.status.allocation else []
 
 
-def booked(cluster):
+def allocated(cluster):
     return [device for claim in claims_of(cluster).values() for device in devices_of(claim)]
 
 
-def test_each_pod_gets_a_device_and_no_device_is_given_twice():
+def test_each_pod_gets_a_device_of_its_own():
     cluster, decisions = schedule(a_class(), *nodes(), *pods_with_claims(5, exactly()))
-    assert len(set(booked(cluster))) == len(booked(cluster)) == 4
+    assert len(set(allocated(cluster))) == len(allocated(cluster)) == 4
     assert sum(d.node_name == "" for d in decisions.values()) == 1
     claim = claims_of(cluster)["c0"]
     assert claim.metadata.finalizers == ("resource.kubernetes.io/delete-protection",)
@@ -71,8 +71,8 @@ def test_each_pod_gets_a_device_and_no_device_is_given_twice():
     assert len(cluster.state.in_flight) == 0
 
 
-def test_pods_whose_claims_ask_for_the_same_share_their_work():
-    """Whether they name their claims or have them from templates; what a claim asks for, and has, sets them apart."""
+def test_pods_with_equal_claims_share_an_evaluation():
+    """Whether claims are named or made from templates; their requests and allocations distinguish them."""
 
     def pod(name, **source):
         made = a_pod(name).uid(name).obj()
@@ -114,14 +114,14 @@ def test_pods_that_share_a_claim_share_its_node():
         (exactly("r", count=3), False),
     ],
 )
-def test_what_a_node_has(request_, free):
+def test_free_devices_by_request(request_, free):
     _, decisions = schedule(a_class(), *nodes(1, model="a"), *pods_with_claims(1, request_))
     assert (decisions["p0"].node_name != "") is free
     if not free:
         assert "1 cannot allocate all claims. still not schedulable" in str(decisions["p0"])
 
 
-def test_the_earlier_alternative_wins_the_node():
+def test_the_node_with_the_earlier_alternative_is_preferred():
     weak = a_slice("weak", a_device("d", model="b"), nodeName="weak")
     strong = a_slice("strong", a_device("d", model="a"), nodeName="strong")
     wanted = first_available(
@@ -136,8 +136,8 @@ def test_the_earlier_alternative_wins_the_node():
     assert claims_of(cluster)["c1"].status.allocation.devices.results[0].request == "r/b"
 
 
-def test_a_claim_that_keeps_its_pod_off_every_node_is_given_back():
-    """The devices are on a node that does not take the pod any more."""
+def test_a_claim_allocated_on_an_unusable_node_is_deallocated():
+    """The devices are on a node that no longer accepts the pod."""
     elsewhere = allocation("g0", pool="n0")
     elsewhere["allocation"]["nodeSelector"] = {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]}]
@@ -156,14 +156,14 @@ def test_extended_resources_are_served_by_devices():
     cluster, decisions = schedule(gpu, *nodes(2, 1), *pods, implicit)
     placed = [name for name, d in decisions.items() if d.node_name != ""]
     assert len(placed) == 2
-    assert len(set(booked(cluster))) == 2
+    assert len(set(allocated(cluster))) == 2
     status = cluster.state.pod_info(next(p.pod for p in cluster.state.placed_pods())).pod.status
     (mapping,) = status.extended_resource_claim_status.request_mappings
     assert (mapping.container_name, mapping.request_name) == ("main", "container-0-request-0")
     assert status.extended_resource_claim_status.resource_claim_name in claims_of(cluster)
 
 
-def test_an_extended_resource_that_the_node_lists_is_a_device_plugins():
+def test_an_extended_resource_of_the_node_belongs_to_a_device_plugin():
     gpu = a_class("gpu", extendedResourceName="x.com/gpu")
     node = a_node("n").allocatable({"cpu": "4", "x.com/gpu": "1"}).obj()
     cluster, decisions = schedule(gpu, node, a_pod("p").requests({"x.com/gpu": "1"}).obj())
@@ -182,10 +182,10 @@ def test_partitions_of_one_device_share_its_counters():
         a_slice("b", *PARTITIONS, pool="p", count=2, nodeName="n"),
         *pods_with_claims(3, exactly("r", count=2)),
     )
-    assert booked(cluster) == [("p", "m1"), ("p", "m2")]
+    assert allocated(cluster) == [("p", "m1"), ("p", "m2")]
 
 
-def test_a_pool_that_is_being_published_gives_nothing_yet():
+def test_an_incomplete_pool_is_not_allocated():
     devices = a_slice("a", a_device("d"), pool="p", count=2, nodeName="n")
     cluster, decisions = schedule(a_class(), a_node("n").obj(), devices, *pods_with_claims(1, exactly()))
     assert decisions["p0"].node_name == ""
@@ -196,7 +196,7 @@ def test_a_pool_that_is_being_published_gives_nothing_yet():
 @settings(max_examples=times(25), deadline=None)
 @given(st.data())
 def test_codes_follow_every_change(data):
-    """What the inventory knows of nodes after changes is what a new one finds."""
+    """After changes, the inventory's codes equal those of a new inventory."""
     from stowplan.cluster.state import ClusterState
     from stowplan.in_tree.dynamic_resources.allocator.claims import Features
     from stowplan.in_tree.dynamic_resources.inventory import Inventory

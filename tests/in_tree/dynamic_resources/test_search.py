@@ -1,4 +1,4 @@
-"""The search against one that tries everything, on small random clusters; and the examples of the specification."""
+"""The search compared with brute force on small random clusters; and the examples of the specification."""
 
 import pytest
 from hypothesis import given, settings
@@ -67,11 +67,11 @@ def named(answer, world):
     return [[names[pick.device] for pick in picks] for picks in answer.picks]
 
 
-# -- by brute force
+# -- brute force -------------------------------------------------------------------------------------------------------
 
 
 def solutions(claims, world):
-    """All ways to satisfy the claims, in the order in which the reference tries them; a plain recursion."""
+    """All solutions in the order in which the reference tries them, by plain recursion."""
     devices = [(i, d) for i, (view, _) in enumerate(world.pools) for d in view.devices]
     allocated = [bool(usage.taken >> k & 1) for view, usage in world.pools for k in range(len(view.devices))]
 
@@ -100,11 +100,11 @@ def solutions(claims, world):
 
 
 def holds(claims, world, devices, allocated, picks):
-    """Whether nothing is booked twice and everything is as the claims want it."""
+    """Whether nothing is allocated twice and all conditions of the claims hold."""
     users = {}
     shares = {}
     counters = [dict(usage.counters) for _, usage in world.pools]
-    # What others took may be more than there is; who takes nothing of it is not refused for that.
+    # Other allocations may exceed a counter; a device that consumes none of it is not refused.
     asked = set()
     for claim, request, alternative, device in picks:
         wanted = claims[claim].requests[request].alternatives[alternative]
@@ -208,7 +208,7 @@ def claims(draw, name):
 
 @settings(max_examples=times(60), deadline=None)
 @given(st.data())
-def test_the_search_finds_what_brute_force_finds_first(data):
+def test_the_search_finds_the_first_solution(data):
     pools = [data.draw(devices(f"d{i}-")) for i in range(2)]
     names = [d["name"] for pool in pools for d in pool]
     taken = data.draw(st.sets(st.sampled_from(names))) if names else set()
@@ -225,7 +225,7 @@ def test_the_search_finds_what_brute_force_finds_first(data):
     ]
 
 
-# -- the specification's examples
+# -- examples of the specification -------------------------------------------------------------------------------------
 
 
 def typed(name, kind):
@@ -235,13 +235,13 @@ def typed(name, kind):
 X = ('device.attributes["gpu.example.com"].type == "X"',)
 
 
-def test_a_choice_is_taken_back_for_a_later_request():
+def test_the_search_backtracks():
     world = world_of([typed("1", "X"), typed("2", "Y"), typed("3", "Y")])
     claim = a_claim("c", exactly("r1", count=2), exactly("r2", selectors=X))
     assert named(search(world, claim), world) == [["2", "3", "1"]]
 
 
-def test_alternatives_that_need_too_many_devices_are_passed_over():
+def test_alternatives_with_too_many_devices_are_skipped():
     world = world_of([a_device(f"d{i:02}") for i in range(64)])
     claim = a_claim(
         "c",
@@ -265,7 +265,7 @@ def test_all_devices_where_one_is_allocated(admin, verdict):
     assert search(world, a_claim("c", everything("r", adminAccess=admin))).verdict is verdict
 
 
-def test_all_devices_that_a_constraint_forbids_end_the_attempt():
+def test_all_devices_that_violate_a_constraint_are_unschedulable():
     world = world_of([a_device("1", numa=0), a_device("2", numa=1)])
     claim = a_claim("c", everything("r"), constraints=[{"matchAttribute": "gpu.example.com/numa"}])
     answer = search(world, claim)
@@ -273,8 +273,8 @@ def test_all_devices_that_a_constraint_forbids_end_the_attempt():
     assert (answer.problem.device, answer.problem.claim) == (1, 0)
 
 
-def test_distinct_values_are_kept_apart_within_one_request():
-    """A defect of the reference: it compares with the last device of each request only."""
+def test_distinct_values_within_one_request():
+    """A defect of the reference: it compares only with the last device of each request."""
     world = world_of([a_device("1", model="a"), a_device("2", model="b"), a_device("3", model="a")])
     claim = a_claim("c", exactly("r", count=3), constraints=[{"distinctAttribute": "gpu.example.com/model"}])
     assert search(world, claim).verdict is Verdict.NONE
@@ -297,7 +297,7 @@ POLICY = {"default": "2", "validRange": {"min": "2", "max": "4", "step": "2"}}
         ({"default": "0", "validValues": ["0"]}, "1", None, 0),
     ],
 )
-def test_what_a_share_consumes(policy, value, wanted, consumed):
+def test_consumed_capacity_of_a_share(policy, value, wanted, consumed):
     capacity = {"memory": {"value": value, **({"requestPolicy": policy} if policy else {})}}
     world = world_of([a_device("d", capacity=capacity, allowMultipleAllocations=True)])
     request = exactly("r", **({"capacity": {"requests": {"memory": wanted}}} if wanted else {}))
@@ -308,14 +308,14 @@ def test_what_a_share_consumes(policy, value, wanted, consumed):
         assert dict(answer.picks[0][0].consumed) == {"memory": consumed * 10**9}
 
 
-def test_a_pathological_claim_comes_to_an_end_soon():
-    """128 equal devices of which none of 20 can be had together: equal ones are not tried again."""
+def test_a_pathological_claim_ends_soon():
+    """128 equal devices, no 20 of which can be allocated together: equal devices are not tried again."""
     world = world_of([a_device(f"d{i}", numa=i % 16) for i in range(128)])
     claim = a_claim("c", exactly("r", count=20), constraints=[{"matchAttribute": "gpu.example.com/numa"}])
     assert search(world, claim, steps=50_000 * LOOK, portion=50_000 * LOOK).verdict is Verdict.NONE
 
 
-def test_an_expression_that_fails_ends_the_attempt():
+def test_a_failing_expression_is_an_error():
     world = world_of([a_device("d")])
     claim = a_claim("c", exactly("r", selectors=('device.attributes["gpu.example.com"].nothing == 1',)))
     answer = search(world, claim)

@@ -1,4 +1,4 @@
-"""Devices that are tainted by rule: who is kept off them, and whom a change wakes."""
+"""Devices tainted by DeviceTaintRules: which pods they exclude, and which pods a change wakes."""
 
 import pytest
 from msgspec.structs import replace
@@ -56,7 +56,7 @@ A0, A1, B0, B1 = ("a", "g0"), ("a", "g1"), ("b", "g0"), ("b", "g1")
         ({"driver": "other", "pool": "b", "device": "g0"}, set()),
     ],
 )
-def test_a_rule_taints_what_it_selects(selector, concerned):
+def test_a_rule_taints_the_devices_that_it_selects(selector, concerned):
     state = a_state(a_taint_rule(**selector))
     found = tainted(state, Inventory(state, RULES))
     assert {device for device, keys in found.items() if "broken" in keys} == concerned
@@ -79,7 +79,7 @@ def test_taints_come_and_go_with_their_rules():
     assert tainted(state, inventory) == {B0: before[B0]}
 
 
-def test_nodes_whose_devices_are_tainted_have_another_code():
+def test_tainted_devices_change_the_nodes_code():
     state = a_state()
     inventory = Inventory(state, RULES)
     inventory.refresh()
@@ -89,7 +89,7 @@ def test_nodes_whose_devices_are_tainted_have_another_code():
     assert inventory.codes[0] != inventory.codes[1]
 
 
-def test_without_the_gate_rules_are_nothing():
+def test_without_the_gate_rules_are_ignored():
     assert not features_of(DEFAULT_FEATURES).device_taint_rules
     both = {"DRADeviceTaintRules": True, "DRADeviceTaints": False}
     assert not features_of(DEFAULT_FEATURES.with_gates(both)).device_taint_rules

@@ -1,4 +1,4 @@
-"""The requests of PreBind one by one, and what others do in between."""
+"""The requests of PreBind one by one, and concurrent changes by other clients."""
 
 import pytest
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ def writer(*objects, now=100.0, timeout=60.0):
 
 
 def ended(steps, *outcomes):
-    """What the steps asked for, and what they answered or raised."""
+    """The requests of the steps, and what they returned or raised."""
     asked = [next(steps)]
     try:
         for outcome in outcomes:
@@ -54,7 +54,7 @@ def test_a_claim_is_finalized_then_allocated_and_reserved():
 
 
 def test_an_allocation_that_exists_is_not_written_again():
-    """It is immutable, also in the timestamp that it lacks when an older scheduler made it."""
+    """It is immutable, even if it lacks a timestamp because an older scheduler wrote it."""
     allocated = decode_object(a_claim("c", exactly(), status=allocation("g0"), resourceVersion="7"))
     asked, written = ended(writer().write(allocated, None, POD), Done(None))
     assert list(asked[0].body["status"]) == ["reservedFor"]
@@ -62,7 +62,7 @@ def test_an_allocation_that_exists_is_not_written_again():
     assert [user.name for user in written.status.reserved_for] == ["p"]
 
 
-def test_after_a_conflict_the_claim_is_read_again():
+def test_after_a_conflict_the_claim_is_reread():
     newer = replace(CLAIM, metadata=replace(CLAIM.metadata, finalizers=(FINALIZER,), resource_version="9"))
     asked, _ = ended(writer().write(CLAIM, ALLOCATION, POD), CONFLICT, Done(0.01), Done(newer))
     assert [type(step) for step in asked] == [Patch, Wait, Read, Patch]
@@ -76,12 +76,12 @@ def test_after_a_conflict_the_claim_is_read_again():
         ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "claim default/c got deleted in the meantime"),
     ],
 )
-def test_what_others_made_of_the_claim_ends_it(changes, message):
+def test_concurrent_changes_of_the_claim_are_errors(changes, message):
     newer = decode_object(a_claim("c", exactly(), **changes))
     assert ended(writer().write(CLAIM, ALLOCATION, POD), CONFLICT, Done(0.01), Done(newer))[1] == message
 
 
-def test_a_refusal_ends_it():
+def test_a_refused_write_is_an_error():
     problem = ended(writer().write(CLAIM, ALLOCATION, POD), Refused(BadRequest("no")))[1]
     assert problem == "add finalizer to claim default/c: no"
 
@@ -110,14 +110,14 @@ def waiting_claim(*true, allocated="1970-01-01T00:01:00Z"):
         (waiting_claim(), 121, "device binding timeout: claim=c", "timeout"),
     ],
 )
-def test_devices_that_become_ready_or_do_not(claim, now, message, status):
+def test_binding_conditions(claim, now, message, status):
     with pytest.raises(StopIteration) as end:
         next(writer(claim, now=now).wait(["default/c"]))
     assert (end.value.value.problem and str(end.value.value.problem)) == message
     assert end.value.value.status == status
 
 
-def test_devices_are_waited_for_until_time_is_up():
+def test_binding_conditions_time_out():
     steps = writer(waiting_claim(), now=100, timeout=60).wait(["default/c"])
     first = next(steps)
     assert (first.keys, first.seconds) == (frozenset({("ResourceClaim", "default/c")}), 5.0)
@@ -128,7 +128,7 @@ def test_devices_are_waited_for_until_time_is_up():
     assert (waited.status, waited.seconds) == ("timeout", 60.0)
 
 
-def test_a_claim_that_is_gone_ends_the_wait():
+def test_a_deleted_claim_ends_the_wait():
     with pytest.raises(StopIteration) as end:
         next(writer().wait(["default/c"]))
     assert (str(end.value.value.problem), end.value.value.status) == (
@@ -137,7 +137,7 @@ def test_a_claim_that_is_gone_ends_the_wait():
     )
 
 
-def test_what_was_waited_for_is_counted():
+def test_waits_are_counted():
     metrics = scheduler_metrics()
     plain = decode_object(a_claim("d", exactly(), status=allocation("g1", "g2")))
     observe_wait(metrics, "default-scheduler", [waiting_claim(), plain, CLAIM], WaitResult(7.0))
@@ -147,7 +147,7 @@ def test_what_was_waited_for_is_counted():
 
 
 def shared(*holders):
-    """A writer of pod p, and the state in which these hold the claim."""
+    """A writer for pod p, and a state in which these pods hold the claim."""
     made = writer(CLAIM)
     state = made._cluster
     state.in_flight.hold("default/c", replace(CLAIM, status=replace(CLAIM.status, allocation=ALLOCATION)), holders[0])
@@ -156,7 +156,7 @@ def shared(*holders):
     return made, state.in_flight
 
 
-def test_the_longest_holder_of_a_shared_claim_writes_it():
+def test_the_first_holder_of_a_shared_claim_writes_it():
     made, _ = shared("default-p-uid", "other")
     with pytest.raises(StopIteration) as stop:
         next(made.turn(CLAIM))
@@ -164,7 +164,7 @@ def test_the_longest_holder_of_a_shared_claim_writes_it():
 
 
 @pytest.mark.parametrize("gave_up", [False, True])
-def test_others_wait_until_it_is_written_or_given_up(gave_up):
+def test_other_holders_wait_for_the_write(gave_up):
     made, in_flight = shared("other", "default-p-uid")
     steps = made.turn(CLAIM)
     assert next(steps) == Wait(keys=frozenset({("ResourceClaim", "default/c")}))
@@ -178,7 +178,7 @@ def test_others_wait_until_it_is_written_or_given_up(gave_up):
     assert stop.value.value == ((CLAIM, True) if gave_up else (written, False))
 
 
-def test_a_written_claim_is_joined_by_a_patch_that_conflicts_with_none():
+def test_joining_a_written_claim_patches_without_version():
     allocated = decode_object(a_claim("c", exactly(), status=allocation("g0"), resourceVersion="7"))
     asked, _ = ended(writer().join(allocated, POD), Done(None))
     assert asked[0].body == {"metadata": {"uid": "c-uid"}, "status": {"reservedFor": [dict(to_dict(POD))]}}

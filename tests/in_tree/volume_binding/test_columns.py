@@ -1,4 +1,4 @@
-"""VolumeBinding over columns against its rule for one node, on random clusters that change between the questions."""
+"""VolumeBinding's columns compared with its rule for one node, on random clusters that change in between."""
 
 from dataclasses import dataclass, field
 
@@ -34,7 +34,7 @@ VOLUMES = [f"v{i}" for i in range(5)]
 
 @dataclass
 class Answer:
-    """Of one node."""
+    """The result for one node."""
 
     reasons: set = field(default_factory=set)
     static: list = field(default_factory=list)
@@ -94,8 +94,8 @@ def found_volume(claim_, node, volumes, chosen):
     return best
 
 
-def judged(objects, claims, node):
-    """What one node can do for claims."""
+def expected_answer(objects, claims, node):
+    """The result for a pod's claims on one node."""
     answer, bound, waiting = Answer(), [], []
     for one in claims:
         (bound if one.spec.volume_name and COMPLETED in one.metadata.annotations else waiting).append(one)
@@ -267,14 +267,14 @@ def check(world, names):
     wanted = [objects.get(t.PersistentVolumeClaim, f"default/{name}") for name in names]
     for name in NODES:
         node = world.state.table.nodes[world.state.table.row_of[name]]
-        answer = judged(objects, wanted, node)
+        answer = expected_answer(objects, wanted, node)
         assert set(filter(None, found.get(name, "").split(", "))) == answer.reasons, name
         if not answer.reasons:
             check_reserve(world, pod, name, answer)
 
 
 def check_reserve(world, pod, name, answer):
-    """What is taken on a node is what the rule finds there, and all is given back."""
+    """Reserve takes what the rule finds for the node, and Unreserve releases all of it."""
     cycle, info = CycleState(), world.pod(pod)
     total = world.state.objects.total_version
     with world.state.transaction():
@@ -290,7 +290,7 @@ def check_reserve(world, pod, name, answer):
 
 @given(st.data())
 @examples(150)
-def test_every_node_is_judged_by_the_rule(bench, data):
+def test_every_node_agrees_with_the_rule(bench, data):
     world = bench(VolumeBinding, *data.draw(clusters()))
     for _ in range(data.draw(st.integers(1, 4))):
         for change in data.draw(st.lists(changes, max_size=3)):
@@ -301,7 +301,7 @@ def test_every_node_is_judged_by_the_rule(bench, data):
 
 @given(st.data())
 @examples(40)
-def test_what_was_tried_out_leaves_nothing_behind(bench, data):
+def test_hypothetical_changes_leave_nothing_behind(bench, data):
     world = bench(VolumeBinding, *data.draw(clusters()))
     for _ in range(3):
         with world.state.transaction():
@@ -313,7 +313,7 @@ def test_what_was_tried_out_leaves_nothing_behind(bench, data):
 
 @given(st.data())
 @examples(60)
-def test_signatures_tell_pods_apart_that_are_judged_differently(bench, data):
+def test_signatures_distinguish_pods_with_different_verdicts(bench, data):
     world = bench(VolumeBinding, *data.draw(clusters()))
     by_signature = {}
     for name in CLAIMS:
@@ -371,7 +371,7 @@ def test_without_the_gate_nothing_is_scored(bench):
                 capacity("l", labels={HOST: "n1"}, capacity="10Gi"),
             ],
             [10, 100],
-            id="room",
+            id="free capacity",
         ),
         pytest.param(
             RISING,
@@ -398,7 +398,7 @@ def test_without_the_gate_nothing_is_scored(bench):
             [25, 30],
             id="a node with a volume is scored by that alone",
         ),
-        pytest.param(RISING, [claim("c", size="10Gi")], [], [0, 0], id="nothing is said of room"),
+        pytest.param(RISING, [claim("c", size="10Gi")], [], [0, 0], id="unknown capacity"),
     ],
 )
 def test_scores(bench, args, claims_, objects, expected):

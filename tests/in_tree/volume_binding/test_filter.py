@@ -1,4 +1,4 @@
-"""Which nodes a pod's claims admit: the rules one by one."""
+"""The nodes that a pod's claims allow, rule by rule."""
 
 import pytest
 
@@ -78,15 +78,15 @@ def test_a_pod_without_claims_is_skipped(bench):
             POD,
             [claim(volume="v", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
             'persistentvolumeclaim "c" is being deleted',
-            id="going",
+            id="terminating",
         ),
-        pytest.param(POD, [claim(), a_class(mode=AT_ONCE)], UNBOUND, id="to be bound at once"),
+        pytest.param(POD, [claim(), a_class(mode=AT_ONCE)], UNBOUND, id="immediate binding"),
         pytest.param(POD, [claim()], UNBOUND, id="unknown class"),
         pytest.param(POD, [claim(class_name=None)], UNBOUND, id="no class"),
         pytest.param(POD, [claim(spec={"volumeName": "v"}), a_class()], UNBOUND, id="not bound completely"),
     ],
 )
-def test_who_is_refused_before_any_node_is_looked_at(bench, pod, objects, message):
+def test_pods_refused_by_pre_filter(bench, pod, objects, message):
     status = bench(VolumeBinding, a_node(), *objects).pre_filter(pod)
     assert status.code is Code.UnschedulableAndUnresolvable
     assert status.message == message
@@ -108,7 +108,7 @@ def refused(bench, *objects, pod=POD, nodes=None):
     [
         pytest.param([volume(phase="Bound")], {}, id="usable everywhere"),
         pytest.param([volume(on={ZONE: "a"})], {"n2": AFFINITY}, id="a zone"),
-        pytest.param([], {"n1": GONE, "n2": GONE}, id="gone"),
+        pytest.param([], {"n1": GONE, "n2": GONE}, id="missing"),
         pytest.param(
             [volume(spec={"nodeAffinity": {"required": {"nodeSelectorTerms": []}}})],
             {"n1": AFFINITY, "n2": AFFINITY},
@@ -130,7 +130,7 @@ def refused(bench, *objects, pod=POD, nodes=None):
                 )
             ],
             {},
-            id="fields exclude nobody",
+            id="fields exclude no node",
         ),
     ],
 )
@@ -138,7 +138,7 @@ def test_bound_claims(bench, objects, expected):
     assert refused(bench, claim(volume="v"), *objects) == expected
 
 
-def test_only_the_first_of_bound_claims_that_does_not_fit_counts(bench):
+def test_the_first_bound_claim_that_does_not_fit_counts(bench):
     pod = using("c", "d")
     found = refused(bench, claim("c", volume="v"), claim("d", volume="w"), volume(on={ZONE: "a"}), pod=pod)
     assert found == {"n1": GONE, "n2": AFFINITY}
@@ -149,7 +149,7 @@ MIGRATED = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-e
 CSI_ZONE = "topology.ebs.csi.aws.com/zone"
 
 
-def test_in_tree_volumes_are_looked_up_by_the_labels_of_their_driver_where_it_took_over(bench):
+def test_migrated_volumes_use_the_topology_of_their_driver(bench):
     nodes = [
         a_node("old").labels({ZONE: "a"}),
         a_node("new").labels({ZONE: "b", CSI_ZONE: "a"}),
@@ -164,7 +164,7 @@ def test_in_tree_volumes_are_looked_up_by_the_labels_of_their_driver_where_it_to
     assert world.refusals(POD) == {"old": AFFINITY}
 
 
-def test_a_volume_that_no_driver_can_name_is_an_error_where_one_took_over(bench):
+def test_an_untranslatable_volume_is_an_error_on_migrated_nodes(bench):
     spec = {"awsElasticBlockStore": {"volumeID": "aws://a/b"}}
     world = bench(VolumeBinding, node("n1"), claim(volume="v"), volume(spec=spec))
     assert world.refusals(POD) == {}
@@ -178,15 +178,15 @@ def test_a_volume_that_no_driver_can_name_is_an_error_where_one_took_over(bench)
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 LOCAL = a_class(provisioner=NO_PROVISIONER)
-NOBODY = {"n1": NO_VOLUME, "n2": NO_VOLUME}
+NO_VOLUME_ANYWHERE = {"n1": NO_VOLUME, "n2": NO_VOLUME}
 
 
 @pytest.mark.parametrize(
     ("of_claim", "of_volume", "fits"),
     [
-        pytest.param({}, {}, True, id="alike"),
+        pytest.param({}, {}, True, id="equal"),
         pytest.param({"size": "2Gi"}, {}, False, id="too small"),
-        pytest.param({"size": None}, {"size": "1"}, True, id="no size is asked for"),
+        pytest.param({"size": None}, {"size": "1"}, True, id="no size requested"),
         pytest.param({}, {"size": "1000000000000000000000000000000"}, True, id="huge"),
         pytest.param({"size": "1000000000000000000000000000000"}, {}, False, id="huge claim"),
         pytest.param({}, {"size": "much"}, False, id="unreadable size"),
@@ -204,23 +204,23 @@ NOBODY = {"n1": NO_VOLUME, "n2": NO_VOLUME}
             id="class by annotation",
         ),
         pytest.param({}, {"phase": "Released"}, False, id="released"),
-        pytest.param({}, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False, id="going"),
+        pytest.param({}, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False, id="terminating"),
         pytest.param({"spec": {"selector": {"matchLabels": {"x": "y"}}}}, {}, False, id="selector"),
         pytest.param(
             {"spec": {"selector": {"matchLabels": {"x": "y"}}}}, {"metadata": {"labels": {"x": "y"}}}, True, id="labels"
         ),
-        pytest.param({}, {"spec": held("d")}, False, id="held for another"),
-        pytest.param({}, {"spec": held(uid="other")}, False, id="held for one of before"),
-        pytest.param({}, {"spec": held(), "phase": "Pending"}, True, id="held for it"),
-        pytest.param({}, {"spec": held(uid="")}, True, id="held for its name"),
-        pytest.param({"size": "2Gi"}, {"spec": held()}, False, id="held for it, too small"),
+        pytest.param({}, {"spec": held("d")}, False, id="reserved for another claim"),
+        pytest.param({}, {"spec": held(uid="other")}, False, id="reserved for an earlier claim"),
+        pytest.param({}, {"spec": held(), "phase": "Pending"}, True, id="reserved for it"),
+        pytest.param({}, {"spec": held(uid="")}, True, id="reserved for its name"),
+        pytest.param({"size": "2Gi"}, {"spec": held()}, False, id="reserved for it, too small"),
     ],
 )
-def test_what_a_volume_must_have(bench, of_claim, of_volume, fits):
-    assert refused(bench, LOCAL, claim(**of_claim), volume(**of_volume)) == ({} if fits else NOBODY)
+def test_matching_volumes(bench, of_claim, of_volume, fits):
+    assert refused(bench, LOCAL, claim(**of_claim), volume(**of_volume)) == ({} if fits else NO_VOLUME_ANYWHERE)
 
 
-def test_a_selector_that_cannot_be_read_is_an_error(bench):
+def test_an_invalid_selector_is_an_error(bench):
     world = bench(VolumeBinding, node("n1"), LOCAL, claim(spec={"selector": {"matchLabels": {"!": "y"}}}), volume())
     cycle, pod = CycleState(), world.pod(POD)
     world.plugin.pre_filter(cycle, pod, world.nodes())
@@ -229,7 +229,7 @@ def test_a_selector_that_cannot_be_read_is_an_error(bench):
     assert status.message.startswith("error creating internal label selector for claim: default/c: ")
 
 
-def test_a_volume_held_for_the_claim_leaves_no_other_in_question(bench):
+def test_a_volume_reserved_for_the_claim_excludes_all_others(bench):
     assert refused(bench, LOCAL, claim(), volume("v", spec=held(), on={HOST: ["n1"]}), volume("w")) == {"n2": NO_VOLUME}
 
 
@@ -240,16 +240,16 @@ TWO = using("c", "d")
     ("objects", "expected"),
     [
         pytest.param([LOCAL, volume("v", size="10Gi"), volume("w", size="50Gi")], {}, id="one for each"),
-        pytest.param([LOCAL, volume("w", size="50Gi")], NOBODY, id="one is not enough"),
-        pytest.param([a_class(), volume("w", size="50Gi")], {}, id="the other is made"),
-        pytest.param([a_class(zones=["b"]), volume("w", size="50Gi")], {"n1": NO_VOLUME}, id="made in one zone"),
+        pytest.param([LOCAL, volume("w", size="50Gi")], NO_VOLUME_ANYWHERE, id="one is not enough"),
+        pytest.param([a_class(), volume("w", size="50Gi")], {}, id="the other is provisioned"),
+        pytest.param([a_class(zones=["b"]), volume("w", size="50Gi")], {"n1": NO_VOLUME}, id="provisioned in one zone"),
     ],
 )
 def test_two_claims(bench, objects, expected):
     assert refused(bench, claim("c", size="20Gi"), claim("d", size="5Gi"), *objects, pod=TWO) == expected
 
 
-def test_a_bound_claim_elsewhere_and_one_without_volume_give_both_reasons(bench):
+def test_reasons_of_several_claims_are_combined(bench):
     objects = [LOCAL, claim("c", volume="v"), volume(on={ZONE: "b"}, phase="Bound"), claim("d")]
     assert refused(bench, *objects, pod=TWO) == {"n1": f"{AFFINITY}, {NO_VOLUME}", "n2": NO_VOLUME}
 
@@ -259,12 +259,12 @@ def test_a_bound_claim_elsewhere_and_one_without_volume_give_both_reasons(bench)
     [
         pytest.param("n1", [a_class()], {"n2": NO_VOLUME}, id="one node"),
         pytest.param("n1", [a_class(), volume()], {"n2": NO_VOLUME}, id="free volumes do not matter"),
-        pytest.param("n1", [LOCAL, volume()], NOBODY, id="nobody makes it"),
-        pytest.param("gone", [a_class()], NOBODY, id="the node is gone"),
-        pytest.param("", [a_class()], NOBODY, id="empty"),
+        pytest.param("n1", [LOCAL, volume()], NO_VOLUME_ANYWHERE, id="no provisioner"),
+        pytest.param("gone", [a_class()], NO_VOLUME_ANYWHERE, id="the node is gone"),
+        pytest.param("", [a_class()], NO_VOLUME_ANYWHERE, id="empty"),
     ],
 )
-def test_a_claim_for_which_a_volume_is_being_made(bench, selected, objects, expected):
+def test_a_claim_with_a_selected_node(bench, selected, objects, expected):
     assert refused(bench, claim(annotations={SELECTED: selected}), *objects) == expected
 
 
@@ -274,13 +274,13 @@ GI = {"capacity": "20Gi"}
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        pytest.param([a_class(provisioner="")], NOBODY, id="no provisioner"),
+        pytest.param([a_class(provisioner="")], NO_VOLUME_ANYWHERE, id="no provisioner"),
         pytest.param([a_class()], {}, id="anywhere"),
-        pytest.param([a_class(zones=[])], NOBODY, id="a topology without values"),
-        pytest.param([a_class(allowedTopologies=[{}])], NOBODY, id="an empty term"),
+        pytest.param([a_class(zones=[])], NO_VOLUME_ANYWHERE, id="a topology without values"),
+        pytest.param([a_class(allowedTopologies=[{}])], NO_VOLUME_ANYWHERE, id="an empty term"),
         pytest.param([a_class(), a_driver(tracks=False)], {}, id="untracked"),
-        pytest.param([a_class(), a_driver()], {"n1": NO_ROOM, "n2": NO_ROOM}, id="nothing is said"),
-        pytest.param([a_class(), a_driver(), capacity("k", labels={}, **GI)], {}, id="room everywhere"),
+        pytest.param([a_class(), a_driver()], {"n1": NO_ROOM, "n2": NO_ROOM}, id="no capacities"),
+        pytest.param([a_class(), a_driver(), capacity("k", labels={}, **GI)], {}, id="capacity everywhere"),
         pytest.param([a_class(), a_driver(), capacity("k", labels={HOST: "n1"}, **GI)], {"n2": NO_ROOM}, id="a node"),
         pytest.param(
             [
@@ -292,7 +292,7 @@ GI = {"capacity": "20Gi"}
             {"n1": NO_ROOM},
             id="largest volume",
         ),
-        pytest.param([a_class(), a_driver(), capacity("k", labels={})], {"n1": NO_ROOM, "n2": NO_ROOM}, id="unsaid"),
+        pytest.param([a_class(), a_driver(), capacity("k", labels={})], {"n1": NO_ROOM, "n2": NO_ROOM}, id="unknown"),
         pytest.param([a_class(), a_driver(), capacity("k", **GI)], {"n1": NO_ROOM, "n2": NO_ROOM}, id="nowhere"),
         pytest.param(
             [a_class(), a_driver(), capacity("k", labels={}, class_name="t", **GI)],
@@ -311,7 +311,7 @@ GI = {"capacity": "20Gi"}
         ),
     ],
 )
-def test_where_volumes_are_made(bench, objects, expected):
+def test_provisioning(bench, objects, expected):
     assert refused(bench, claim(size="10Gi"), *objects) == expected
 
 
@@ -321,7 +321,7 @@ def test_a_claim_without_size_fits_everywhere(bench):
 
 def test_a_claim_named_twice_needs_two_volumes(bench):
     pod = using("c", "c")
-    assert refused(bench, LOCAL, claim(), volume(), pod=pod) == NOBODY
+    assert refused(bench, LOCAL, claim(), volume(), pod=pod) == NO_VOLUME_ANYWHERE
     assert refused(bench, LOCAL, claim(), volume(), volume("w"), pod=pod) == {}
 
 
@@ -335,25 +335,25 @@ def test_a_claim_named_twice_needs_two_volumes(bench):
     ],
 )
 def test_sizes_beyond_64_bits(bench, wanted, has, fits):
-    assert refused(bench, LOCAL, claim(size=wanted), volume(size=has)) == ({} if fits else NOBODY)
+    assert refused(bench, LOCAL, claim(size=wanted), volume(size=has)) == ({} if fits else NO_VOLUME_ANYWHERE)
 
 
-def test_room_beyond_64_bits_says_nothing_worse_than_that_there_is_none(bench):
-    """Parity: bytes are counted in 64 bits, and what does not fit is nothing."""
+def test_capacities_beyond_64_bits_count_as_zero(bench):
+    """Parity: bytes are counted as int64, and an overflow counts as zero."""
     room = capacity("k", labels={}, capacity=str(10**30))
     assert refused(bench, claim(size="1Gi"), a_class(), a_driver(), room) == {"n1": NO_ROOM, "n2": NO_ROOM}
 
 
 @pytest.mark.slow
 def test_ten_thousand_volumes_that_almost_match(bench):
-    """Each selector is looked at once, and not at all for another pod with a claim like it."""
+    """Each selector is evaluated once, and not at all for another pod with an equal claim."""
     almost = [volume(f"v{i}", size=f"{i + 1}Mi", on={HOST: [f"gone-{i}"]}) for i in range(9_999)]
     small = volume("small", size="1Ki", on={HOST: ["n2"]})
     world = bench(VolumeBinding, node("n1"), node("n2"), LOCAL, claim("c"), claim("d"), *almost, small)
-    assert world.refusals(POD) == NOBODY
+    assert world.refusals(POD) == NO_VOLUME_ANYWHERE
     looked = []
     world.plugin.node_sets.rows = looked.append
-    assert world.refusals(using("d")) == NOBODY
+    assert world.refusals(using("d")) == NO_VOLUME_ANYWHERE
     assert looked == []
     del world.plugin.node_sets.rows
     world.put(volume("right", on={HOST: ["n2"]}))

@@ -1,4 +1,4 @@
-"""What pods that VolumeBinding refused wait for."""
+"""The events that wake pods refused by VolumeBinding."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def capacity(**limits):
             CLAIMING, WAITING_CLASS, WAITING_CLASS | {"reclaimPolicy": "Retain"}, "Skip", id="class changed otherwise"
         ),
         pytest.param(CLAIMING, None, pvc("c"), "Queue", id="claim"),
-        pytest.param(CLAIMING, None, pvc("c", "other"), "Skip", id="claim elsewhere"),
+        pytest.param(CLAIMING, None, pvc("c", "other"), "Skip", id="claim of another namespace"),
         pytest.param(EPHEMERAL, None, pvc("pod-e"), "Queue", id="claim of an ephemeral volume"),
         pytest.param(EPHEMERAL, None, pvc("e"), "Skip", id="other claim"),
         pytest.param(CLAIMING, VOLUME, volume(zone="a"), "Queue", id="volume"),
@@ -53,13 +53,13 @@ def capacity(**limits):
         pytest.param(INLINE_CSI, driver("x", True), driver("x", False), "Skip", id="other driver"),
         pytest.param(CLAIMING, None, capacity(), "Queue", id="capacity added"),
         pytest.param(CLAIMING, capacity(capacity="1Gi"), capacity(capacity="2Gi"), "Queue", id="capacity grew"),
-        pytest.param(CLAIMING, capacity(), capacity(capacity="1Gi"), "Queue", id="capacity told"),
+        pytest.param(CLAIMING, capacity(), capacity(capacity="1Gi"), "Queue", id="capacity set"),
         pytest.param(
             CLAIMING,
             capacity(capacity="1Gi", maximumVolumeSize="1Gi"),
             capacity(capacity="2Gi", maximumVolumeSize="1Gi"),
             "Skip",
-            id="largest volume as before",
+            id="largest volume unchanged",
         ),
     ],
 )

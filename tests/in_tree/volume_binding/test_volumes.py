@@ -1,4 +1,4 @@
-"""The index of free volumes, kept up to date row by row, beside one that is made anew."""
+"""The incrementally updated index of free volumes, compared with a new one."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,7 +80,7 @@ def world_of(bench, *objects):
 
 @given(st.data())
 @examples(150)
-def test_what_is_kept_is_what_is_found_anew(bench, data):
+def test_the_updated_index_equals_a_new_one(bench, data):
     world = world_of(bench, *data.draw(st.lists(volumes(), max_size=6)))
     kept = world.plugin.volumes
     for _ in range(data.draw(st.integers(1, 8))):
@@ -93,7 +93,7 @@ def test_what_is_kept_is_what_is_found_anew(bench, data):
                 assert names(kept, wanted, number) == names(fresh, wanted, number)
 
 
-def test_only_the_rows_of_a_change_are_looked_at(bench, monkeypatch):
+def test_a_change_updates_only_its_rows(bench, monkeypatch):
     world = world_of(bench, *(volume(f"v-{name}", class_name="local", size="1Gi", on={HOST: [name]}) for name in NODES))
     kept, asked = world.plugin.volumes, []
     real = Volumes._fitting

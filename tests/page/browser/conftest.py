@@ -1,4 +1,4 @@
-"""A browser for all tests, and the page of a small cluster of files."""
+"""A browser for all tests, and the page of a small cluster from files."""
 
 import pytest
 from playwright.sync_api import expect
@@ -7,20 +7,20 @@ from support.browser.browsers import chromium, tab
 from support.browser.pages import cluster, run, served
 from support.browser.pages import simulated as simulated_in
 
-# A busy machine is no fault of the page.
+# Timeouts allow for a busy machine.
 expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """Not for longer: Playwright has an event loop run in this thread, and other tests have their own."""
+    """Module-scoped: Playwright runs an event loop in this thread, and other tests have their own."""
     with chromium() as found:
         yield found
 
 
 @pytest.fixture
 def open_tab(browser):
-    """`with open_tab() as tab`: options are those of a browser's context."""
+    """`with open_tab() as tab`; options are those of a browser context."""
     return lambda **options: tab(browser, **options)
 
 
@@ -32,14 +32,14 @@ def page(open_tab):
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory):
-    """Of the page of `cluster()`, with its token."""
+    """The address of the page of `cluster()`, with its token."""
     with served(tmp_path_factory.mktemp("cluster"), cluster()) as found:
         yield found
 
 
 @pytest.fixture
 def at(address, page):
-    """`at("#/queue")`: a page that has come as far as its data."""
+    """`at("#/queue")`: the page once its data has been loaded."""
 
     def go(place=""):
         if page.url == "about:blank":

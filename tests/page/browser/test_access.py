@@ -1,9 +1,9 @@
-"""Who may see the page's data: the token in the address, and nobody without."""
+"""Access to the page's data requires the token in the address."""
 
 from playwright.sync_api import expect
 
 
-def test_the_token_leaves_the_address_and_stays_with_the_tab(page, address):
+def test_the_token_is_removed_from_the_address_and_kept_in_the_tab(page, address):
     page.goto(address)
     page.locator(".sum").wait_for()
     assert "token" not in page.url
@@ -11,7 +11,7 @@ def test_the_token_leaves_the_address_and_stays_with_the_tab(page, address):
     expect(page.locator(".sum")).to_contain_text("6 nodes")
 
 
-def test_without_it_the_page_asks(open_tab, address):
+def test_without_token_the_page_asks_for_it(open_tab, address):
     bare, _, token = address.partition("#token=")
     with open_tab() as tab:
         tab.page.goto(bare)
@@ -22,6 +22,6 @@ def test_without_it_the_page_asks(open_tab, address):
         tab.page.get_by_role("textbox").fill(token)
         tab.page.get_by_role("button", name="Open").click()
         expect(tab.page.locator(".sum")).to_contain_text("6 nodes")
-        # Of the refusals the browser itself complains.
+        # The browser itself logs an error for each refusal.
         assert all("401" in complaint for complaint in tab.complaints)
         tab.complaints.clear()

@@ -1,4 +1,4 @@
-"""A pod group of a cluster that is only followed: judged as a whole, though another scheduler schedules there."""
+"""A pod group of a cluster that is only followed is evaluated as a whole, although another scheduler runs there."""
 
 import pytest
 from playwright.sync_api import expect
@@ -11,7 +11,7 @@ from support.scheduling.groups import a_group, member
 
 @pytest.fixture
 def followed(tmp_path, monkeypatch):
-    """The page of `stowplan ui` beside a cluster with a gang that is too large for it."""
+    """The page of `stowplan ui` for a cluster with a gang that does not fit."""
     monkeypatch.chdir(tmp_path)
     kubeconfig = tmp_path / "kubeconfig"
     with run("up", "--nodes", "2", "--kubeconfig-out", str(kubeconfig)):

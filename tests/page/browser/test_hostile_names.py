@@ -1,4 +1,4 @@
-"""Markup planted in every field that is shown: it is text, in every view, and nothing of it runs."""
+"""Markup in every field that is shown is displayed as text in every view, and never executed."""
 
 import pytest
 from playwright.sync_api import expect

@@ -1,4 +1,4 @@
-"""The page beside a scheduler at work: what happens in the cluster is seen at once."""
+"""The page of a running scheduler shows changes of the cluster at once."""
 
 import pytest
 from playwright.sync_api import expect
@@ -15,7 +15,7 @@ def live(tmp_path, monkeypatch):
         yield said.split()[-1], tmp_path / "kubeconfig"
 
 
-def test_pods_come_move_and_go(page, live):
+def test_pods_are_created_moved_and_deleted(page, live):
     address, kubeconfig = live
     client = Client(kubeconfig)
     page.goto(address)
@@ -34,7 +34,7 @@ def test_pods_come_move_and_go(page, live):
     expect(page.locator(".story")).to_contain_text("attempt 1")
 
 
-def test_who_woke_whom(page, live):
+def test_waking_events_are_shown(page, live):
     address, kubeconfig = live
     client = Client(kubeconfig)
     client("/api/v1/namespaces/default/pods", pod("big", cpu="640"))
@@ -49,15 +49,15 @@ def test_who_woke_whom(page, live):
     expect(row).to_contain_text("NodeResourcesFit")
 
 
-def test_a_scheduler_that_is_gone_is_missed(open_tab, tmp_path, monkeypatch):
+def test_a_lost_connection_is_shown(open_tab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_tab() as tab:
         with run("up", "--nodes", "2", "--kubeconfig-out", str(tmp_path / "kubeconfig")) as said:
             tab.page.goto(said.split()[-1])
             expect(tab.page.locator(".state")).to_contain_text("live")
         expect(tab.page.locator(".state")).to_contain_text("connection lost")
-        # What was there can still be looked at.
+        # The last state can still be viewed.
         expect(tab.page.locator(".sum")).to_contain_text("2 nodes")
-        # Of the port that nobody listens at, the browser itself complains.
+        # The browser itself logs an error for the closed port.
         assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in tab.complaints)
         tab.complaints.clear()

@@ -1,4 +1,4 @@
-"""The plan in a browser: what is seen of nodes and pods, what can be chosen, and what can be saved."""
+"""The plan in a browser: nodes and pods, selection, and saving."""
 
 import csv
 import re
@@ -12,11 +12,11 @@ def saved(page, button):
     return download.value.path().read_bytes()
 
 
-def test_what_is_there_in_one_line(at):
+def test_summary_line(at):
     expect(at().locator(".sum")).to_have_text("6 nodes, 13 pods stowed, 3 pending; cpu 46 % requested")
 
 
-def test_the_quay_says_what_keeps_pods_there(at):
+def test_the_quay_shows_why_pods_are_pending(at):
     quay = at().get_by_role("region", name="Quay: pending pods")
     expect(quay.get_by_role("region", name="refused by NodeResourcesFit, NodeUnschedulable: 1 pod")).to_be_visible()
     expect(quay.get_by_role("region", name="gated by SchedulingGates: 1 pod")).to_be_visible()
@@ -28,7 +28,7 @@ def test_the_quay_says_what_keeps_pods_there(at):
     expect(at().locator(".verdict")).to_contain_text("It does not fit on any node. 0/6 nodes are available")
 
 
-def test_a_node_is_found_by_keys_alone_and_said_aloud(at):
+def test_keyboard_navigation_and_announcements(at):
     page = at()
     page.locator(".picture").focus()
     page.keyboard.press("Home")
@@ -40,8 +40,8 @@ def test_a_node_is_found_by_keys_alone_and_said_aloud(at):
     expect(page.get_by_role("complementary")).to_have_count(0)
 
 
-def test_boxes_can_be_pointed_at_and_chosen(at):
-    """The picture is the canvas's: what lies where is told by what a click chooses."""
+def test_boxes_can_be_selected_with_the_mouse(at):
+    """The picture is a canvas: a click shows what is at a place."""
     page = at()
     box = page.locator(".picture").bounding_box()
     found = set()
@@ -91,7 +91,7 @@ def test_pods_by_labels(at):
     expect(page.locator(".table tbody tr").nth(4).locator("td").nth(2)).to_have_text("0")
 
 
-def test_what_is_chosen_is_in_the_address(at, page):
+def test_the_selection_is_in_the_address(at, page):
     page = at("#/plan?group=&resource=memory&colour=namespace&select=pod%3Adefault%2Fdb-1")
     expect(page.locator(".sum")).to_contain_text("memory 0 % requested")
     expect(page.get_by_role("complementary")).to_contain_text("db-1")
@@ -100,7 +100,7 @@ def test_what_is_chosen_is_in_the_address(at, page):
     expect(page.get_by_role("complementary")).to_contain_text("db-1")
 
 
-def test_search_leads_to_pods_and_nodes(at):
+def test_search_finds_pods_and_nodes(at):
     page = at()
     page.keyboard.press("/")
     page.keyboard.type("node-4")

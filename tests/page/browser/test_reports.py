@@ -1,6 +1,6 @@
-"""Reports of compare and tune in a browser: light, dark and on a phone, with numbers read off their pictures as drawn.
+"""Reports of compare and tune in a browser: light, dark and on a phone, with numbers read from their charts.
 
-The report of a simulation has tests of its own (tests/scenarios/report/test_page.py).
+The report of a simulation is tested in tests/scenarios/report/test_page.py.
 """
 
 import pytest
@@ -14,7 +14,7 @@ from stowplan.tuning.records import BETTER, JudgedRecord, TrialRecord, TuningRec
 
 SCHEMES = {"light": ("rgb(255, 255, 255)", 128, 0), "dark": ("rgb(13, 17, 23)", 255, 128)}
 WIDTHS = {"desk": 1280, "phone": 390}
-#: Mean waits and costs of trials; 0, 1 and 3 are compromises.
+#: Mean waits and costs of trials; 0, 1 and 3 are on the front.
 POINTS = [(12.0, 4.0), (20.0, 2.5), (26.0, 3.0), (45.0, 2.0)]
 BASELINE = {"waits.mean": 30.0, "cost": 3.5}
 COSTS = [[3.0, 3.4, 3.2], [2.0, 2.2, 2.7], [5.0, 5.5, 5.1]]
@@ -83,7 +83,7 @@ def scheme(request):
 
 @pytest.fixture
 def opened(open_tab, tmp_path, width, scheme):
-    """A page in a tab of that width and scheme."""
+    """A page in a tab of that width and color scheme."""
 
     def opener(html):
         file = tmp_path / "report.html"
@@ -115,16 +115,16 @@ def centres(page, selector):
 
 
 def reading(page, ticks, axis):
-    """From places on the screen to the numbers that the axis has there."""
+    """Converts screen coordinates to values of the axis."""
     texts = [float(text.replace(",", "")) for text in page.locator(ticks).all_text_contents()]
-    # Texts of the x axis are beside their lines where there is no room below.
+    # Labels of the x axis are beside their lines where there is no room below.
     places = [place[axis] for place in centres(page, "line.across" if axis == 0 else ticks)]
     step = (texts[-1] - texts[0]) / (places[-1] - places[0])
     return lambda place: texts[0] + (place - places[0]) * step
 
 
 def fits(page, width, scheme):
-    """Nothing is wider than the screen, and text is dark on light, or light on dark."""
+    """Nothing is wider than the screen, and text has contrast to its background."""
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     darkest, lightest = SCHEMES[scheme][2], SCHEMES[scheme][1]
     colour = page.evaluate("getComputedStyle(document.querySelector('svg text')).fill")
@@ -135,10 +135,10 @@ def fits(page, width, scheme):
         "(() => { const one = document.querySelector('svg text');"
         " return parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a; })()"
     )
-    assert size >= 8, "as large as can be read"
+    assert size >= 8, "text is too small"
 
 
-def test_the_front_of_a_search_says_where_trials_are(opened, width, scheme):
+def test_positions_of_trials_in_the_front(opened, width, scheme):
     with opened(tuning_html(tuned())) as page:
         fits(page, width, scheme)
         assert page.locator("h1").text_content() == "Tuned: a week of <b>batch</b> & more"
@@ -157,14 +157,14 @@ def test_the_front_of_a_search_says_where_trials_are(opened, width, scheme):
         assert joined == 3
 
 
-def test_the_course_of_a_search_ends_at_its_lead(opened):
+def test_the_course_of_a_search_ends_at_its_best_value(opened):
     with opened(tuning_html(tuned())) as page:
         up = reading(page, "#course text.value", 1)
         top = page.eval_on_selector("#course polyline", "one => one.getBoundingClientRect().top")
         assert up(top) == pytest.approx(20, abs=1)
 
 
-def test_a_comparison_says_how_far_configurations_are_apart(opened, width, scheme):
+def test_differences_of_configurations_in_a_comparison(opened, width, scheme):
     with opened(comparison_html(compared())) as page:
         fits(page, width, scheme)
         a, b, c = (x for x, _ in centres(page, "circle"))

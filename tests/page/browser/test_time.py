@@ -1,4 +1,4 @@
-"""Time in a browser: the moments of recordings and simulations, back and forth, played, and two in step."""
+"""The time controls: moments of recordings and simulations, playback, and two courses side by side."""
 
 import asyncio
 import csv
@@ -17,7 +17,7 @@ from support.live.recordings import a_short_run
 @pytest.fixture(scope="session")
 def recorded_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("recorded") / "run.recording"
-    # In a thread of its own: in this one Playwright's event loop runs, once there is a browser.
+    # In another thread: Playwright's event loop may run in this one.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, a_short_run(path)).result()
     return path
@@ -38,7 +38,7 @@ def at_time(recorded, page):
     return page
 
 
-def test_it_begins_at_the_end_and_goes_back_to_the_beginning(at_time):
+def test_it_starts_at_the_end_and_can_go_back_to_the_beginning(at_time):
     tools = at_time.locator(".one-head")
     expect(tools).to_contain_text("2 nodes, 1 pod stowed, 1 pending")
     at_time.get_by_role("slider", name="Moment").focus()
@@ -68,14 +68,14 @@ def test_a_moment_has_an_address(at_time, recorded):
     expect(at_time.locator(".one-head")).to_contain_text("0 pods stowed, 0 pending")
 
 
-def test_a_moment_of_a_recording_is_asked_about(at_time):
+def test_questions_about_a_moment_of_a_recording(at_time):
     at_time.get_by_text("1 pending pod").click()
     at_time.get_by_role("button", name="default/huge").click()
     at_time.get_by_role("link", name="Why pending?").click()
     expect(at_time.locator(".verdict")).to_contain_text("It does not fit on any node. 0/2 nodes are available")
 
 
-def test_a_chart_leads_to_its_moment(at_time):
+def test_clicking_a_chart_selects_the_moment(at_time):
     at_time.get_by_role("img", name="CPU requested").click(position={"x": 2, "y": 20})
     expect(at_time.locator(".one-head")).to_contain_text("0 pods stowed")
 
@@ -111,8 +111,8 @@ def test_a_simulation_plays_like_a_recording(simulated, page):
         expect(page.locator(".points")).to_contain_text("NodeResourcesFit")
 
 
-def test_a_pod_of_a_simulation_is_asked_about_as_of_a_moment(at_pair):
-    """By keys alone: a node, a pod on it, and why it is there."""
+def test_questions_about_a_pod_at_a_moment_of_a_simulation(at_pair):
+    """With the keyboard only: a node, a pod on it, and why it is there."""
     page = at_pair
     page.locator(".picture").last.focus()
     page.keyboard.press("Home")
@@ -129,7 +129,7 @@ def test_a_pod_of_a_simulation_is_asked_about_as_of_a_moment(at_pair):
     expect(page.get_by_role("slider", name="Moment")).to_be_visible()
 
 
-def test_a_simulation_is_asked_and_tried_at_its_end(pair, page):
+def test_questions_and_trials_at_the_end_of_a_simulation(pair, page):
     page.goto(pair)
     page.locator(".sum").wait_for()
     page.goto(f"{pair.partition('#')[0]}#/workbench")
@@ -138,7 +138,7 @@ def test_a_simulation_is_asked_and_tried_at_its_end(pair, page):
     expect(page.locator(".figures").get_by_role("row", name="Nodes")).to_contain_text("−1")
 
 
-def test_a_folder_that_cannot_be_asked_says_why(tmp_path, page):
+def test_the_reason_why_questions_are_unavailable_is_shown(tmp_path, page):
     scenario = load_scenario(
         {"cluster": {"groups": [{"name": "a", "count": 1, "capacity": {"cpu": 4}}]}, "duration": 9}
     )
@@ -151,7 +151,7 @@ def test_a_folder_that_cannot_be_asked_says_why(tmp_path, page):
         expect(page.get_by_role("main")).to_contain_text("its scenario was put together in Python")
 
 
-def test_two_are_in_step_and_what_differs_is_told(at_pair):
+def test_two_courses_are_synchronized_and_differences_listed(at_pair):
     spread, packed = at_pair.get_by_role("region", name="spread"), at_pair.get_by_role("region", name="packed")
     expect(spread).to_contain_text("5 nodes, 8 pods stowed")
     expect(packed).to_contain_text("5 nodes, 8 pods stowed")
@@ -175,7 +175,7 @@ def test_two_are_in_step_and_what_differs_is_told(at_pair):
     expect(at_pair.get_by_role("img", name="CPU requested: 40.0 % and 40.0 %")).to_be_visible()
 
 
-def test_what_differs_can_be_left_unmarked_and_one_course_be_looked_at(at_pair):
+def test_differences_can_be_hidden_and_one_course_selected(at_pair):
     mark = at_pair.get_by_role("button", name="Highlight differences")
     expect(mark).to_have_attribute("aria-pressed", "true")
     mark.click()

@@ -9,7 +9,7 @@ from support.browser.pages import PACKING
 from support.what_if.objects import pod
 
 
-def test_why_a_pod_goes_where_it_goes(at):
+def test_why_a_pod_is_placed_on_its_node(at):
     page = at("#/pod/default/small")
     expect(page.locator(".verdict")).to_contain_text("It goes to node-")
     expect(page.locator(".verdict")).to_contain_text("5 nodes would take it")
@@ -20,7 +20,7 @@ def test_why_a_pod_goes_where_it_goes(at):
     assert page.locator("[aria-labelledby=scores] tbody tr").count() == 5
 
 
-def test_why_a_pod_goes_nowhere_and_what_would_help(at):
+def test_why_a_pod_fits_nowhere_and_what_would_help(at):
     page = at("#/pod/default/big")
     expect(page.locator(".refusals .number").first).to_have_text("5")
     help_ = page.get_by_role("region", name="What would help")
@@ -29,8 +29,8 @@ def test_why_a_pod_goes_nowhere_and_what_would_help(at):
     expect(page.locator(".sum")).to_contain_text("where default/big would then fit")
 
 
-def test_a_pod_that_is_not_there(open_tab, address):
-    # The browser itself complains of the status, which is meant.
+def test_a_missing_pod(open_tab, address):
+    # The browser itself logs an error for the expected status.
     with open_tab() as tab:
         tab.page.goto(address)
         tab.page.goto(f"{address.partition('#')[0]}#/pod/default/nobody")
@@ -38,7 +38,7 @@ def test_a_pod_that_is_not_there(open_tab, address):
         tab.complaints.clear()
 
 
-def test_who_waits_and_for_whom(at):
+def test_waiting_pods_and_reasons(at):
     page = at("#/queue")
     lanes = page.locator(".lane h2")
     expect(lanes).to_have_text(
@@ -105,7 +105,7 @@ def test_each_kind_of_change(at, kind, fields, takes_away, command):
     expect(page.locator(".figures")).to_have_count(0)
 
 
-def test_a_node_that_is_not_there_is_not_tried(at):
+def test_a_missing_node_is_not_tried(at):
     page = at("#/workbench")
     page.locator(".adding").get_by_label("Like").fill("node-7")
     page.get_by_role("button", name="Add to the trial").click()
@@ -113,7 +113,7 @@ def test_a_node_that_is_not_there_is_not_tried(at):
     assert page.locator(".adding input:invalid").evaluate("one => one.validationMessage") == "There is no node node-7."
 
 
-def test_a_node_is_tried_from_the_plan(at):
+def test_a_trial_for_a_node_from_the_plan(at):
     page = at("#/plan?select=node:node-0")
     page.get_by_role("link", name="it is drained").click()
     expect(page.get_by_role("list", name="Changes")).to_contain_text("drain node-0")
@@ -121,7 +121,7 @@ def test_a_node_is_tried_from_the_plan(at):
 
 
 def test_manifests_and_configurations_are_pasted(open_tab, address):
-    # The browser itself complains of the status of what is refused, which is meant.
+    # The browser itself logs an error for each expected refusal.
     with open_tab() as tab:
         page = tab.page
         page.goto(address)
@@ -188,7 +188,7 @@ def test_a_slider_changes_a_weight(at):
     expect(slider).to_have_value("1")
 
 
-def test_a_slider_that_moves_is_asked_about_once_it_rests(at):
+def test_slider_requests_are_debounced(at):
     page = at("#/workbench")
     page.get_by_text("Weights of plugins").click()
     asked = []
@@ -205,8 +205,8 @@ def test_a_slider_that_moves_is_asked_about_once_it_rests(at):
     assert len(asked) == 1
 
 
-def test_what_the_server_refuses_is_said(at, open_tab, address):
-    # The browser itself complains of the status, which is meant.
+def test_refusals_of_the_server_are_shown(at, open_tab, address):
+    # The browser itself logs an error for the expected status.
     with open_tab() as tab:
         tab.page.goto(address)
         tab.page.goto(f'{address.partition("#")[0]}#/workbench?change={{"remove":["nope"]}}')

@@ -1,4 +1,4 @@
-"""Time spans, rates and distributions as scenarios write them."""
+"""Time spans, rates and distributions in scenarios."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_time_span(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["5 minutes", "", "-5m", -1, True, None, [], "d", float("inf"), "1dd"])
-def test_what_is_no_time_span(text):
+def test_invalid_time_spans(text):
     with pytest.raises(ValueError, match="want a time span"):
         Span.read(text)
 
@@ -34,7 +34,7 @@ def test_a_rate(text, per_second):
 
 
 @pytest.mark.parametrize("text", ["100", "0/s", "-1/s", "x/s", "1/", "1/0s", "nan/s", 5])
-def test_what_is_no_rate(text):
+def test_invalid_rates(text):
     with pytest.raises(ValueError, match="want a rate"):
         Rate.read(text)
 
@@ -51,14 +51,14 @@ def test_what_is_no_rate(text):
     ],
     ids=str,
 )
-def test_draws_have_the_mean_that_they_should(given_value):
+def test_the_mean_of_draws(given_value):
     distribution = Distribution.read(given_value)
     random = Random(1)
     drawn = [distribution.draw(random) for _ in range(20_000)]
     assert sum(drawn) / len(drawn) == pytest.approx(distribution.mean, rel=0.05)
 
 
-def test_the_quantiles_of_a_lognormal_are_those_that_it_was_given():
+def test_quantiles_of_a_lognormal():
     distribution, random = Distribution.read({"lognormal": {"median": "3m", "p95": "40m"}}), Random(1)
     drawn = sorted(distribution.draw(random) for _ in range(20_001))
     assert drawn[10_000] == pytest.approx(180, rel=0.05)
@@ -87,13 +87,13 @@ def test_the_quantiles_of_a_lognormal_are_those_that_it_was_given():
     ],
     ids=str,
 )
-def test_what_is_no_distribution(wrong, message):
+def test_invalid_distributions(wrong, message):
     with pytest.raises(ValueError, match=message):
         Distribution.read(wrong)
 
 
 @given(st.floats(0, 1, exclude_max=True))
-def test_no_draw_is_negative_or_endless(number):
+def test_draws_are_finite_and_not_negative(number):
     class Fixed(Random):
         def random(self):
             return number
@@ -102,7 +102,7 @@ def test_no_draw_is_negative_or_endless(number):
         assert 0 <= Distribution.read(source).draw(Fixed()) < float("inf")
 
 
-def test_amounts_go_to_other_processes():
+def test_amounts_can_be_pickled():
     for amount in (Distribution.read({"exponential": 60}), Span(5), Rate(2), Times.read([3, 1]), Times.read(2)):
         again = pickle.loads(pickle.dumps(amount))
         assert again == amount

@@ -1,4 +1,4 @@
-"""Scenarios from files: what is wrong is told all at once, with its line, its field and what may have been meant."""
+"""Scenarios from files: all errors are reported at once, with line, field and suggestions."""
 
 from __future__ import annotations
 
@@ -102,22 +102,22 @@ def test_contradictions(change, problem):
         ("name: a\nname: b\n", "name"),
     ],
 )
-def test_files_that_are_no_scenario(tmp_path, text, problem):
+def test_invalid_files(tmp_path, text, problem):
     file = tmp_path / "s.yaml"
     file.write_text(text)
     assert problem in problems_of(file)[0]
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file(tmp_path):
     assert problems_of(tmp_path / "none.yaml") == [f"{tmp_path}/none.yaml: No such file or directory"]
 
 
-def test_scenarios_go_to_other_processes():
+def test_scenarios_can_be_pickled():
     located = load_scenario(GOOD)
     assert pickle.loads(pickle.dumps(located)) == located
 
 
-def test_the_schema_takes_what_the_decoder_takes():
+def test_the_schema_agrees_with_the_decoder():
     schema = scenario_schema()
     validator = jsonschema.Draft202012Validator(schema)
     assert not list(validator.iter_errors(GOOD))
@@ -126,7 +126,7 @@ def test_the_schema_takes_what_the_decoder_takes():
     assert "stowplan" not in json.dumps(schema)
 
 
-def test_zones_of_nodes_from_elsewhere_are_not_known():
+def test_zones_of_imported_nodes_are_not_checked():
     outage = {"outage": {"zone": "z", "for": "1h"}}
     load_scenario({**GOOD, "cluster": {"files": ["nodes.yaml"], **GOOD["cluster"]}, "events": [outage]})
     group = {"name": "a", "capacity": {}, "labels": {"topology.kubernetes.io/zone": "z"}}

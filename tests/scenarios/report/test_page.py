@@ -1,4 +1,4 @@
-"""The page of a simulation in a real browser: it reads one number off each picture, as drawn, and we know it."""
+"""The page of a simulation in a real browser: known numbers are read from each chart as drawn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCENARIO = {
     "models": {"startup": 0},
 }
 
-#: What a reader sees: heights against the grid's, widths against each other, how many cells are how dark.
+#: What a reader sees: heights relative to the grid, relative widths, and how many cells have which shade.
 READ = """
 <script>
 const grid = (id) => {
@@ -84,14 +84,14 @@ def test_a_browser_shows_what_was_simulated(result, tmp_path, width, dark):
     assert read["title"] == "a <b> & c"
     assert read["use"] == pytest.approx(75, abs=1), "3 of 4 CPUs of each node, in percent"
     assert read["pending"] == pytest.approx(2, abs=0.05)
-    # Waits: "none" is the longest bar, and twice as long as that of the two that waited.
+    # Waits: "none" is the longest bar, twice as long as that of the two pods that waited.
     waits = [one for one in read["waits"] if one]
     assert waits[0] / waits[-1] == pytest.approx(2, rel=0.01)
     assert read["why"][0] > 0
     assert read["nodes"] == pytest.approx(4, abs=0.05)
     assert read["heat"] >= 4, "all four nodes are three quarters full for a while"
     assert read["fragmentation"] == pytest.approx(100, abs=1), "what is free is too small for every pod"
-    assert read["wide"] <= width, "nothing sticks out"
+    assert read["wide"] <= width, "the page scrolls sideways"
     brightness = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in read["text"]]
     assert (brightness[0] > brightness[1]) is dark
 
@@ -106,7 +106,7 @@ class Loads(HTMLParser):
         self.found += [tag] if tag in ("script", "link", "img", "iframe") else []
 
 
-def test_the_page_stands_alone(result):
+def test_the_page_is_self_contained(result):
     loads = Loads()
     loads.feed(result.page)
     assert not loads.found
@@ -114,7 +114,7 @@ def test_the_page_stands_alone(result):
     assert "@import" not in result.page
 
 
-def test_a_simulation_without_anything_has_a_page_too():
+def test_the_page_of_an_empty_simulation():
     empty = simulate_scenario({"cluster": {"groups": [{"name": "a", "capacity": {"cpu": 1}}]}, "duration": 5})
     assert "<svg" in empty.page
     assert empty.summary.ends == {}

@@ -1,4 +1,4 @@
-"""The folder of a simulation: its files say what the result says, and nothing is lost when something goes wrong."""
+"""The folder of a simulation: its files agree with the result, and errors lose no data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCENARIO = {
 }
 
 
-def test_the_files_say_what_the_result_says(tmp_path):
+def test_the_files_agree_with_the_result(tmp_path):
     folder = tmp_path / "out"
     kept = simulate_scenario(SCENARIO)
     written = simulate_scenario(SCENARIO, folder=folder)
@@ -50,7 +50,7 @@ def test_parquet_where_pyarrow_is_there(tmp_path):
     assert parquet.read_table(tmp_path / "series.parquet").num_rows == len(found.series)
 
 
-def test_an_earlier_simulation_is_replaced_and_other_files_are_not_mixed_with(tmp_path):
+def test_only_an_earlier_simulation_is_replaced(tmp_path):
     simulate_scenario(SCENARIO, folder=tmp_path)
     simulate_scenario(SCENARIO, folder=tmp_path, seed=2)
     strange = tmp_path / "home"
@@ -62,7 +62,7 @@ def test_an_earlier_simulation_is_replaced_and_other_files_are_not_mixed_with(tm
         simulate_scenario(SCENARIO, folder=strange / "letter.txt" / "x")
 
 
-def test_an_earlier_simulation_is_kept_when_the_next_one_cannot_begin(tmp_path):
+def test_an_earlier_simulation_is_kept_if_the_next_one_cannot_start(tmp_path):
     simulate_scenario(SCENARIO, folder=tmp_path)
     before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
     workload = SCENARIO["workloads"][0]
@@ -73,7 +73,7 @@ def test_an_earlier_simulation_is_kept_when_the_next_one_cannot_begin(tmp_path):
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
 
 
-def test_rows_from_before_anybody_knew_where_they_go():
+def test_rows_written_before_the_folder_is_known():
     row, kept = simulate_scenario(SCENARIO).decisions[0], Kept()
     digest = Digest()
     digest.decision(row)
@@ -82,7 +82,7 @@ def test_rows_from_before_anybody_knew_where_they_go():
     assert kept.rows == [row, row]
 
 
-def test_a_full_disk_is_told_of_and_what_was_written_is_kept(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_written_data_is_kept(tmp_path, monkeypatch):
     class Full:
         def write(self, line):
             raise OSError(28, "No space left on device")
@@ -102,7 +102,7 @@ def test_a_full_disk_is_told_of_and_what_was_written_is_kept(tmp_path, monkeypat
         simulate_scenario(SCENARIO, folder=tmp_path)
 
 
-def test_a_full_disk_is_told_of_where_parquet_meets_it(tmp_path, monkeypatch):
+def test_a_full_disk_with_parquet(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow.parquet")
 
     def full(self, row):
@@ -113,13 +113,13 @@ def test_a_full_disk_is_told_of_where_parquet_meets_it(tmp_path, monkeypatch):
         simulate_scenario(SCENARIO, folder=tmp_path)
 
 
-def test_no_rows_where_nobody_wants_them(tmp_path):
+def test_rows_can_be_disabled(tmp_path):
     assert simulate_scenario(SCENARIO, decisions=False).decisions is None
     simulate_scenario({**SCENARIO, "output": {"decisions": False}}, folder=tmp_path)
     assert not (tmp_path / "decisions.jsonl").read_bytes()
 
 
-def test_samples_are_taken_as_often_as_the_scenario_says_and_stay_few_otherwise():
+def test_sampling_interval():
     every = simulate_scenario({**SCENARIO, "output": {"every": 10}}).series
     assert [row.time for row in every] == [10.0 * i for i in range(13)]
     workload = {**SCENARIO["workloads"][0], "poisson": "1/m", "count": 60}

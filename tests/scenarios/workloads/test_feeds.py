@@ -1,4 +1,4 @@
-"""Traces as workloads: by an importer that stands for any."""
+"""Traces as workloads, with a fake importer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def simulated(times, **more):
     )
 
 
-def test_pods_come_at_their_times_and_end_after_theirs():
+def test_pods_are_created_and_finish_at_their_times():
     found = simulated([0, 3, 3, 7])
     assert [(row.pod, row.arrived, row.ended) for row in found.decisions] == [
         ("default/t-0", 0, 10),
@@ -73,12 +73,12 @@ def test_a_trace_is_shifted_and_sped_up():
     ("times", "problem"),
     [([0, "broken"], "workloads: t: line 2: it is broken"), ([5, 3], "t-1 comes at 3, before the pod ahead of it")],
 )
-def test_a_trace_that_cannot_be_read(times, problem):
+def test_invalid_traces(times, problem):
     with pytest.raises(ScenarioError, match=problem):
         simulated(times)
 
 
-def test_options_that_an_importer_does_not_take():
+def test_unknown_options_of_an_importer():
     with pytest.raises(ScenarioError, match="want times"):
         simulate_scenario(
             {

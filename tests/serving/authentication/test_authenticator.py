@@ -1,4 +1,4 @@
-"""Which of the ways to say who one is counts, and what becomes of a request that none is good for."""
+"""Order of the authentication methods, and requests that none of them accepts."""
 
 import logging
 
@@ -63,7 +63,7 @@ STAFF = ("staff", "system:authenticated")
         pytest.param(bearer("bob's"), presenting(ALICE), ("alice", STAFF), id="a certificate before a token"),
         pytest.param(bearer("wrong"), presenting(ALICE), ("alice", STAFF), id="a certificate beside a wrong token"),
         pytest.param(bearer("bob's"), presenting(STRANGER), ("bob", STAFF), id="a token beside a wrong certificate"),
-        pytest.param(bearer("bob's"), presenting(PROXY), ("bob", STAFF), id="a front proxy that names nobody"),
+        pytest.param(bearer("bob's"), presenting(PROXY), ("bob", STAFF), id="a front proxy without a user name"),
         pytest.param(SAYS_CAROL, presenting(ALICE), ("alice", STAFF), id="headers of a client that is no proxy"),
         pytest.param(SPOOFED, NOBODY, ANONYMOUS, id="headers without a certificate"),
         pytest.param(bearer("nobody's"), NOBODY, ("system:anonymous", ()), id="a token of the anonymous user"),
@@ -81,7 +81,7 @@ STAFF = ("staff", "system:authenticated")
         ),
     ],
 )
-async def test_who_it_is(given, peer, who):
+async def test_the_authenticated_user(given, peer, who):
     user = await authenticator().authenticate(given, peer)
     assert (user.name, user.groups) == who
 
@@ -98,14 +98,14 @@ async def test_who_it_is(given, peer, who):
         pytest.param(bearer("x" * 100_000), NOBODY, id="a huge token"),
     ],
 )
-async def test_what_was_presented_is_no_good(given, peer):
+async def test_invalid_credentials_are_refused(given, peer):
     with pytest.raises(Unauthorized) as caught:
         await authenticator().authenticate(given, peer)
     status = caught.value.status
     assert (status.code, status.reason, status.message) == (401, "Unauthorized", "Unauthorized")
 
 
-async def test_the_log_says_all_that_was_wrong(caplog):
+async def test_all_errors_are_logged(caplog):
     with pytest.raises(Unauthorized):
         await authenticator().authenticate(bearer("trouble"), presenting(STRANGER))
     unknown = "x509: certificate signed by unknown authority"
@@ -126,7 +126,7 @@ async def test_the_log_says_all_that_was_wrong(caplog):
         pytest.param(SAYS_CAROL, presenting(PROXY), id="a front proxy, with no authorities"),
     ],
 )
-async def test_what_cannot_be_checked_is_ignored(given, peer):
+async def test_credentials_without_a_checker_are_ignored(given, peer):
     user = await authenticator(clients=(), proxies=(), owners=None).authenticate(given, peer)
     assert (user.name, user.groups) == ANONYMOUS
 
@@ -146,7 +146,7 @@ def test_pages_see_no_credentials():
     assert list(authenticator().without_credentials(headers(Accept="a")).items()) == [("Accept", "a")]
 
 
-async def test_counts_attempts_without_naming_people():
+async def test_metrics_do_not_contain_user_names():
     metrics = ServingMetrics(MetricsRegistry())
     method = authenticator(metrics=metrics)
     for given in (headers(), bearer("bob's"), bearer("bob's")):

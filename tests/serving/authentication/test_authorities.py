@@ -1,4 +1,4 @@
-"""Bundles of authorities, and what becomes of them as their files change."""
+"""Bundles of certificate authorities, and reloading their files."""
 
 import os
 
@@ -50,13 +50,13 @@ NO_DATA = 'error loading CA bundle for "p::f": data does not contain any valid R
         ),
     ],
 )
-def test_what_is_no_bundle(pem, why):
+def test_invalid_bundles(pem, why):
     with pytest.raises(BundleError) as caught:
         parse_bundle(pem, name="p::f")
     assert str(caught.value).startswith(why)
 
 
-def test_a_bad_bundle_leaves_the_one_before():
+def test_an_invalid_bundle_keeps_the_previous_one():
     bundle = Bundle("b")
     assert bundle.current() == ()
     bundle.load(ONE.pem)
@@ -86,7 +86,7 @@ def names(file):
     return [one.subject.rfc4514_string() for one in file.current()]
 
 
-def test_a_file_is_read_again_as_it_changes(path, clock, caplog):
+def test_a_changed_file_is_reloaded(path, clock, caplog):
     file = AuthoritiesFile(str(path), purpose="client-ca-bundle", clock=clock)
     assert names(file) == ["CN=one"]
     path.write_bytes(OTHER.pem)
@@ -95,7 +95,7 @@ def test_a_file_is_read_again_as_it_changes(path, clock, caplog):
     assert not caplog.records
 
 
-def test_a_mounted_secret_is_swapped_by_a_link(tmp_path, clock):
+def test_a_mounted_secret_is_replaced_by_a_symlink(tmp_path, clock):
     for name, issued in (("a", ONE), ("b", OTHER)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "ca.crt").write_bytes(issued.pem)
@@ -109,7 +109,7 @@ def test_a_mounted_secret_is_swapped_by_a_link(tmp_path, clock):
 
 
 @pytest.mark.parametrize("broken", [b"", b"garbage", None], ids=["empty", "garbage", "gone"])
-def test_a_file_that_breaks_is_reported_once_and_the_one_before_stays(path, clock, caplog, broken):
+def test_an_invalid_file_is_reported_once_and_the_previous_bundle_is_kept(path, clock, caplog, broken):
     file = AuthoritiesFile(str(path), purpose="client-ca-bundle", clock=clock)
     if broken is None:
         path.unlink()
@@ -125,7 +125,7 @@ def test_a_file_that_breaks_is_reported_once_and_the_one_before_stays(path, cloc
     assert names(file) == ["CN=other"]
 
 
-def test_there_has_to_be_a_file_to_begin_with(tmp_path, clock):
+def test_the_file_must_exist_at_the_start(tmp_path, clock):
     missing = tmp_path / "nope"
     with pytest.raises(BundleError) as caught:
         AuthoritiesFile(str(missing), purpose="client-ca-bundle", clock=clock)

@@ -129,11 +129,11 @@ async def identified(method, *presented):
         pytest.param([client(CONSTRAINED), CONSTRAINED], [ROOT], id="without names that constraints are about"),
     ],
 )
-async def test_believed(presented, trusted):
+async def test_accepted_certificates(presented, trusted):
     assert (await identified(certificates(*trusted), *presented)).name == "alice"
 
 
-async def test_what_is_believed_itself_needs_nobody_who_vouches_for_it():
+async def test_a_trusted_certificate_needs_no_issuer():
     own = client(None, "alice")
     assert (await identified(certificates(own), own)).name == "alice"
 
@@ -173,19 +173,19 @@ EXPIRED = "x509: certificate has expired or is not yet valid: current time 2027-
         pytest.param([LINK, client(LINK)], [OTHER_ROOT], UNKNOWN_AUTHORITY, id="the client's own comes second"),
     ],
 )
-async def test_not_believed(presented, trusted, why):
+async def test_refused_certificates(presented, trusted, why):
     with pytest.raises(Rejected) as caught:
         await identified(certificates(*trusted), *presented)
     identifier = f"verifying certificate SN={presented[0].certificate.serial_number}, SKID=, AKID= failed: "
     assert str(caught.value) == identifier + why
 
 
-async def test_the_first_certificate_is_who_they_are():
+async def test_the_first_certificate_identifies_the_client():
     assert (await identified(certificates(ROOT), client(ROOT, "alice"), client(ROOT, "root"))).name == "alice"
 
 
 @pytest.mark.parametrize("hash_", [hashes.SHA256(), hashes.SHA1()], ids=lambda hash_: hash_.name)
-def test_a_broken_hash_vouches_for_nobody(hash_):
+def test_signatures_with_broken_hashes_are_refused(hash_):
     algorithm = ALGORITHMS[hash_.name]
     der = signed_anew(client(ROOT), lambda tbs: tbs.replace(ALGORITHMS["sha256"], algorithm, 1), hash_)
     if hash_.name == "sha256":
@@ -195,7 +195,7 @@ def test_a_broken_hash_vouches_for_nobody(hash_):
         verify([der], [ROOT.certificate], now=START)
 
 
-def test_a_root_of_the_oldest_version_need_not_say_that_it_is_an_authority():
+def test_v1_roots_need_no_basic_constraints():
     of_today = issue("root", key=ROOT.key)
     version = bytes.fromhex("a003020102")
     der = signed_anew(of_today, lambda tbs: tbs.removeprefix(version), hashes.SHA256())
@@ -206,7 +206,7 @@ def test_a_root_of_the_oldest_version_need_not_say_that_it_is_an_authority():
         verify([client(ROOT).der], [of_today.certificate], now=START)
 
 
-async def test_keys_are_named_in_the_refusal():
+async def test_the_refusal_names_the_keys():
     identifiers = [
         (x509.SubjectKeyIdentifier(bytes.fromhex("0abb")), False),
         (x509.AuthorityKeyIdentifier(bytes.fromhex("ff01"), None, None), False),
@@ -250,7 +250,7 @@ async def test_a_subject_is_a_user(subject, user, groups, uid):
         pytest.param([""], "UID cannot be an empty string", id="empty"),
     ],
 )
-async def test_a_uid_has_to_make_sense(uids, why):
+async def test_invalid_uids(uids, why):
     subject = name_of((COMMON, "a"), *((UID, uid) for uid in uids))
     with pytest.raises(Rejected) as caught:
         await identified(certificates(ROOT), issue(subject, ROOT))
@@ -262,19 +262,19 @@ async def test_uids_are_not_read_without_the_gate():
     assert (await identified(certificates(ROOT, uid_allowed=False), issue(subject, ROOT))).uid == ""
 
 
-async def test_without_a_name_it_is_nobody():
+async def test_without_a_name_there_is_no_user():
     assert await identified(certificates(ROOT), issue(name_of((ORGANIZATION, "x")), ROOT)) is None
 
 
-async def test_without_a_certificate_it_is_nobody():
+async def test_without_a_certificate_there_is_no_user():
     assert await identified(certificates(ROOT)) is None
 
 
-async def test_without_authorities_certificates_say_nothing():
+async def test_without_authorities_certificates_are_ignored():
     assert await identified(certificates(), client(ROOT)) is None
 
 
-async def test_counts_how_long_certificates_are_good():
+async def test_metrics_of_remaining_validity():
     metrics = ServingMetrics(MetricsRegistry())
     method = certificates(ROOT, expiration=metrics.apiserver_client_certificate_expiration_seconds)
     await identified(method, client(ROOT))
@@ -293,7 +293,7 @@ def test_a_refusal_leaves_nothing_for_the_next_connection():
     assert lib.ERR_peek_error() == 0
 
 
-def test_a_key_that_is_none_is_refused():
+def test_an_invalid_key_is_refused():
     own = client(ROOT)
     point = own.key.public_key().public_numbers().x.to_bytes(32)
     with pytest.raises(Rejected, match=UNKNOWN_AUTHORITY):
@@ -312,7 +312,7 @@ def test_a_key_that_is_none_is_refused():
         pytest.param(client(ROOT).pem, id="PEM"),
     ],
 )
-async def test_what_is_no_certificate_is_refused(der):
+async def test_invalid_certificates_are_refused(der):
     for presented in ((der,), (client(ROOT).der, der)):
         with pytest.raises(Rejected, match="x509: malformed certificate"):
             await certificates(ROOT).identify(NO_HEADERS, Peer(presented))
@@ -377,7 +377,7 @@ async def test_certificates_are_read_one_at_a_time(monkeypatch):
     assert len(set(read_in)) == 20
 
 
-def test_links_that_vouch_for_each_other_lead_nowhere():
+def test_cyclic_chains_are_refused():
     one = authority("one")
     other = authority("other", one)
     again = authority("one", other, key=one.key)

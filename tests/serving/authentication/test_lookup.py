@@ -1,4 +1,4 @@
-"""What the cluster says about believing certificates, read at start and as it changes."""
+"""The cluster's authentication ConfigMap, read at the start and watched."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ def world():
 
 @pytest.fixture
 async def following(world):
-    """The watch, from before there is anything."""
+    """The watch, started before the ConfigMap exists."""
     task = asyncio.create_task(world.found.follow())
     await settle()
     yield task
@@ -88,13 +88,13 @@ def state(found):
     return names(found.client_authorities), names(found.proxy_authorities), found.headers()
 
 
-async def test_what_is_there_at_start(world):
+async def test_read_at_the_start(world):
     world.write(data())
     await world.found.look(seconds=5)
     assert state(world.found) == (["CN=one"], ["CN=other"], HEADERS)
 
 
-async def test_only_what_is_wanted_is_read(world):
+async def test_only_requested_data_is_read(world):
     world.write(data())
     found = world.seeking(frozenset((CLIENT_CA,)))
     await found.look(seconds=5)
@@ -104,13 +104,13 @@ async def test_only_what_is_wanted_is_read(world):
     assert state(found) == ([], ["CN=other"], HEADERS)
 
 
-async def test_that_there_is_none_is_fine(world, caplog):
+async def test_a_missing_config_map_is_no_error(world, caplog):
     await world.found.look(seconds=5)
     assert state(world.found) == ([], [], RequestHeaders())
     assert not caplog.records
 
 
-async def test_it_is_followed(world, following, caplog):
+async def test_changes_are_watched(world, following, caplog):
     world.write(data())
     await settle()
     assert state(world.found) == (["CN=one"], ["CN=other"], HEADERS)
@@ -124,7 +124,7 @@ async def test_it_is_followed(world, following, caplog):
     assert not caplog.records
 
 
-async def test_no_other_object_is_looked_at(world, following):
+async def test_other_objects_are_ignored(world, following):
     for name, namespace in ((NAME, "default"), ("other", NAMESPACE)):
         world.cluster.create("configmaps", {"metadata": {"name": name, "namespace": namespace}, "data": data()})
     await settle()
@@ -144,7 +144,7 @@ async def test_no_other_object_is_looked_at(world, following):
         pytest.param({"requestheader-allowed-names": "a"}, "requestheader-allowed-names is not a JSON", id="no JSON"),
     ],
 )
-async def test_what_cannot_be_read_leaves_what_was(world, following, caplog, change, complaint):
+async def test_invalid_data_keeps_the_previous(world, following, caplog, change, complaint):
     world.write(data())
     await settle()
     world.change(**change)
@@ -156,7 +156,7 @@ async def test_what_cannot_be_read_leaves_what_was(world, following, caplog, cha
     assert complaint in record.getMessage().replace('\\"', '"')
 
 
-async def test_lists_that_are_left_out_are_empty(world):
+async def test_missing_lists_are_empty(world):
     world.write(data(**{"requestheader-username-headers": "", "requestheader-uid-headers": "null"}))
     await world.found.look(seconds=5)
     assert (world.found.headers().usernames, world.found.headers().uids) == ((), ())
@@ -172,7 +172,7 @@ class Troubled:
         raise self.error
 
 
-async def test_a_look_that_fails():
+async def test_a_failed_read():
     found = ClusterAuthentication(Troubled(Unreachable("https://s: refused")), times=ManualTime(), wanted=BOTH)
     with pytest.raises(LookupFailed, match="https://s: refused"):
         await found.look(seconds=5)
@@ -190,7 +190,7 @@ async def test_missing_rights_are_explained(caplog):
     ]
 
 
-async def test_a_look_does_not_take_for_ever():
+async def test_reading_times_out():
     time = ManualTime()
     looking = asyncio.ensure_future(ClusterAuthentication(Troubled(), times=time, wanted=BOTH).look(seconds=5))
     await time.advance(4.9)
@@ -201,7 +201,7 @@ async def test_a_look_does_not_take_for_ever():
 
 
 class NotYet:
-    """Refuses to list until it is told to; the rest is the real thing."""
+    """Refuses to list until told otherwise; other methods work."""
 
     def __init__(self, api, error):
         self.api, self.error = api, error
@@ -218,7 +218,7 @@ class NotYet:
 @pytest.mark.parametrize(
     "error", [Unreachable("gone"), Forbidden("no"), NotFound("no")], ids=lambda e: type(e).__name__
 )
-async def test_the_watch_goes_on_until_the_server_is_there(world, error, caplog):
+async def test_the_watch_retries_until_the_server_is_available(world, error, caplog):
     world.write(data())
     world.api = NotYet(world.api, error)
     found = world.seeking(BOTH)
@@ -233,7 +233,7 @@ async def test_the_watch_goes_on_until_the_server_is_there(world, error, caplog)
     await asyncio.gather(task, return_exceptions=True)
 
 
-# --- what the log says
+# --- log
 
 CONTROLLER = "RequestHeaderAuthRequestController"
 
@@ -249,7 +249,7 @@ async def followed(world):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_the_log_says_what_is_followed(world):
+async def test_the_start_is_logged(world):
     names = [bundle.name for bundle in (world.found.client_authorities, world.found.proxy_authorities)]
     world.write(data())
     with logged() as found:
@@ -266,7 +266,7 @@ async def test_the_log_says_what_is_followed(world):
     ]
 
 
-async def test_the_log_tells_of_headers_when_they_change(world):
+async def test_changed_headers_are_logged(world):
     world.write(data())
     with logged(2) as found:
         async with followed(world):

@@ -1,4 +1,4 @@
-"""What front proxies say of users, and that nobody else is listened to."""
+"""Users from headers of front proxies, which only front proxies may set."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def proxy(names=STANDARD, *, trusted=(PROXIES,)):
     return FrontProxy(TrustedAuthorities(*trusted), lambda: names, wall_clock=lambda: START)
 
 
-async def spoken_of(given, names=STANDARD):
+async def user_of(given, names=STANDARD):
     return await proxy(names).identify(given, presenting(PROXY))
 
 
@@ -82,15 +82,15 @@ ODD = RequestHeaders(usernames=("x-a", "X-B"), groups=("x-g", "x-h"), uids=("x-u
         pytest.param(headers(("X_Remote_User", "a")), STANDARD, None, id="underscores are another header"),
     ],
 )
-async def test_what_a_front_proxy_says(given, names, user):
-    assert await spoken_of(given, names) == user
+async def test_headers_of_a_front_proxy(given, names, user):
+    assert await user_of(given, names) == user
 
 
-async def test_without_a_certificate_nobody_is_listened_to():
+async def test_without_a_certificate_headers_are_ignored():
     assert await proxy().identify(ALICE, NOBODY) is None
 
 
-async def test_without_authorities_nobody_is_listened_to():
+async def test_without_authorities_headers_are_ignored():
     assert await proxy(trusted=()).identify(ALICE, presenting(PROXY)) is None
 
 
@@ -102,20 +102,20 @@ async def test_without_authorities_nobody_is_listened_to():
         pytest.param(client(PROXIES, usages=[SERVER_AUTH]), "x509: certificate specifies an", id="a server's"),
     ],
 )
-async def test_other_peers_are_no_front_proxies(presented, why):
+async def test_headers_of_other_peers_are_ignored(presented, why):
     with pytest.raises(Rejected, match=why):
         await proxy().identify(ALICE, presenting(presented))
 
 
-async def test_only_allowed_names_are_listened_to():
+async def test_only_allowed_names_are_accepted():
     allowed = RequestHeaders(usernames=("x-remote-user",), allowed_names=("front-proxy", "other"))
-    assert await spoken_of(ALICE, allowed) == UserInfo("alice")
+    assert await user_of(ALICE, allowed) == UserInfo("alice")
     with pytest.raises(Rejected) as caught:
         await proxy(allowed).identify(ALICE, presenting(client(PROXIES, "front-proxy2")))
     assert str(caught.value) == "x509: subject with cn=front-proxy2 is not in the allowed list"
 
 
-def test_pages_do_not_see_who_somebody_says_they_are():
+def test_pages_do_not_see_proxy_headers():
     given = headers(
         ("Accept", "a"),
         ("accept", "b"),

@@ -1,4 +1,4 @@
-"""Bearer tokens: where they are found in a request, whose they are, and how often that is asked."""
+"""Bearer tokens: finding them in a request, reviewing them, and caching the results."""
 
 import asyncio
 import base64
@@ -109,14 +109,14 @@ def test_web_socket_tokens(request_headers, token):
         pytest.param([f"v4,{PREFIX}_w"], "invalid base64.bearer.authorization token", id="no text"),
     ],
 )
-def test_web_socket_tokens_that_are_none(protocols, why):
+def test_invalid_web_socket_tokens(protocols, why):
     with pytest.raises(Rejected) as caught:
         web_socket_token(web_socket(*protocols))
     assert str(caught.value) == why
 
 
 @given(st.text(min_size=1).filter(str.isprintable))
-def test_any_token_comes_through_a_web_socket(token):
+def test_any_token_can_be_sent_by_a_web_socket(token):
     assert web_socket_token(web_socket("v4", encoded(token))) == token
 
 
@@ -124,7 +124,7 @@ def test_pages_see_the_other_protocols():
     assert without_token(web_socket(f"v4, {encoded('t')}", "v5")) == ["v4", "v5"]
 
 
-# --- whose they are
+# --- reviews
 
 
 class World:
@@ -162,13 +162,13 @@ async def world():
 ALICE = UserInfo("alice", uid="7", groups=("g",), extra={"k": ("v",)})
 
 
-async def test_the_api_server_says_whose_a_token_is(world):
+async def test_the_api_server_identifies_the_user(world):
     assert await world.owner() == ALICE
     (asked,) = world.api.asked
     assert (asked.spec.token, asked.spec.audiences) == ("t", ())
 
 
-async def test_a_token_that_is_nobodys(world):
+async def test_an_unknown_token(world):
     with pytest.raises(Rejected, match=r"^\[invalid bearer token\]$"):
         await world.owner("u")
     world.api.tokens["n"] = TokenReviewStatus()
@@ -179,21 +179,21 @@ async def test_a_token_that_is_nobodys(world):
         await WebSocketTokens(world.tokens).identify(web_socket("v4", encoded("n")), NOBODY)
 
 
-async def test_a_request_without_a_token_asks_nobody(world):
+async def test_a_request_without_a_token_causes_no_review(world):
     assert await BearerTokens(world.tokens).identify(headers(), NOBODY) is None
     assert await WebSocketTokens(world.tokens).identify(headers(), NOBODY) is None
     assert world.api.asked == []
 
 
 @pytest.mark.parametrize("token", ["t", "u"], ids=["somebody's", "nobody's"])
-async def test_answers_are_kept_for_their_time(world, token):
+async def test_results_are_cached_for_their_ttl(world, token):
     for seconds, asked in ((0, 1), (9.9, 1), (0.2, 2)):
         await world.time.advance(seconds)
         await asyncio.gather(world.owner(token), return_exceptions=True)
         assert len(world.api.asked) == asked
 
 
-async def test_answers_are_not_kept_with_a_ttl_of_zero():
+async def test_results_are_not_cached_with_a_ttl_of_zero():
     world = World(kept_for=0.0)
     world.api.tokens["t"] = owned_by("alice")
     await world.owner()
@@ -201,12 +201,12 @@ async def test_answers_are_not_kept_with_a_ttl_of_zero():
     assert len(world.api.asked) == 2
 
 
-async def test_many_requests_with_one_token_are_one_review(world):
+async def test_concurrent_requests_with_one_token_share_a_review(world):
     world.api.hold()
     asking = [asyncio.ensure_future(world.owner()) for _ in range(20)]
     other = asyncio.ensure_future(world.owner("u"))
     await settle()
-    asking[0].cancel()  # whoever came first goes away, the others still want to know
+    asking[0].cancel()  # the first client disconnects, the others still wait
     await settle()
     assert len(world.api.asked) == 2
     world.api.let_go()
@@ -215,7 +215,7 @@ async def test_many_requests_with_one_token_are_one_review(world):
         await other
 
 
-async def test_trouble_is_not_kept(world):
+async def test_errors_are_not_cached(world):
     world.api.trouble = [Unreachable("https://s: connection refused")]
     with pytest.raises(Rejected, match=r"^https://s: connection refused$"):
         await world.owner()
@@ -230,9 +230,9 @@ THROTTLED = ServiceUnavailable("wait", details=StatusDetails(retry_after_seconds
     [InternalError("e"), Timeout("e"), TooManyRequests("e"), OutcomeUnknown("e"), THROTTLED],
     ids=lambda error: type(error).__name__,
 )
-async def test_passing_trouble_is_waited_out(world, error):
+async def test_temporary_errors_are_retried(world, error):
     world.api.trouble = [error] * 3
-    # 0.5 + 0.75 + 1.125 s, and half of a fifth more by chance.
+    # 0.5 + 0.75 + 1.125 s, plus up to a fifth at random.
     asking = asyncio.ensure_future(world.owner())
     await world.time.advance(2.375 * 1.1 - 0.01)
     assert not asking.done()
@@ -241,7 +241,7 @@ async def test_passing_trouble_is_waited_out(world, error):
     assert len(world.api.asked) == 4
 
 
-async def test_trouble_that_does_not_pass_is_final_after_five_tries(world):
+async def test_retries_end_after_five_attempts(world):
     world.api.trouble = [InternalError("etcd is gone")] * 9
     with pytest.raises(Rejected, match=r"^etcd is gone$"):
         await world.owner_in(9.9)
@@ -267,7 +267,7 @@ async def test_refusals_are_final(world, error):
     assert len(world.api.asked) == 1
 
 
-async def test_a_silent_server_is_waited_for_ten_seconds(world):
+async def test_reviews_time_out_after_ten_seconds(world):
     world.api.hold()
     asking = asyncio.ensure_future(world.owner())
     await world.time.advance(9.9)
@@ -277,7 +277,7 @@ async def test_a_silent_server_is_waited_for_ten_seconds(world):
         await asking
 
 
-async def test_closing_gives_up_what_is_asked(world):
+async def test_closing_cancels_reviews(world):
     world.api.hold()
     asking = asyncio.ensure_future(world.owner())
     await settle()
@@ -290,7 +290,7 @@ async def test_closing_gives_up_what_is_asked(world):
 CANARY = "canary-" + "x" * 40
 
 
-async def test_a_token_is_kept_nowhere_and_told_to_nobody(world, caplog):
+async def test_tokens_are_neither_stored_nor_logged(world, caplog):
     caplog.set_level(logging.DEBUG)
     world.api.tokens[CANARY] = owned_by("alice")
     await world.owner(CANARY)
@@ -309,20 +309,20 @@ async def test_a_token_is_kept_nowhere_and_told_to_nobody(world, caplog):
 
 
 @pytest.mark.parametrize(("token", "told"), [("1234567", "what is 1234567?"), ("12345678", "what is <token>?")])
-async def test_what_is_too_short_for_a_secret_may_be_any_word(world, token, told):
+async def test_short_tokens_are_not_redacted(world, token, told):
     world.api.tokens[token] = TokenReviewStatus(error=f"what is {token}?")
     with pytest.raises(Rejected) as caught:
         await world.owner(token)
     assert str(caught.value) == told
 
 
-async def test_a_huge_token_is_kept_no_larger_than_a_small_one(world):
+async def test_cache_keys_have_a_fixed_size(world):
     with pytest.raises(Rejected):
         await world.owner("x" * 1_000_000)
     assert {len(key) for key in world.tokens._answers._kept} == {32}
 
 
-async def test_answers_lie_under_another_key_in_another_process(world):
+async def test_cache_keys_differ_between_processes(world):
     other = World()
     other.tokens._key = b"another key"
     other.api.tokens = world.api.tokens
@@ -331,7 +331,7 @@ async def test_answers_lie_under_another_key_in_another_process(world):
     assert world.tokens._answers._kept.keys().isdisjoint(other.tokens._answers._kept.keys())
 
 
-# --- what is counted
+# --- metrics
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ async def test_answers_lie_under_another_key_in_another_process(world):
         pytest.param(TokenReviewStatus(error="no"), "error", id="a no with a text"),
     ],
 )
-async def test_what_counts_as_an_error_of_the_cache(status, counted):
+async def test_errors_in_cache_metrics(status, counted):
     metrics = ServingMetrics(MetricsRegistry())
     world = World(metrics=metrics)
     world.api.tokens["t"] = status
@@ -352,7 +352,7 @@ async def test_what_counts_as_an_error_of_the_cache(status, counted):
     assert fetched == {(counted,): 1}
 
 
-async def test_counts_reviews_and_looks_into_the_cache():
+async def test_metrics_of_reviews_and_cache():
     metrics = ServingMetrics(MetricsRegistry())
     world = World(metrics=metrics)
     world.api.tokens["t"] = owned_by("alice")

@@ -1,4 +1,4 @@
-"""The encoding, against an independent reading of it."""
+"""The encoding, checked by an independent decoder."""
 
 import gzip
 
@@ -13,7 +13,7 @@ samples = st.lists(st.tuples(st.lists(frames, max_size=5).map(tuple), st.integer
 
 
 @given(samples, st.lists(st.text(max_size=5), max_size=3))
-def test_whatever_is_added_is_read_again(added, comments):
+def test_round_trip(added, comments):
     profile = Profile(("samples", "count"), ("cpu", "nanoseconds"), period=("cpu", "nanoseconds", 7))
     expected = {}
     for stack, first, second in added:
@@ -40,7 +40,7 @@ def test_labels_keep_equal_stacks_apart():
     assert [values for _, values in read_profile(profile.encode()).samples] == [[2], [1]]
 
 
-def test_a_function_is_written_once_however_many_of_its_lines_are_there():
+def test_a_function_is_written_once():
     profile = Profile(("n", "count"))
     for line in (3, 4, 3):
         profile.add((Frame("f", "f.py", 1, line), Frame("g", "f.py", 9, line)), 1)
@@ -48,7 +48,7 @@ def test_a_function_is_written_once_however_many_of_its_lines_are_there():
     assert [len(whole[part]) for part in (2, 4, 5)] == [2, 4, 2]
 
 
-def test_a_stack_has_its_innermost_frame_first_and_an_end():
+def test_stacks_start_with_the_innermost_frame_and_are_truncated():
     import sys
 
     def deep(n):

@@ -1,4 +1,4 @@
-"""What /debug/pprof answers: each profile, its text forms, what is refused; and never a value of anybody's."""
+"""Pages under /debug/pprof: each profile, its text forms, refusals; values of variables never appear."""
 
 import asyncio
 import inspect
@@ -19,7 +19,7 @@ CANARY = "canary-5d1f"
 
 
 class Slept:
-    """Sleeping, until the test lets it end."""
+    """Sleeps until the test lets it end."""
 
     def __init__(self):
         self.asked = []
@@ -37,7 +37,7 @@ def sleep():
 
 
 class Sampler(CpuSampler):
-    """Looks when it is told to, at threads that each used a second."""
+    """Samples when told to; each thread has used one second."""
 
     made = None
 
@@ -76,12 +76,12 @@ async def until(condition):
     raise AssertionError("it does not happen")
 
 
-async def test_the_folder_without_its_slash_leads_to_it(profiling):
+async def test_redirect_to_the_trailing_slash(profiling):
     answer = await asked(profiling, "/debug/pprof")
     assert (answer.status, answer.headers) == (302, (("Location", "/debug/pprof/"),))
 
 
-async def test_the_index_names_every_profile_that_there_is(profiling):
+async def test_the_index_lists_every_profile(profiling):
     index = (await named(profiling, "")).body.decode()
     for name in ("allocs", "block", "goroutine", "heap", "mutex", "symbol", "threadcreate"):
         assert f'href="{name}"' in index
@@ -90,12 +90,12 @@ async def test_the_index_names_every_profile_that_there_is(profiling):
 
 
 @pytest.mark.parametrize("name", ["cmdline", "nothing", "heap/", "../metrics"])
-async def test_what_is_unknown(profiling, name):
+async def test_unknown_profiles(profiling, name):
     answer = await named(profiling, name)
     assert (answer.status, answer.body, answer.content_type) == (404, b"Unknown profile\n", "text/plain; charset=utf-8")
 
 
-async def test_there_is_no_trace_and_it_says_so(profiling):
+async def test_traces_are_not_supported(profiling):
     answer = await named(profiling, "trace")
     assert answer.status == 501
     assert b"no execution trace" in answer.body
@@ -112,7 +112,7 @@ async def test_there_is_no_trace_and_it_says_so(profiling):
         ({"seconds": "1e9"}, 600.0),
     ],
 )
-async def test_how_long_the_cpu_is_watched(profiling, sleep, query, seconds):
+async def test_duration_of_cpu_profiles(profiling, sleep, query, seconds):
     sleep.end.set()
     await named(profiling, "profile", **query)
     assert sleep.asked == [seconds]
@@ -120,14 +120,14 @@ async def test_how_long_the_cpu_is_watched(profiling, sleep, query, seconds):
 
 @pytest.fixture
 def interval():
-    """Of the interpreter: one that nobody else sets."""
+    """The interpreter's switch interval, restored after the test."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.003)
     yield sys.getswitchinterval()
     sys.setswitchinterval(before)
 
 
-async def test_cpu_time_is_charged_to_where_threads_are(profiling, sleep, interval):
+async def test_cpu_time_is_attributed_to_stacks(profiling, sleep, interval):
     asking = asyncio.create_task(named(profiling, "profile"))
     await until(lambda: sleep.asked)
     assert sys.getswitchinterval() < interval
@@ -153,7 +153,7 @@ async def test_one_cpu_profile_at_a_time(profiling, sleep):
     assert (await named(profiling, "profile")).status == 200
 
 
-async def test_whoever_goes_away_leaves_nothing_behind(profiling, sleep):
+async def test_a_disconnected_client_leaves_nothing_behind(profiling, sleep):
     for name in ("profile", "heap"):
         asking = asyncio.create_task(named(profiling, name, seconds="5"))
         await until(lambda: sleep.asked)
@@ -174,7 +174,7 @@ async def middle(secret, event):
     await innermost(secret, event)
 
 
-async def test_tasks_are_shown_to_their_innermost_coroutine_and_without_values(profiling):
+async def test_stacks_of_tasks_are_complete_and_without_values(profiling):
     event = asyncio.Event()
     tasks = [asyncio.create_task(middle(CANARY, event), name="looking") for _ in range(3)]
     await asyncio.sleep(0)
@@ -201,7 +201,7 @@ async def test_tasks_are_shown_to_their_innermost_coroutine_and_without_values(p
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_of_a_very_deep_task_so_much_is_shown():
+async def test_deep_stacks_are_truncated():
     async def deep(below):
         if below:
             return await deep(below - 1)
@@ -233,7 +233,7 @@ async def test_objects_are_counted_by_type(profiling, sleep):
     assert CANARY not in "".join(profile.strings)
 
 
-async def test_what_is_allocated_meanwhile_is_told_by_line(profiling, sleep):
+async def test_allocations_by_line(profiling, sleep):
     asking = asyncio.create_task(named(profiling, "allocs", seconds="3"))
     await until(lambda: sleep.asked)
     kept = [bytes(1000) for _ in range(500)]
@@ -261,7 +261,7 @@ async def test_allocations_are_summed_up_beside_the_event_loop_and_untraced(prof
     assert where == [(False, False)]
 
 
-async def test_tracing_that_is_on_anyway_counts_and_stays_on(profiling, sleep):
+async def test_existing_tracing_is_used_and_kept(profiling, sleep):
     tracemalloc.start()
     try:
         kept = bytearray(10_000_000)
@@ -274,7 +274,7 @@ async def test_tracing_that_is_on_anyway_counts_and_stays_on(profiling, sleep):
 
 
 @pytest.mark.parametrize("name", ["block", "mutex"])
-async def test_nobody_waits_for_locks(profiling, name):
+async def test_lock_profiles_are_empty(profiling, name):
     profile = read_profile((await named(profiling, name)).body)
     assert (profile.samples, profile.types[0]) == ([], ("contentions", "count"))
 

@@ -1,4 +1,4 @@
-"""What clients accept, and how they are told that they are refused."""
+"""Content negotiation, and the form of refusals."""
 
 import json
 
@@ -23,12 +23,12 @@ LATER = TooManyRequests("later", details=StatusDetails(retry_after_seconds=7))
         pytest.param("*", ["*/*"], id="a star is any"),
         pytest.param("*/*,a/*,a/b", ["a/b", "a/*", "*/*"], id="the particular before the general"),
         pytest.param("application,a/b/c,/,x/", [], id="no media types"),
-        pytest.param("application/,a/b", ["a/b"], id="what is none does not hide what is one"),
-        pytest.param("a/b;q=much,c/d;q=0.1", ["c/d", "a/b"], id="a weight that is no number is none"),
+        pytest.param("application/,a/b", ["a/b"], id="invalid entries are skipped"),
+        pytest.param("a/b;q=much,c/d;q=0.1", ["c/d", "a/b"], id="invalid weights count as none"),
         pytest.param(",".join(["a/b"] * 99 + ["c/d", "e/f"]), ["a/b"] * 99 + ["c/d"], id="a hundred and no more"),
     ],
 )
-def test_what_is_accepted_the_best_first(header, expected):
+def test_accepted_types_by_preference(header, expected):
     assert [f"{clause.type}/{clause.subtype}" for clause in clauses(header)] == expected
 
 
@@ -43,11 +43,11 @@ def test_what_is_accepted_the_best_first(header, expected):
         pytest.param("a/b;as=Flagz=x", None, id="two signs"),
     ],
 )
-def test_what_it_is_to_be_turned_into(header, target):
+def test_parameters_of_a_type(header, target):
     assert clauses(header)[0].target == target
 
 
-def test_what_is_not_allowed_is_passed_over():
+def test_types_that_are_not_allowed_are_skipped():
     accept = "application/json;as=Table,application/yaml;q=0.5;pretty=1"
     form = negotiate(accept, PLAIN, allows=lambda media_type, clause: clause.target is None)
     assert (form.media_type, form.pretty) == ("application/yaml", True)
@@ -59,8 +59,8 @@ def test_what_is_not_allowed_is_passed_over():
     ("error", "headers"),
     [
         pytest.param(Unauthorized("Unauthorized"), {}, id="no more than that"),
-        pytest.param(Forbidden("forbidden"), {"X-Content-Type-Options": "nosniff"}, id="with names somebody made up"),
-        pytest.param(LATER, {"Retry-After": "7"}, id="when to come again"),
+        pytest.param(Forbidden("forbidden"), {"X-Content-Type-Options": "nosniff"}, id="with invented names"),
+        pytest.param(LATER, {"Retry-After": "7"}, id="retry after"),
     ],
 )
 def test_headers_of_a_refusal(error, headers):
@@ -79,6 +79,6 @@ def test_headers_of_a_refusal(error, headers):
         pytest.param({"User-Agent": "curl/8", "Accept": "application/json"}, {}, 9, id="a person who names JSON"),
     ],
 )
-def test_people_get_lines(headers, query, lines):
+def test_browsers_get_indented_json(headers, query, lines):
     body = error_response(Unauthorized("Unauthorized"), CIMultiDict(headers), query).body.decode()
     assert len(body.splitlines()) == lines, body

@@ -1,4 +1,4 @@
-"""Health pages, word for word as kube-scheduler 1.36 answers, and what they leave in log and metrics."""
+"""Health pages, exactly as in kube-scheduler 1.36, and their log lines and metrics."""
 
 import logging
 
@@ -65,7 +65,7 @@ def test_a_group(checks, query, status, body):
     assert ("X-Content-Type-Options", "nosniff") in response.headers
 
 
-def test_one_check_tells_why():
+def test_a_single_check_has_the_reason():
     pages = SYNCING.pages
     assert list(pages) == ["/readyz", "/readyz/shutdown", "/readyz/sched-handler-sync"]
     fine = pages["/readyz/shutdown"](asked())
@@ -77,7 +77,7 @@ def test_one_check_tells_why():
     )
 
 
-def test_each_check_is_counted_but_for_those_left_out():
+def test_excluded_checks_are_not_counted():
     observed = Observed()
     checks = HealthChecks("healthz", {"a": lambda: None, "b": lambda: "no", "c": lambda: None}, observer=observed)
     checks.report(excluded=["c"])
@@ -96,7 +96,7 @@ def test_the_log_has_the_reasons(caplog):
     ]
 
 
-def test_a_check_that_breaks_is_a_bug_and_no_health():
+def test_exceptions_in_checks_propagate():
     def broken():
         raise RuntimeError("bug")
 

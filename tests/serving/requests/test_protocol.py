@@ -1,4 +1,4 @@
-"""What is changed of aiohttp's server, by itself: no TLS, and handlers that no program of ours has."""
+"""Changes to aiohttp's server, tested without TLS and with simple handlers."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ async def serving(handler):
 
 
 async def answered(port):
-    """All that comes until the connection ends."""
+    """Everything until the connection is closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     answer = await asyncio.wait_for(reader.read(), 10)
@@ -38,7 +38,7 @@ def errors(caplog):
     return [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_a_handler_with_a_bug_is_answered_for_and_told_of(caplog):
+async def test_exceptions_in_handlers_are_status_500_and_logged(caplog):
     async def broken(request):
         raise ValueError("bug")
 
@@ -49,7 +49,7 @@ async def test_a_handler_with_a_bug_is_answered_for_and_told_of(caplog):
     assert told.exc_info[1].args == ("bug",)
 
 
-async def test_an_answer_that_has_begun_is_broken_off(caplog):
+async def test_a_started_response_is_aborted(caplog):
     async def broken(request):
         response = web.StreamResponse(headers={"Content-Length": "1000"})
         await response.prepare(request)
@@ -79,7 +79,7 @@ async def timed():
     timed.timer.stop()
 
 
-async def test_a_timer_acts_once(timed):
+async def test_a_timer_fires_once(timed):
     assert not timed.timer.runs
     timed.start(5)
     assert timed.timer.runs
@@ -88,7 +88,7 @@ async def test_a_timer_acts_once(timed):
     assert not timed.timer.runs
 
 
-async def test_a_timer_that_is_started_again_forgets_what_it_was_to_do(timed):
+async def test_restarting_a_timer_replaces_its_action(timed):
     timed.start(5)
     await timed.time.advance(3)
     timed.start(5)

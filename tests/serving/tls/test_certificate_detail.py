@@ -1,4 +1,4 @@
-"""What the log says of certificates that are read."""
+"""Log lines about certificates."""
 
 import pytest
 from cryptography import x509
@@ -36,13 +36,13 @@ def validity(certificate):
         ),
     ],
 )
-def test_whose_it_is_and_what_for(made, said):
+def test_subject_and_usages(made, said):
     certificate = read(made)
     assert certificate_detail(certificate) == f"{said} {validity(certificate)}"
 
 
 @pytest.fixture
-def told():
+def logged():
     found = []
 
     class Sink:
@@ -55,7 +55,7 @@ def told():
     configure()
 
 
-def test_each_authority_of_a_bundle(told):
+def test_each_authority_of_a_bundle(logged):
     other = make_ca("other-ca")
     bundle = Bundle("client-ca-bundle::/ca.crt")
     for _ in range(2):
@@ -64,10 +64,10 @@ def test_each_authority_of_a_bundle(told):
         {"index": i, "certName": "client-ca-bundle::/ca.crt", "certDetail": certificate_detail(read(made))}
         for i, made in enumerate((CA, other))
     ]
-    assert told == [(2, "Loaded client CA", each) for each in keys]
+    assert logged == [(2, "Loaded client CA", each) for each in keys]
 
 
-def test_a_servers_certificate_whenever_it_is_replaced(told, tmp_path):
+def test_each_replacement_of_a_servers_certificate(logged, tmp_path):
     paths = tmp_path / "tls.crt", tmp_path / "tls.key"
     expected = []
     identity = None
@@ -84,11 +84,11 @@ def test_a_servers_certificate_whenever_it_is_replaced(told, tmp_path):
         named = f"serving-cert::{paths[0]}::{paths[1]}"
         keys = {"certName": named, "certDetail": certificate_detail(read(made))}
         expected.append((2, "Loaded serving cert", keys))
-    assert told == expected
+    assert logged == expected
 
 
-def test_one_of_our_own_making(told):
+def test_a_self_made_certificate(logged):
     made = generated_identity("", bind_address="0.0.0.0", wall_clock=lambda: 1.8e9)
     detail = certificate_detail(made.identity.certificates[0])
     assert detail.startswith('"localhost@1800000000" [serving] validServingFor=[127.0.0.1,localhost]')
-    assert told == [(2, "Loaded serving cert", {"certName": "Generated self signed cert", "certDetail": detail})]
+    assert logged == [(2, "Loaded serving cert", {"certName": "Generated self signed cert", "certDetail": detail})]

@@ -1,4 +1,4 @@
-"""Certificates of the secure port: made, kept, given, chosen by name, and replaced while it is open."""
+"""Certificates of the secure port: self-made, saved, given, selected by name, and replaced at run time."""
 
 import datetime
 import ipaddress
@@ -37,7 +37,7 @@ def write(folder, *names, common_name=None):
 
 
 async def shown(server, name=None):
-    """Whom the certificate is for that a client gets to see."""
+    """The subject of the certificate that a client gets."""
     async with await connected(server, name=name) as client:
         certificate = x509.load_der_x509_certificate(client.certificate)
         assert (await client.ask("/healthz"))[2] == b"ok"
@@ -45,10 +45,10 @@ async def shown(server, name=None):
     return ",".join(alternatives.get_values_for_type(x509.DNSName))
 
 
-# Made
+# Self-made
 
 
-def test_a_certificate_that_is_made(caplog):
+def test_a_self_made_certificate(caplog):
     caplog.set_level(logging.INFO)
     identity = generated_identity("", bind_address="10.0.0.7", wall_clock=lambda: NOW).identity
     leaf, authority = identity.certificates
@@ -67,7 +67,7 @@ def test_a_certificate_that_is_made(caplog):
     assert [record.getMessage() for record in caplog.records] == ["Generated self-signed cert in-memory"]
 
 
-def test_what_a_made_certificate_may_be_used_for():
+def test_usages_of_a_self_made_certificate():
     leaf, authority = generated_identity("", bind_address="10.0.0.7", wall_clock=lambda: NOW).identity.certificates
     assert _uses(leaf) == {
         "BasicConstraints": (True, (False, None)),
@@ -83,7 +83,7 @@ def test_what_a_made_certificate_may_be_used_for():
 
 
 def _uses(certificate):
-    """By kind: whether it is critical, and what it says."""
+    """By kind: whether it is critical, and its value."""
     words = {
         x509.BasicConstraints: lambda value: (value.ca, value.path_length),
         x509.KeyUsage: lambda value: [name for name in USAGES if getattr(value, name)],
@@ -102,7 +102,7 @@ def test_all_addresses_add_none():
     assert len(alternatives) == 2
 
 
-def test_a_made_pair_is_kept_and_found_again(tmp_path, caplog):
+def test_a_self_made_pair_is_saved_and_reused(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     folder = tmp_path / "certs"
     first = generated_identity(str(folder), bind_address="0.0.0.0", wall_clock=lambda: NOW).identity
@@ -116,7 +116,7 @@ def test_a_made_pair_is_kept_and_found_again(tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records] == [f"Generated self-signed cert ({certificate}, {key})"]
 
 
-def test_half_a_pair_is_no_pair(tmp_path):
+def test_an_incomplete_pair_is_replaced(tmp_path):
     (tmp_path / "kube-scheduler.crt").write_bytes(CA.certificate)
     with pytest.raises(ServingError) as caught:
         generated_identity(str(tmp_path), bind_address="0.0.0.0", wall_clock=lambda: NOW)
@@ -164,7 +164,7 @@ def _broken(folder, what):
         ("other key", "tls: private key does not match public key"),
     ],
 )
-def test_a_pair_that_cannot_be_used(what, message, tmp_path):
+def test_unusable_pairs(what, message, tmp_path):
     files = _broken(tmp_path / "pair", what)
     listener = Listener(with_settings(certificate=files), wall_clock=lambda: NOW)
     with pytest.raises(ServingError) as caught:
@@ -193,13 +193,13 @@ def test_a_pair_that_cannot_be_used(what, message, tmp_path):
         ),
     ],
 )
-def test_files_that_are_not_there(settings, message):
+def test_missing_files(settings, message):
     with pytest.raises(ServingError) as caught:
         Listener(with_settings(**settings), wall_clock=lambda: NOW).open()
     assert str(caught.value) == message
 
 
-async def test_an_expired_certificate_is_served_and_warned_of(tmp_path, caplog):
+async def test_an_expired_certificate_is_served_with_a_warning(tmp_path, caplog):
     files = write(tmp_path, "a.test")
     listener = Listener(with_settings(certificate=files), wall_clock=lambda: 5_000_000_000)
     async with secure_server(PAGES, listener=listener) as server:
@@ -207,7 +207,7 @@ async def test_an_expired_certificate_is_served_and_warned_of(tmp_path, caplog):
     assert f"The serving certificate {files.certificate} expired at 2120-01-01T00:00:00Z" in caplog.text
 
 
-async def test_a_certificate_that_is_not_yet_valid_is_served_and_warned_of(tmp_path, caplog):
+async def test_a_certificate_that_is_not_yet_valid_is_served_with_a_warning(tmp_path, caplog):
     files = write(tmp_path, "a.test")
     listener = Listener(with_settings(certificate=files), wall_clock=lambda: 0)
     async with secure_server(PAGES, listener=listener) as server:
@@ -226,11 +226,11 @@ async def test_a_pair_is_replaced_by_writing_its_files(tmp_path):
         assert await shown(server) == "old.test"
         write(tmp_path / "pair", "new.test")
         assert await shown(server) == "new.test"
-        # A connection keeps what it began with.
+        # An open connection keeps its certificate.
         assert (await before.ask("/healthz"))[0] == 200
 
 
-async def test_a_mounted_secret_is_replaced_by_turning_a_link(tmp_path):
+async def test_a_mounted_secret_is_replaced_by_a_symlink(tmp_path):
     write(tmp_path / "..1", "old.test")
     write(tmp_path / "..2", "new.test")
     (tmp_path / "..data").symlink_to("..1")
@@ -248,7 +248,7 @@ async def test_a_mounted_secret_is_replaced_by_turning_a_link(tmp_path):
 @pytest.mark.parametrize(
     "what", ["empty", "no certificate", "broken certificate", "no key", "broken key", "locked key", "other key"]
 )
-async def test_a_broken_new_pair_is_reported_once_and_the_old_one_stays(what, tmp_path, caplog):
+async def test_an_invalid_new_pair_is_reported_once_and_the_old_one_is_kept(what, tmp_path, caplog):
     files = write(tmp_path / "pair", "old.test")
     async with secure_server(PAGES, settings=with_settings(certificate=files)) as server:
         _broken(tmp_path / "pair", what)
@@ -262,7 +262,7 @@ async def test_a_broken_new_pair_is_reported_once_and_the_old_one_stays(what, tm
         assert await shown(server) == "new.test"
 
 
-async def test_files_that_vanish_and_come_back(tmp_path, caplog):
+async def test_files_that_disappear_and_return(tmp_path, caplog):
     files = write(tmp_path / "pair", "old.test")
     async with secure_server(PAGES, settings=with_settings(certificate=files)) as server:
         shutil.rmtree(tmp_path / "pair")
@@ -282,14 +282,14 @@ async def test_the_certificate_before_its_key(tmp_path):
         assert await shown(server) == "new.test"
 
 
-# Chosen by name
+# Selected by name
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
         pytest.param(None, "default.test", id="no name"),
-        pytest.param("nobody.test", "default.test", id="nobody's name"),
+        pytest.param("nobody.test", "default.test", id="unknown name"),
         pytest.param("default.test", "default.test", id="the default's name"),
         pytest.param("own.test", "own.test,*.own.test", id="name in the certificate"),
         pytest.param("OWN.test", "own.test,*.own.test", id="case does not count"),
@@ -328,7 +328,7 @@ async def test_names(asked, expected, tmp_path):
         ("Somebody's certificate", ["alternative.test"]),
     ],
 )
-def test_a_common_name_is_a_host_name_if_it_looks_like_one(common_name, names):
+def test_common_names_that_are_host_names(common_name, names):
     made = make_server_certificate(CA, ["alternative.test"], common_name=common_name)
     assert read_identity(KeyPair(made.certificate, made.key)).own_names == names
 
@@ -343,7 +343,7 @@ async def test_a_named_pair_is_replaced_too(tmp_path):
 
 
 async def test_without_a_name_the_address_decides(tmp_path):
-    """As for those who connect by address: a client sends no name then."""
+    """Clients that connect by address send no server name."""
     pair = write(tmp_path, "address.test")
     named = CertificateFiles(certificate=pair.certificate, key=pair.key, names=("127.0.0.1",))
     async with secure_server(PAGES, settings=with_settings(named_certificates=[named])) as server:
@@ -351,7 +351,7 @@ async def test_without_a_name_the_address_decides(tmp_path):
         assert await shown(server, "nobody.test") == "localhost"
 
 
-def test_no_key_is_ever_shown(tmp_path):
+def test_keys_are_not_shown(tmp_path):
     pair = KeyPair(b"certificate", b"s3cret")
     assert "s3cret" not in repr(pair)
     made = generated_identity("", bind_address="0.0.0.0", wall_clock=lambda: NOW).identity

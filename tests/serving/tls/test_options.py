@@ -1,4 +1,4 @@
-"""Which TLS is spoken: versions, cipher suites and curves by Go's names."""
+"""TLS options: versions, cipher suites and curves by Go's names."""
 
 import ssl
 
@@ -27,13 +27,13 @@ PAGES = HealthChecks("healthz", {}).pages
         ),
     ],
 )
-def test_what_cannot_be(options, message):
+def test_invalid_options(options, message):
     with pytest.raises(ServingError) as caught:
         tls_parameters(options)
     assert str(caught.value) == message
 
 
-def test_what_is_insecure_or_missing_is_said(caplog):
+def test_warnings_for_insecure_and_missing_suites(caplog):
     wanted = ["TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_RC4_128_SHA", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]
     parameters = tls_parameters(TlsOptions(cipher_suites=wanted, curves=[23, 9]))
     assert parameters.ciphers == b"AES128-SHA:ECDHE-RSA-AES128-GCM-SHA256"
@@ -83,7 +83,7 @@ def _every_suite():
 
 
 @pytest.mark.parametrize("name", _every_suite())
-def test_every_preferred_suite_is_there(name, caplog):
+def test_every_preferred_suite_is_available(name, caplog):
     parameters = tls_parameters(TlsOptions(cipher_suites=[name]))
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     parameters.apply_to(context)
@@ -92,7 +92,7 @@ def test_every_preferred_suite_is_there(name, caplog):
 
 
 async def agreed(tls, **client):
-    """(version, cipher) that a server and a client come to."""
+    """(version, cipher) that a server and a client negotiate."""
     context = trusting()
     if "ciphers" in client:
         context.set_ciphers(client["ciphers"])
@@ -111,18 +111,18 @@ V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 GCM = TlsOptions(cipher_suites=["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"])
 
 
-async def test_the_newest_version_is_taken():
+async def test_the_newest_version_is_negotiated():
     assert (await agreed(TlsOptions()))[0] == "TLSv1.3"
     assert (await agreed(TlsOptions(), version=V12))[0] == "TLSv1.2"
 
 
-async def test_only_the_suites_asked_for():
+async def test_only_configured_suites():
     assert await agreed(GCM, version=V12) == ("TLSv1.2", "ECDHE-ECDSA-AES256-GCM-SHA384")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await agreed(GCM, version=V12, ciphers="ECDHE-ECDSA-AES128-GCM-SHA256")
 
 
-async def test_a_made_certificate_fits_suites_of_rsa_only():
+async def test_self_made_certificates_support_rsa_suites():
     tls = TlsOptions(cipher_suites=["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"])
     context = trusting()
     context.maximum_version = V12
@@ -141,7 +141,7 @@ async def test_suites_of_tls_1_3_are_always_on():
     "options",
     [
         TlsOptions(min_version="VersionTLS13"),
-        # Nothing for 1.2 is among them.
+        # None of them is for TLS 1.2.
         TlsOptions(cipher_suites=["TLS_AES_128_GCM_SHA256"]),
     ],
 )
@@ -177,7 +177,7 @@ async def test_only_http_1_1_is_offered():
     ("curves", "client", "fits"),
     [([23], "prime256v1", True), ([24], "prime256v1", False), ([23, 24], "secp384r1", True)],
 )
-async def test_only_the_curves_asked_for(curves, client, fits):
+async def test_only_configured_curves(curves, client, fits):
     context = trusting()
     context.set_ecdh_curve(client)
     async with secure_server(PAGES, settings=with_settings(tls=TlsOptions(curves=curves))) as server:

@@ -1,4 +1,4 @@
-"""`stowplan apiserver` as a process: its options, its files, its endings."""
+"""`stowplan apiserver` as a process: options, files, termination."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def test_serves_nodes_of_a_template_and_manifests(tmp_path):
         assert "settings" in client.names("/api/v1/namespaces/default/configmaps")
 
 
-def test_the_kubeconfig_is_private_and_goes_with_the_server(tmp_path):
+def test_the_kubeconfig_is_private_and_removed_at_exit(tmp_path):
     with server(tmp_path, "--controllers=") as (process, client):
         path = tmp_path / "kubeconfig"
         assert path.stat().st_mode & 0o077 == 0
@@ -50,7 +50,7 @@ def test_the_kubeconfig_is_private_and_goes_with_the_server(tmp_path):
         assert not path.exists()
 
 
-def test_the_kubeconfig_of_a_server_that_runs_is_not_taken(tmp_path):
+def test_the_kubeconfig_of_a_running_server_is_not_overwritten(tmp_path):
     path = tmp_path / "kubeconfig"
     with server(tmp_path, "--controllers=") as (first, _):
         written = path.read_bytes()
@@ -63,7 +63,7 @@ def test_the_kubeconfig_of_a_server_that_runs_is_not_taken(tmp_path):
         assert not path.exists()
 
 
-def test_a_signal_in_the_moment_that_the_kubeconfig_is_there(tmp_path):
+def test_a_signal_as_soon_as_the_kubeconfig_exists(tmp_path):
     path, log = tmp_path / "kubeconfig", tmp_path / "log"
     command = [sys.executable, "-m", "stowplan", "apiserver", f"--kubeconfig-out={path}", "--controllers="]
     with running(command, log) as process:
@@ -74,7 +74,7 @@ def test_a_signal_in_the_moment_that_the_kubeconfig_is_there(tmp_path):
         assert not path.exists()
 
 
-def test_a_killed_server_has_lost_nothing(tmp_path):
+def test_a_killed_server_loses_nothing(tmp_path):
     state = f"--state={tmp_path / 'state'}"
     with server(tmp_path, state, "--controllers=") as (process, client):
         token = client.headers
@@ -88,7 +88,7 @@ def test_a_killed_server_has_lost_nothing(tmp_path):
         assert client.headers == token, "the kubeconfig of before stays good"
 
 
-def test_a_cluster_that_lives_starts_pods(tmp_path):
+def test_controllers_start_pods(tmp_path):
     with server(tmp_path, "--nodes=1") as (_, client):
         client("/api/v1/namespaces/default/pods", manifests.pod(nodeName="node-0000"))
         client.until(
@@ -115,7 +115,7 @@ class TestRefusals:
         assert "was not written by stowplan" in told
         assert "production" in path.read_text()
 
-    def test_a_state_file_that_is_none(self, tmp_path):
+    def test_an_invalid_state_file(self, tmp_path):
         (tmp_path / "notes.txt").write_text("precious\n")
         code, told = refused("--state=notes.txt", cwd=tmp_path)
         assert code == 2
@@ -141,7 +141,7 @@ class TestRefusals:
             (["--kubeconfig-out=/nowhere/at/all/config"], "/nowhere/at/all"),
         ],
     )
-    def test_nonsense(self, tmp_path, options, complaint):
+    def test_invalid_options(self, tmp_path, options, complaint):
         (tmp_path / "node.yaml").write_text(NODE)
         (tmp_path / "pod.yaml").write_text(json.dumps(manifests.pod()))
         (tmp_path / "bad.yaml").write_text("a: [\n")

@@ -1,4 +1,4 @@
-"""An embedded cluster in this process: what ends when, and what is raised."""
+"""An embedded cluster within the test's process: order of shutdown, and errors."""
 
 import asyncio
 import socket
@@ -34,7 +34,7 @@ def cluster(tmp_path):
 
 
 class Stop:
-    """Stands for signals."""
+    """Replaces signals."""
 
     def __init__(self, *, received=False):
         self.stopped = asyncio.Event()
@@ -68,7 +68,7 @@ def answers(cluster):
 
 
 class TestUp:
-    async def test_what_the_scheduler_fails_with_is_raised(self, cluster):
+    async def test_errors_of_the_scheduler_are_raised(self, cluster):
         async def fails(scheduler):
             scheduler.ready.set()
             await asyncio.sleep(0)
@@ -79,7 +79,7 @@ class TestUp:
         assert not cluster.kubeconfig.exists()
         assert not answers(cluster)
 
-    async def test_told_to_stop_before_it_is_ready(self, cluster, capsys):
+    async def test_stopped_before_it_is_ready(self, cluster, capsys):
         async def never_ready(scheduler):
             await asyncio.Event().wait()
 
@@ -87,7 +87,9 @@ class TestUp:
         assert not cluster.kubeconfig.exists()
         assert capsys.readouterr().out == ""
 
-    async def test_the_kubeconfig_waits_for_the_scheduler_and_the_api_outlives_it(self, cluster, capsys):
+    async def test_the_kubeconfig_is_written_after_the_scheduler_starts_and_the_api_stops_after_it(
+        self, cluster, capsys
+    ):
         stop, seen = Stop(), []
 
         async def writes_at_the_end(scheduler):
@@ -114,7 +116,7 @@ class TestUp:
         assert capsys.readouterr().out.startswith(f"Serving on {cluster.front.url}: 1 node, 0 pods\n")
 
 
-async def test_controllers_live_while_it_is_served(cluster):
+async def test_controllers_run_while_it_is_served(cluster):
     async with served(cluster) as controllers:
         await asyncio.sleep(0)
         assert not controllers.done()

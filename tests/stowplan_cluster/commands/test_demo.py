@@ -1,4 +1,4 @@
-"""`stowplan demo` as a process: what it shows, what it saves, and that nothing is left of it."""
+"""`stowplan demo` as a process: its output, the files it saves, and its cleanup."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from stowplan_cluster.commands.demo import DemoError
 from stowplan_cluster.commands.pod_watcher import PodWatcher
 
 DEMO = [sys.executable, "-m", "stowplan", "demo"]
-#: Of a line that tells what became of a pod.
+#: Matches a line about a pod.
 NEWS = re.compile(r"^ +\d+\.\d\d s  (?P<pod>\S+) (?:→ (?P<node>\S+)|(?P<other>waits|gives way).*)$")
 
 
@@ -54,7 +54,7 @@ def nobody_serves(url):
         return probe.connect_ex((address.hostname, address.port)) != 0
 
 
-def test_each_pod_is_shown_as_it_gets_its_node(shown):
+def test_each_pod_is_printed_when_it_is_bound(shown):
     placed = [found["pod"] for found in shown.news if found["node"]]
     total = demo_cluster.pod_count([*demo_cluster.workload(), *demo_cluster.latecomers()])
     assert len(placed) == len(set(placed)) >= total - 1 - len(demo_cluster.MAY_WAIT)
@@ -62,13 +62,13 @@ def test_each_pod_is_shown_as_it_gets_its_node(shown):
     assert any(pod.startswith("shop/checkout-") for pod in placed)
 
 
-def test_the_latecomer_pushes_a_batch_pod_aside(shown):
+def test_the_late_pod_preempts_a_batch_pod(shown):
     assert [found["pod"].startswith("batch/crunch-") for found in shown.news if found["other"] == "gives way"] == [True]
 
 
 def test_the_picture(shown):
     assert re.search(r"^28 pods placed on 9 nodes in \d+\.\d\d s$", shown.out, re.MULTILINE)
-    # How wide the columns are depends on where the others went.
+    # The width of the columns depends on where the other pods are.
     assert re.search(r"^  gpu-a1   █████░░░░░ +4 of 8  █████░░░░░ +16Gi of 32Gi  train$", shown.out, re.MULTILINE)
     assert re.search(r"^  node-c3 .*  cordoned$", shown.out, re.MULTILINE)
 
@@ -80,23 +80,23 @@ def test_the_waiting_pod_is_explained(shown):
     assert "1. tolerate nvidia.com/gpu:NoSchedule to gain 2 nodes (gpu-a1, gpu-b1)\n" in page
 
 
-def test_what_is_saved_can_be_explained(shown, run):
+def test_saved_files_can_be_explained(shown, run):
     assert re.fullmatch(rf"note: \d+ objects written to {shown.file}\n", shown.err)
     ran = run("explain", "-f", str(shown.file), "--pod", "ml/notebook")
     assert (ran.code, ran.err) == (0, "")
     headline, _, advice = ran.out.partition("What would help\n")
-    # The same page as in the demo itself, but for what only a live cluster can tell.
+    # The same page as in the demo, except for what only a live cluster knows.
     assert headline.rstrip() in shown.out
     assert f"What would help\n{advice}" in shown.out
 
 
-def test_nothing_is_left(shown):
+def test_nothing_is_left_behind(shown):
     assert nobody_serves(shown.url)
     assert [path.name for path in shown.file.parent.iterdir()] == ["demo.yaml"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_ended_in_between_its_cluster_ends_too(tmp_path, number, code):
+def test_a_signal_also_ends_its_cluster(tmp_path, number, code):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(DEMO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         url = next(re.search(r"https://\S+(?=:)", line) for line in process.stdout if "Serving" in line)[0]
@@ -107,17 +107,17 @@ def test_ended_in_between_its_cluster_ends_too(tmp_path, number, code):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_its_cluster_ends_all_the_same(tmp_path):
+def test_its_cluster_ends_if_it_is_killed(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(DEMO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         url = next(re.search(r"https://\S+(?=:)", line) for line in process.stdout if "Serving" in line)[0]
         process.kill()
-        # The cluster holds the other end of our pipes until it is gone.
+        # The cluster holds the other end of our pipes until it exits.
         process.communicate(timeout=60)
     assert nobody_serves(url)
 
 
-# -- what goes wrong
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_cluster_that_does_not_start(run, monkeypatch):
@@ -127,16 +127,16 @@ def test_a_cluster_that_does_not_start(run, monkeypatch):
     assert ran.err == "Error: `stowplan up` ended with exit code 1 before it was ready\n"
 
 
-def test_it_cannot_be_saved_just_anywhere(tmp_path, run):
+def test_invalid_folders_to_save_in(tmp_path, run):
     missing = tmp_path / "no" / "demo.yaml"
     ran = run("demo", "--save", str(missing))
     assert ran.code == 2
     assert ran.err.startswith(f"error: {missing}: No such file or directory")
-    assert ran.out == "", "nothing was begun"
+    assert ran.out == "", "the demo started"
 
 
 class Silent:
-    """An API that takes everything and of which nothing is heard."""
+    """An API that accepts all objects and never sends an event."""
 
     def __init__(self):
         self.created = []
@@ -145,7 +145,7 @@ class Silent:
         self.created.append(obj)
 
 
-async def test_pods_that_are_not_placed_in_time_end_it(monkeypatch):
+async def test_it_ends_if_pods_are_not_bound_in_time(monkeypatch):
     monkeypatch.setattr(demonstration, "PATIENCE", 0.0)
     api, watcher = Silent(), PodWatcher(clock=lambda: 0.0, write=lambda line: None)
     watching = asyncio.create_task(asyncio.Event().wait())
@@ -155,10 +155,10 @@ async def test_pods_that_are_not_placed_in_time_end_it(monkeypatch):
     assert [obj.content for obj in api.created] == demo_cluster.workload()
 
 
-# -- its parts
+# -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_picture_says_how_full_nodes_are():
+def test_the_picture_has_the_allocation_of_nodes():
     nodes = [a_node("empty").allocatable(cpu="2", memory="4Gi"), a_node("full").allocatable(cpu="2", memory="4Gi")]
     pods = [a_pod(f"web-{n}").requests(cpu="1", memory="1Gi").labels(app="web").on("full") for n in range(2)]
     cluster = Cluster(admit(decode_object(built.obj()) for built in (*nodes, *pods)).objects)

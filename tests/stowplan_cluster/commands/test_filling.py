@@ -1,4 +1,4 @@
-"""Filling a server with what other projects and other clusters bring along."""
+"""Loading manifests of other projects and dumps of other clusters into a server."""
 
 import copy
 import json
@@ -45,7 +45,7 @@ def server():
 
 
 def fill(server, *objects):
-    """(problems, notes)"""
+    """Problems and notes."""
     filling = Filling(server)
     filling.add([(f"file: document {number}", obj) for number, obj in enumerate(objects, start=1)])
     return filling.problems, filling.notes()
@@ -56,7 +56,7 @@ def stored(server, storage, namespace, name):
     return None if found is None else found.to_dict()
 
 
-def test_kinds_that_nobody_reads_are_kept_and_told_once(server):
+def test_inert_kinds_are_stored_with_one_note(server):
     problems, notes = fill(
         server,
         an_object("v1", "Namespace", "shop"),
@@ -98,7 +98,7 @@ def test_order_does_not_matter(server):
     assert stored(server, "namespaces", "", "shop")["metadata"]["labels"]["team"] == "a"
 
 
-def test_namespaces_that_objects_name_are_made(server):
+def test_missing_namespaces_are_created(server):
     problems, notes = fill(
         server, an_object("v1", "ConfigMap", "c", "monitoring"), an_object("v1", "ConfigMap", "d", "monitoring")
     )
@@ -106,7 +106,7 @@ def test_namespaces_that_objects_name_are_made(server):
     assert notes == ["made 1 namespace that no file defines: monitoring"]
 
 
-def test_what_no_definition_brings_along_is_left_out(server):
+def test_kinds_without_a_definition_are_skipped(server):
     problems, notes = fill(server, *(an_object("monitoring.coreos.com/v1", "ServiceMonitor", n) for n in "ab"))
     assert not problems
     assert notes == [
@@ -124,7 +124,7 @@ def test_what_no_definition_brings_along_is_left_out(server):
         pytest.param("policy/v1beta1", "PodSecurityPolicy", "", id="removed"),
     ],
 )
-def test_what_a_served_group_lacks_is_a_mistake(server, api_version, kind, hint):
+def test_unknown_kinds_of_served_groups_are_errors(server, api_version, kind, hint):
     problems, _ = fill(server, an_object(api_version, kind, "web"))
     assert problems == [f"file: document 1: kind {kind!r} of apiVersion {api_version!r} is not served here{hint}"]
 
@@ -133,7 +133,7 @@ def test_what_a_served_group_lacks_is_a_mistake(server, api_version, kind, hint)
 
 
 def dumped(server):
-    """All that a server has, as `kubectl get -A -o json` writes it."""
+    """All objects of a server, in the form of `kubectl get -A -o json`."""
     return [
         copy.deepcopy(one.to_dict()) for resource in server.catalogue for one in server.store.list(resource.storage)
     ]
@@ -161,7 +161,7 @@ def a_node():
     return an_object("v1", "Node", "n1", status={"capacity": {"cpu": "4", "pods": "10"}})
 
 
-def test_a_dump_loads_whole(server):
+def test_a_dump_is_loaded_completely(server):
     deployment_with_pods(server)
     dump = dumped(server)
     assert all(obj["metadata"]["resourceVersion"] for obj in dump)
@@ -172,8 +172,8 @@ def test_a_dump_loads_whole(server):
     pod = stored(copied, "pods", "default", "web-1-0")
     assert pod["spec"]["nodeName"] == "n1"
     owner = pod["metadata"]["ownerReferences"][0]["uid"]
-    assert copied.store.get("replicasets.apps", "default", "web-1").uid == owner, "who owns a pod still owns it"
-    assert json.dumps(dump) == json.dumps(dumped(server)), "the caller's objects are the caller's"
+    assert copied.store.get("replicasets.apps", "default", "web-1").uid == owner, "the pod lost its owner"
+    assert json.dumps(dump) == json.dumps(dumped(server)), "the caller's objects were modified"
 
 
 def test_a_dump_of_pods_alone_loses_their_owners(server):
@@ -186,7 +186,7 @@ def test_a_dump_of_pods_alone_loses_their_owners(server):
     assert "ownerReferences" not in stored(copied, "pods", "default", "web-1-0")["metadata"]
 
 
-def test_priority_classes_that_a_dump_lacks_are_made_of_its_pods(server):
+def test_missing_priority_classes_are_created_from_pods(server):
     assert not fill(server, an_object("scheduling.k8s.io/v1", "PriorityClass", "urgent", value=7))[0]
     assert not fill(server, manifests.pod("web", priorityClassName="urgent"))[0]
     copied = ApiServer()
@@ -196,7 +196,7 @@ def test_priority_classes_that_a_dump_lacks_are_made_of_its_pods(server):
     assert stored(copied, "pods", "default", "web")["spec"]["priority"] == 7
 
 
-def test_pods_of_a_dump_that_had_ended_stay_so(server):
+def test_finished_pods_of_a_dump_stay_finished(server):
     pod = manifests.pod("done", nodeName="n1")
     pod["metadata"] |= {"uid": "a-b-c", "resourceVersion": "17", "managedFields": [{"manager": "kubelet"}]}
     pod["status"] = {"phase": "Succeeded"}
@@ -208,7 +208,7 @@ def test_pods_of_a_dump_that_had_ended_stay_so(server):
     assert found["metadata"]["resourceVersion"] != "17"
 
 
-def test_pods_of_a_dump_that_were_being_deleted_are_deleted_again(server):
+def test_terminating_pods_of_a_dump_are_deleted_again(server):
     leaves = manifests.pod("leaves", nodeName="n1")
     held = manifests.pod("held")
     for pod, period in ((leaves, 120), (held, 0)):
@@ -223,7 +223,7 @@ def test_pods_of_a_dump_that_were_being_deleted_are_deleted_again(server):
         assert found["deletionGracePeriodSeconds"] == period
 
 
-def test_a_pod_of_a_dump_that_nothing_holds_any_more_is_gone(server):
+def test_a_terminating_pod_of_a_dump_without_finalizers_is_gone(server):
     pod = manifests.pod("gone")
     pod["metadata"] |= {"uid": "gone", "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
     problems, _ = fill(server, pod)
@@ -231,7 +231,7 @@ def test_a_pod_of_a_dump_that_nothing_holds_any_more_is_gone(server):
     assert stored(server, "pods", "default", "gone") is None
 
 
-def test_fields_that_only_a_newer_server_knows_do_not_stop_a_dump(server):
+def test_unknown_fields_of_newer_servers_are_ignored_in_a_dump(server):
     pod = manifests.pod("web", futureField=1)
     assert fill(server, pod)[0]
     pod["metadata"] |= {"uid": "a-b-c", "resourceVersion": "17"}
@@ -239,7 +239,7 @@ def test_fields_that_only_a_newer_server_knows_do_not_stop_a_dump(server):
     assert not problems
 
 
-def test_a_copy_that_kept_its_uid_gets_one_of_its_own(server):
+def test_a_copied_object_with_a_duplicate_uid_gets_a_new_one(server):
     one, other = manifests.pod("one"), manifests.pod("other")
     for pod in (one, other):
         pod["metadata"]["uid"] = "a-b-c"

@@ -1,4 +1,4 @@
-"""Which changes of a pod are worth a line, and how many lines there are when there are many of them."""
+"""Which changes of a pod are printed, and how many lines are printed when there are many."""
 
 import pytest
 from hypothesis import given
@@ -48,17 +48,17 @@ EVICTED = a_pod("n1", DisruptionTarget=("True", "EvictionByEvictionAPI", "draine
         pytest.param(None, BOUND, Placed("n1"), id="seen first on a node"),
         pytest.param(FRESH, BOUND, Placed("n1"), id="bound"),
         pytest.param(WAITING, BOUND, Placed("n1"), id="bound after waiting"),
-        pytest.param(BOUND, BOUND, None, id="on its node as before"),
+        pytest.param(BOUND, BOUND, None, id="still on its node"),
         pytest.param(FRESH, WAITING, Unschedulable("no room"), id="refused"),
         pytest.param(WAITING, WAITING, None, id="refused again"),
         pytest.param(WAITING, ELSEWISE, Unschedulable("no light"), id="refused for another reason"),
         pytest.param(FRESH, GATED, None, id="gated"),
         pytest.param(BOUND, PREEMPTED, Preempted("n1"), id="preempted"),
         pytest.param(PREEMPTED, PREEMPTED, None, id="still preempted"),
-        pytest.param(BOUND, EVICTED, None, id="evicted by somebody else"),
+        pytest.param(BOUND, EVICTED, None, id="evicted by another client"),
     ],
 )
-def test_what_is_news(before, pod, news):
+def test_which_changes_are_printed(before, pod, news):
     assert change_of(before, pod) == news
 
 
@@ -71,12 +71,12 @@ def test_what_is_news(before, pod, news):
         (["a/b", "a/c", "a/d"], Unschedulable("no room"), "a/b and 2 more wait: no room"),
     ],
 )
-def test_words(pods, news, line):
+def test_lines(pods, news, line):
     assert "".join(text for text, _ in change_spans(pods, news)) == line
 
 
 class Terminal:
-    """What is told, a batch each time that `pass_time` is called."""
+    """Collects the printed lines, one batch per call of `pass_time`."""
 
     def __init__(self):
         self.server = ApiServer(clock=lambda: 0.0)
@@ -103,7 +103,8 @@ class Terminal:
         self.server.registry.patch(resource, "default", name, patch, kind="strategic", subresource="status")
 
     def pass_time(self):
-        """The lines of what happened since; there is one alarm for all of it, and none for nothing."""
+        """The lines about what happened since the last call; there is one timer for all changes, and none without
+        changes."""
         alarms, self.alarms[:] = list(self.alarms), []
         for alarm in alarms:
             alarm()
@@ -112,7 +113,7 @@ class Terminal:
         return told[0] if told else []
 
 
-def test_each_pod_has_its_line():
+def test_one_line_per_pod():
     terminal = Terminal()
     terminal.create("a", "b")
     assert terminal.pass_time() == []
@@ -124,7 +125,7 @@ def test_each_pod_has_its_line():
     assert terminal.pass_time() == ["default/b waits: no light"]
 
 
-def test_pods_wait_in_company():
+def test_waiting_pods_are_grouped():
     terminal = Terminal()
     terminal.create("a", "b", "c", "d")
     for name, why in zip("abcd", ("no room", "no light", "no room", "no room"), strict=True):
@@ -134,7 +135,7 @@ def test_pods_wait_in_company():
 
 @given(st.lists(st.booleans(), max_size=3 * SHOWN))
 @examples(20)
-def test_a_flood_is_a_number(bound):
+def test_many_pods_are_summarized(bound):
     terminal = Terminal()
     names = [f"p-{number}" for number in range(len(bound))]
     terminal.create(*names)

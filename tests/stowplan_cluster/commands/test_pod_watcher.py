@@ -1,4 +1,4 @@
-"""When pods count as settled, and what is said of those that are not."""
+"""When pods count as settled, and what is printed about those that do not."""
 
 import asyncio
 
@@ -45,21 +45,23 @@ def new(*pods):
     ("pods", "total", "open_"),
     [
         pytest.param([], 0, [], id="nothing to wait for"),
-        pytest.param([], 1, ["there are 0 pods, expected 1"], id="not made yet"),
+        pytest.param([], 1, ["there are 0 pods, expected 1"], id="not created yet"),
         pytest.param([a_pod("a", node="n1")], 1, [], id="placed"),
         pytest.param([a_pod("a")], 1, ["default/a has no node: not tried yet"], id="untried"),
         pytest.param([a_pod("a", why="no room")], 1, ["default/a has no node: no room"], id="refused"),
-        pytest.param([a_pod("a", why="no room", app="spare")], 1, [], id="refused, as it may be"),
-        pytest.param([a_pod("a", app="spare")], 1, ["default/a has no node: not tried yet"], id="may, untried"),
+        pytest.param([a_pod("a", why="no room", app="spare")], 1, [], id="refused, as expected"),
+        pytest.param(
+            [a_pod("a", app="spare")], 1, ["default/a has no node: not tried yet"], id="may be refused, untried"
+        ),
         pytest.param(
             [a_pod("a", node="n1", leaving=True)],
             0,
             ["1 pod still to end"],
-            id="on its way out",
+            id="terminating",
         ),
     ],
 )
-def test_what_is_open(watched, pods, total, open_):
+def test_unsettled_pods(watched, pods, total, open_):
     watched.deliver(new(*pods))
     assert watched.open(total, may_wait=("spare",)) == open_
 
@@ -77,7 +79,7 @@ async def test_settles_as_soon_as_the_last_pod_has_a_node(watched):
     await asyncio.wait_for(waiting, 1)
 
 
-def test_news_are_told_with_the_time_that_they_took(watched):
+def test_changes_are_printed_with_the_elapsed_time(watched):
     watched.begin()
     watched._clock.now += 0.25
     watched.deliver(new(a_pod("a", node="n1"), a_pod("b")))

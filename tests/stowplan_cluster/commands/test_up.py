@@ -1,4 +1,4 @@
-"""`stowplan up` as a process: pods get nodes, options reach the scheduler, every ending is a clean one."""
+"""`stowplan up` as a process: pods are scheduled, options reach the scheduler, and it always terminates cleanly."""
 
 import json
 import os
@@ -62,19 +62,19 @@ def pod(name="web", **spec):
 
 
 def running(count):
-    """Whether so many pods run."""
+    """Whether that many pods are running."""
     return lambda pods: sum(one.get("status", {}).get("phase") == "Running" for one in pods.values()) == count
 
 
 def ended(process, log):
-    """The exit code, and what was said."""
+    """Exit code and output."""
     code = process.wait(20)
     said = log.read_text()
     assert "Traceback" not in said
     return code, said
 
 
-def test_a_deployment_runs_at_once(tmp_path):
+def test_a_deployment_runs(tmp_path):
     with up(tmp_path) as (_, client, log):
         template = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
         spec = {"replicas": 6, "selector": {"matchLabels": {"app": "web"}}, "template": template}
@@ -108,13 +108,13 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         process.send_signal(signal.SIGINT)
         commands.until(lambda: "does not let go" in log.read_text(), process, log)
         assert process.poll() is None
-        assert not (tmp_path / "kubeconfig").exists(), "whoever looks for the cluster does not find one that ends"
+        assert not (tmp_path / "kubeconfig").exists(), "the kubeconfig of a terminating cluster still exists"
         process.send_signal(signal.SIGINT)
         code, _ = ended(process, log)
         assert code == 1
 
 
-def test_a_cluster_that_is_kept(tmp_path):
+def test_cluster_state_is_kept_in_a_file(tmp_path):
     state = f"--state={tmp_path / 'state'}"
     with up(tmp_path, state, "--nodes=2") as (process, client, log):
         client(PODS, pod())
@@ -126,13 +126,13 @@ def test_a_cluster_that_is_kept(tmp_path):
             f"stopped: {tmp_path / 'state'} has the cluster, the same command continues with it",
         )
     with up(tmp_path, state) as (_, client, log):
-        assert log.read_text().startswith(f"Serving on {client.url}: 2 nodes, 1 pod\n"), "and none are added"
+        assert log.read_text().startswith(f"Serving on {client.url}: 2 nodes, 1 pod\n"), "nodes were added"
         assert client(f"{PODS}/web")["spec"] == before["web"]["spec"]
         client(PODS, pod("second"))
         client.until(PODS, running(2))
 
 
-def test_manifests_may_bring_the_nodes(tmp_path):
+def test_manifests_may_contain_the_nodes(tmp_path):
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}, "status": {"capacity": {"cpu": "1"}}}
     (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all([node, pod()]))
     with (tmp_path / "objects.yaml").open() as stdin, up(tmp_path, "-f", "-", stdin=stdin) as (_, client, _):
@@ -153,7 +153,7 @@ def test_without_nodes_pods_wait(tmp_path):
         assert ": 0 nodes, " in log.read_text()
 
 
-def test_the_scheduler_tells_its_story_at_the_same_address(tmp_path):
+def test_scheduler_stories_are_served_at_the_same_address(tmp_path):
     with up(tmp_path, "--nodes=1") as (_, client, log):
         client(PODS, pod(nodeSelector={"disk": "ssd"}))
         client.until(PODS, lambda pods: pods["web"].get("status", {}).get("conditions"))
@@ -164,7 +164,7 @@ def test_the_scheduler_tells_its_story_at_the_same_address(tmp_path):
             client("/stowplan/stories/default/nobody")
         with pytest.raises(HTTPError, match="405"):
             client("/stowplan/pending", {})
-        # With the kubeconfig that it writes, nothing else has to be named.
+        # The kubeconfig that it writes is all that the commands need.
         line = [sys.executable, "-m", "stowplan", "explain", "--from-scheduler", "auto", "pod", "web"]
         kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
         asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
@@ -184,7 +184,7 @@ class Holding(PermitPlugin):
 """
 
 
-def test_a_pod_that_waits_on_permit_is_told_so_without_naming_the_scheduler(tmp_path):
+def test_explain_finds_a_pod_waiting_on_permit_without_from_scheduler(tmp_path):
     (tmp_path / "holding.py").write_text(HOLDING)
     (tmp_path / "config.json").write_text(configuration(plugins={"permit": {"enabled": [{"name": "Holding"}]}}))
     with up(tmp_path, "--nodes=1", "--config=config.json", "--plugin=holding:Holding", cwd=tmp_path) as (
@@ -201,7 +201,7 @@ def test_a_pod_that_waits_on_permit_is_told_so_without_naming_the_scheduler(tmp_
         line = [sys.executable, "-m", "stowplan", "explain", "pod", "web"]
         kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
         asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
-        # One more like it, and one that fits nowhere.
+        # One more of the same kind, and one that fits nowhere.
         client(PODS, pod("web-2", labels={"app": "web"}))
         client(PODS, pod("choosy", nodeSelector={"no": "such"}))
         client.until(PODS, lambda pods: len(client("/stowplan/pending").get("onPermit", ())) == 2 and "choosy" in pods)
@@ -216,7 +216,7 @@ def test_a_pod_that_waits_on_permit_is_told_so_without_naming_the_scheduler(tmp_
     assert "--from-scheduler URL" not in many.stdout
 
 
-def test_the_configuration_is_the_schedulers(tmp_path):
+def test_the_configuration_reaches_the_scheduler(tmp_path):
     (tmp_path / "config.json").write_text(configuration(schedulerName="mine"))
     with up(tmp_path, f"--config={tmp_path / 'config.json'}") as (_, client, log):
         assert ": 3 nodes, 0 pods, scheduling for mine\n" in log.read_text()
@@ -268,7 +268,7 @@ class TestRefusals:
         assert complaint in ran.err
         assert not (tmp_path / "stowplan.kubeconfig").exists()
 
-    def test_what_the_scheduler_cannot_do(self, tmp_path):
+    def test_errors_of_the_scheduler(self, tmp_path):
         extended = json.loads(configuration())
         tls = {"caFile": "no-such-authority.pem"}
         extender = {"urlPrefix": "https://127.0.0.1:1/", "filterVerb": "filter", "enableHTTPS": True, "tlsConfig": tls}
@@ -291,7 +291,7 @@ class TestRefusals:
 # --- a second one in the same folder
 
 
-def test_the_kubeconfig_of_a_cluster_that_runs_is_not_taken(tmp_path):
+def test_the_kubeconfig_of_a_running_cluster_is_not_overwritten(tmp_path):
     with up(tmp_path) as (process, client, _):
         before = (tmp_path / "kubeconfig").read_bytes()
         code, said = refused(f"--kubeconfig-out={tmp_path / 'kubeconfig'}", cwd=tmp_path)
@@ -302,4 +302,4 @@ def test_the_kubeconfig_of_a_cluster_that_runs_is_not_taken(tmp_path):
         assert client.names("/api/v1/nodes")
         process.kill()
         process.wait(20)
-    assert not running_server_url(tmp_path / "kubeconfig"), "what a killed one leaves is nobody's"
+    assert not running_server_url(tmp_path / "kubeconfig"), "the kubeconfig of a killed cluster is not reused"

@@ -1,4 +1,4 @@
-"""Whatever the API takes, no controller falls over it: objects with parts missing or replaced by junk."""
+"""Objects with missing or garbage fields that the API accepts do not break any controller."""
 
 from copy import deepcopy
 
@@ -72,14 +72,14 @@ def populated():
 
 
 def places(value, path=()):
-    """Paths of all that is inside."""
+    """Paths of all nested values."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield (*path, key)
         yield from places(item, (*path, key))
 
 
-def spoil(obj, part, choice, junk):
+def corrupt(obj, part, choice, junk):
     """Take a part of the object out, or put junk into its place."""
     top = obj.setdefault(part, {})
     found = list(places(top))
@@ -102,7 +102,7 @@ PARTS = {"status": ("status",), "": ("spec", "metadata")}
 
 @examples(150)
 @given(plan=changes, restart=st.booleans())
-def test_nothing_that_is_stored_stops_the_loop(plan, restart):
+def test_no_stored_object_stops_the_loop(plan, restart):
     cluster = populated()
     for (storage, name, subresource), choice, junk in plan:
         namespace = "kube-node-lease" if storage.startswith("leases") else "default"
@@ -110,7 +110,7 @@ def test_nothing_that_is_stored_stops_the_loop(plan, restart):
         if obj is None:
             continue
         parts = PARTS[subresource]
-        spoil(obj, parts[choice % len(parts)], choice, junk)
+        corrupt(obj, parts[choice % len(parts)], choice, junk)
         resource = cluster.registry.of_storage(storage)
         namespace = namespace if resource.namespaced else ""
         try:
@@ -122,7 +122,7 @@ def test_nothing_that_is_stored_stops_the_loop(plan, restart):
         cluster.loop.close()
         cluster.restart()
     cluster.advance(70)
-    # The others' work goes on.
+    # The other controllers go on.
     cluster.create(workload("ReplicaSet", "after", replicas=2))
     cluster.advance(1)
     owners = [owner["name"] for pod in cluster.pods() for owner in pod["metadata"].get("ownerReferences") or ()]

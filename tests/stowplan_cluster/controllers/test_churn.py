@@ -1,4 +1,4 @@
-"""Whatever people and machines do to a cluster: once all has settled, exactly the wanted pods run."""
+"""Random operations on workloads: after all has settled, exactly the wanted pods run."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NODES = ("node-1", "node-2", "node-3")
 @dataclass(frozen=True)
 class Action:
     name: str
-    #: Picks the object, and a number of replicas, a version or a duration.
+    #: Selects the object; also a number of replicas, a version or a duration.
     which: int
     number: int
 
@@ -42,7 +42,7 @@ class Churn:
             if is_top(one) and not (scalable and kind == "DaemonSet")
         ]
 
-    # What people do
+    # Operations of users
 
     def create(self, which, number):
         try:
@@ -66,7 +66,7 @@ class Churn:
             self.collect(uid)
 
     def collect(self, uid):
-        """What the garbage collector does."""
+        """Delete dependents, as the garbage collector does."""
         for stored in self.cluster.store.dependents(uid):
             self.cluster.delete(stored.to_dict()["kind"], stored.name)
             self.collect(stored.uid)
@@ -76,12 +76,12 @@ class Churn:
             self.cluster.delete("Pod", names[which % len(names)], grace_period_seconds=None if number % 2 else 0)
 
     def release(self, which, number):
-        """Take the labels away, as one does to look into a pod. A StatefulSet would need the name again."""
+        """Remove the labels of a pod, as one does to debug it. Not for StatefulSets, which need the name again."""
         if names := [pod["metadata"]["name"] for pod in self.cluster.pods() if "hostname" not in pod["spec"]]:
             name = names[which % len(names)]
             self.cluster.change("Pod", name, lambda pod: pod["metadata"].update(labels={"app": "debug"}))
 
-    # What machines do
+    # Operations of nodes
 
     def fail(self, which, number):
         if names := [pod["metadata"]["name"] for pod in self.cluster.pods() if is_running(pod)]:
@@ -104,17 +104,17 @@ class Churn:
     def wait(self, which, number):
         self.cluster.advance(number * 10)
 
-    # What comes of it
+    # Results
 
     def rest(self):
-        # Failed daemon pods are replaced after a while only.
+        # Failed pods of daemon sets are replaced after a delay.
         for _ in range(3):
             self.cluster.live()
             self.cluster.advance(1000)
         self.cluster.live()
 
     def running(self):
-        """How many pods run for each workload, by image."""
+        """The number of running pods per workload, by image."""
         pods = [pod for pod in self.cluster.pods() if is_running(pod) and pod["metadata"]["labels"]["app"] != "debug"]
         return Counter((top_of(self.cluster, pod), image_of(pod["spec"])) for pod in pods)
 
@@ -124,7 +124,7 @@ class Churn:
             spec = self.cluster.get(kind, name)["spec"]
             count = len(NODES) if kind == "DaemonSet" else spec["replicas"]
             if kind in ("ReplicaSet", "ReplicationController"):
-                # Their pods stay as they were made.
+                # With OnDelete, pods keep their template.
                 mine = {key: running for key, running in self.running().items() if key[0] == (kind, name)}
                 assert sum(mine.values()) == count
                 wanted.update(mine)
@@ -136,7 +136,7 @@ class Churn:
 PEOPLE = ("create", "scale", "scale", "update", "update", "delete", "kill", "kill", "release")
 MACHINES = ("fail", "fail", "work", "work", "work_a_little", "restart", "run", "run", "wait")
 ACTIONS = st.builds(Action, st.sampled_from(PEOPLE + MACHINES), st.integers(0, 11), st.integers(0, 4))
-#: Lists of all lengths; hypothesis left alone prefers short ones.
+#: Lists of all lengths; by itself hypothesis prefers short ones.
 STORIES = st.sampled_from((3, 10, 30, 60)).flatmap(lambda length: st.lists(ACTIONS, min_size=length, max_size=length))
 
 
@@ -177,6 +177,6 @@ def top_of(cluster, obj):
         return (obj["kind"], obj["metadata"]["name"])
     (reference,) = references
     owner = cluster.get(reference["kind"], reference["name"])
-    assert owner is not None, f"{obj['metadata']['name']} belongs to nobody"
+    assert owner is not None, f"{obj['metadata']['name']} has no owner"
     assert owner["metadata"]["uid"] == reference["uid"]
     return top_of(cluster, owner)

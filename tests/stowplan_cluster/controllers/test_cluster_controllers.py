@@ -1,4 +1,4 @@
-"""All controllers together: what one does, the others see."""
+"""All controllers together."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from support.live.controller_cluster import workload
 from support.live.living_cluster import Living, condition, node, pod
 
 
-class Whole(Living):
+class AllControllers(Living):
     def __init__(self, selection=("*",)):
         super().__init__()
         self.loop.close()
@@ -21,7 +21,7 @@ class Whole(Living):
         self.restart()
 
     def schedule(self):
-        """Put what waits on the first node that is ready and not tainted."""
+        """Bind pending pods to the first node that is ready and not tainted."""
         self.settle()
         free = [one["metadata"]["name"] for one in self.all("Node") if not one["spec"].get("taints")]
         for waiting in self.pods():
@@ -35,13 +35,13 @@ class Whole(Living):
 
 @pytest.fixture
 def cluster():
-    cluster = Whole()
+    cluster = AllControllers()
     cluster.create(node("node-1"))
     cluster.create(node("node-2"))
     return cluster
 
 
-def test_it_comes_to_rest_but_for_leases(cluster):
+def test_it_settles_except_for_leases(cluster):
     cluster.create(workload("Deployment", replicas=3))
     cluster.schedule()
     assert len(cluster.running()) == 3
@@ -52,7 +52,7 @@ def test_it_comes_to_rest_but_for_leases(cluster):
     assert cluster.store.version == before + 2 * 3
 
 
-def test_a_deleted_deployment_leaves_nothing(cluster):
+def test_a_deleted_deployment_leaves_nothing_behind(cluster):
     cluster.create(workload("Deployment", replicas=3))
     cluster.schedule()
     cluster.remove("Deployment", "web")
@@ -60,7 +60,7 @@ def test_a_deleted_deployment_leaves_nothing(cluster):
     assert (cluster.names("Deployment"), cluster.names("ReplicaSet"), cluster.names("Pod")) == ([], [], [])
 
 
-def test_a_job_is_done(cluster):
+def test_a_job_completes(cluster):
     cluster.create(workload("Job", completions=2, parallelism=2))
     cluster.schedule()
     cluster.advance(1)
@@ -69,14 +69,14 @@ def test_a_job_is_done(cluster):
     assert found["status"]["succeeded"] == 2
 
 
-def test_a_node_that_dies_loses_its_pods(cluster):
+def test_pods_of_a_dead_node_are_replaced(cluster):
     cluster.create(workload("Deployment", replicas=2))
     cluster.schedule()
     assert {one["spec"]["nodeName"] for one in cluster.running()} == {"node-1"}
     cluster.edit("Node", "node-1", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": "stopped"}))
     cluster.advance(51)
     assert [condition(one, "Ready")[0] for one in cluster.running()] == ["False", "False"]
-    # The default tolerations give it five minutes.
+    # The default tolerations last five minutes.
     cluster.advance(300)
     cluster.schedule()
     assert {one["spec"]["nodeName"] for one in cluster.running()} == {"node-2"}
@@ -96,7 +96,7 @@ def test_a_budget_follows_a_rollout(cluster):
     assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (4, 4, 1)
 
 
-def test_a_namespace_with_everything_in_it_goes(cluster):
+def test_a_namespace_is_deleted_with_its_content(cluster):
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     cluster.create(storage_class())
     for manifest in (workload("Deployment"), protected(claim(class_="fast")), pod("web", node="node-1")):
@@ -121,7 +121,7 @@ def test_a_restart_changes_nothing(cluster):
     assert {one["metadata"]["name"]: one for one in cluster.pods()} == before
 
 
-def test_each_can_be_switched_off():
+def test_each_controller_can_be_disabled():
     registry = Living().registry
     controllers = [*workload_controllers(registry), *cluster_controllers(registry)]
     names = [one.name for one in controllers]
@@ -130,7 +130,7 @@ def test_each_can_be_switched_off():
         assert [one.name for one in select_controllers(controllers, ["*", f"-{name}"])] == [
             other for other in names if other != name
         ]
-        cluster = Whole(["*", f"-{name}"])
+        cluster = AllControllers(["*", f"-{name}"])
         cluster.create(node())
         cluster.create(workload("Deployment"))
         cluster.advance(5)

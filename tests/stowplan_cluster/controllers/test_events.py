@@ -5,15 +5,15 @@ from support.live.controller_cluster import LiveCluster, workload
 
 
 @pytest.fixture
-def said():
+def recorded():
     """A cluster without controllers, an object in it, and a recorder."""
     cluster = LiveCluster(controllers=lambda registry: [])
     obj = cluster.create(workload("ReplicaSet"))
     return cluster, obj, EventRecorder(cluster.registry, "replicaset-controller")
 
 
-def test_an_event_names_its_object_and_its_source(said):
-    cluster, obj, recorder = said
+def test_an_event_names_its_object_and_its_source(recorded):
+    cluster, obj, recorder = recorded
     recorder.record(obj, "Normal", "SuccessfulCreate", "Created pod: web-1")
     (stored,) = cluster.all("Event")
     events = cluster.server.catalogue.find("", "v1", "events")
@@ -37,8 +37,8 @@ def test_an_event_names_its_object_and_its_source(said):
     assert event["firstTimestamp"] == event["lastTimestamp"] == "2023-11-14T22:13:20Z"
 
 
-def test_what_is_said_again_is_counted(said):
-    cluster, obj, recorder = said
+def test_repeated_events_are_counted(recorded):
+    cluster, obj, recorder = recorded
     for _ in range(3):
         recorder.record(obj, "Warning", "FailedCreate", "no")
         cluster.now += 1
@@ -48,16 +48,16 @@ def test_what_is_said_again_is_counted(said):
     assert (event["count"], event["lastTimestamp"]) == (3, "2023-11-14T22:13:22Z")
 
 
-def test_an_event_that_was_deleted_is_made_again(said):
-    cluster, obj, recorder = said
+def test_a_deleted_event_is_recreated(recorded):
+    cluster, obj, recorder = recorded
     recorder.record(obj, "Normal", "Said", "so")
     cluster.delete("Event", cluster.all("Event")[0]["metadata"]["name"])
     recorder.record(obj, "Normal", "Said", "so")
     assert len(cluster.all("Event")) == 1
 
 
-def test_one_object_is_not_talked_about_without_end(said):
-    cluster, obj, recorder = said
+def test_events_per_object_are_rate_limited(recorded):
+    cluster, obj, recorder = recorded
     for number in range(30):
         recorder.record(obj, "Normal", "SuccessfulCreate", f"Created pod: web-{number}")
     assert len(cluster.all("Event")) == 25
@@ -69,10 +69,10 @@ def test_one_object_is_not_talked_about_without_end(said):
     assert len(cluster.all("Event")) == 27
 
 
-def test_an_event_that_is_refused_does_no_harm(said, monkeypatch):
+def test_a_refused_event_is_ignored(recorded, monkeypatch):
     from stowplan.api.api_errors import Forbidden
 
-    cluster, obj, recorder = said
+    cluster, obj, recorder = recorded
 
     def refuse(*args, **kwargs):
         raise Forbidden("the namespace is going away")

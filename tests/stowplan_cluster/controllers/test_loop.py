@@ -16,7 +16,7 @@ class Registry:
 
 
 class Scripted:
-    """Does to each key what `answers` says: returns it, or raises it."""
+    """Returns or raises the answer in `answers` for each key."""
 
     def __init__(self, name="scripted", watches=("pods",)):
         self.name = name
@@ -52,7 +52,7 @@ def registry():
     return Registry()
 
 
-def test_what_exists_is_reconciled_at_the_start(registry, clock):
+def test_existing_objects_are_reconciled_at_the_start(registry, clock):
     registry.put("b")
     registry.put("a")
     registry.put("node", "nodes")
@@ -62,7 +62,7 @@ def test_what_exists_is_reconciled_at_the_start(registry, clock):
     assert controller.seen == ["a", "b"]
 
 
-def test_changes_in_between_are_one_key(registry, clock):
+def test_several_changes_are_reconciled_once(registry, clock):
     controller = Scripted()
     loop = Loop(registry, [controller], clock)
     assert not loop.step()
@@ -75,7 +75,7 @@ def test_changes_in_between_are_one_key(registry, clock):
     assert controller.seen == ["a", "b", "a"]
 
 
-def test_keys_of_all_controllers_are_served_in_the_order_they_came(registry, clock):
+def test_keys_of_all_controllers_are_served_in_order(registry, clock):
     order = []
 
     class Noting(Scripted):
@@ -90,7 +90,7 @@ def test_keys_of_all_controllers_are_served_in_the_order_they_came(registry, clo
     assert order == [("one", "a"), ("two", "a"), ("nodes", "n"), ("one", "b"), ("two", "b")]
 
 
-def test_a_change_made_by_a_reconcile_brings_the_next_one(registry, clock):
+def test_a_change_by_a_reconcile_causes_another(registry, clock):
     class Writing(Scripted):
         def reconcile(self, key):
             super().reconcile(key)
@@ -104,7 +104,7 @@ def test_a_change_made_by_a_reconcile_brings_the_next_one(registry, clock):
     assert controller.seen == ["a", "a", "a"]
 
 
-def test_controllers_that_never_rest_are_found_out(registry, clock, monkeypatch):
+def test_controllers_that_never_settle_are_detected(registry, clock, monkeypatch):
     class Restless(Scripted):
         def reconcile(self, key):
             registry.put(key)
@@ -116,7 +116,7 @@ def test_controllers_that_never_rest_are_found_out(registry, clock, monkeypatch)
         loop.settle()
 
 
-def test_a_timer_brings_the_key_back(registry, clock):
+def test_a_timer_requeues_the_key(registry, clock):
     controller = Scripted()
     controller.answers["a"] = [10.0]
     loop = Loop(registry, [controller], clock)
@@ -145,7 +145,7 @@ def test_only_the_last_timer_counts(registry, clock, second, due):
     assert loop.next_due() == due
 
 
-def test_failures_are_tried_again_after_doubling_delays(registry, clock):
+def test_failures_are_retried_with_exponential_backoff(registry, clock):
     controller = Scripted()
     controller.answers["a"] = [conflict("pods", "", "a", "changed")] * 16
     loop = Loop(registry, [controller], clock)
@@ -161,7 +161,7 @@ def test_failures_are_tried_again_after_doubling_delays(registry, clock):
     assert len(controller.seen) == 17
 
 
-def test_a_success_forgets_the_failures(registry, clock):
+def test_a_success_resets_the_backoff(registry, clock):
     controller = Scripted()
     controller.answers["a"] = [not_found("pods", "", "x"), not_found("pods", "", "x"), None, not_found("pods", "", "x")]
     loop = Loop(registry, [controller], clock)
@@ -188,7 +188,7 @@ def test_a_refusal_is_logged_once_and_a_conflict_not_at_all(registry, clock, cap
     ]
 
 
-def test_a_bug_is_not_swallowed(registry, clock):
+def test_unexpected_exceptions_are_raised(registry, clock):
     controller = Scripted()
     controller.answers["a"] = [ZeroDivisionError()]
     loop = Loop(registry, [controller], clock)
@@ -197,7 +197,7 @@ def test_a_bug_is_not_swallowed(registry, clock):
         loop.settle()
 
 
-def test_a_closed_loop_follows_no_more(registry, clock):
+def test_a_closed_loop_ignores_changes(registry, clock):
     controller = Scripted()
     loop = Loop(registry, [controller], clock)
     loop.close()
@@ -215,7 +215,7 @@ def test_a_closed_loop_follows_no_more(registry, clock):
         pytest.param([], [], id="none"),
     ],
 )
-def test_controllers_are_switched_by_name(selection, expected):
+def test_controllers_are_selected_by_name(selection, expected):
     controllers = [Scripted(name) for name in ("one", "two", "three")]
     assert [one.name for one in select_controllers(controllers, selection)] == expected
 

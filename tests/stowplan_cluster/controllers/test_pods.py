@@ -35,7 +35,7 @@ def pod(name, *, node="node-1", phase="Running", ready_for=None, cost=None, rest
     )
 
 
-#: Each goes before all that follow it, for the reason it is named after.
+#: Each is deleted before all that follow, for the reason in its name.
 IN_ORDER = [
     pod("unassigned", node="", phase="Pending", ready_for=None),
     pod("pending", phase="Pending"),
@@ -54,12 +54,12 @@ RELATED = [*IN_ORDER, *(pod(f"sibling {number}", node="crowded") for number in r
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_who_goes_first(seed):
+def test_order_of_deletion(seed):
     shuffled = Random(seed).sample(IN_ORDER, len(IN_ORDER))
     assert [one.name for one in by_deletion_order(shuffled, RELATED)] == [one.name for one in IN_ORDER]
 
 
-def test_a_cost_that_is_no_number_counts_as_none():
+def test_an_invalid_deletion_cost_counts_as_zero():
     assert [one.name for one in by_deletion_order([pod("b", cost="much"), pod("a", cost="-1")])] == ["a", "b"]
 
 

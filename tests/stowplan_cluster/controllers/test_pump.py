@@ -9,7 +9,7 @@ from support.live.controller_cluster import LiveCluster, workload
 
 
 class Waiting:
-    """Stands in for sleeping: says how long it would be, and lets the test decide what happens."""
+    """Replaces sleeping: reports the delay, and lets the test decide what happens."""
 
     def __init__(self):
         self.asked = asyncio.Queue()
@@ -46,7 +46,7 @@ async def test_a_change_wakes_the_controllers(pumped):
     assert len(cluster.pods()) == 3
 
 
-async def test_a_timer_is_waited_for(pumped):
+async def test_it_waits_for_timers(pumped):
     cluster, waiting = pumped
     await waiting.asked.get()
     cluster.create(workload("Job", activeDeadlineSeconds=60))
@@ -58,11 +58,11 @@ async def test_a_timer_is_waited_for(pumped):
     assert "FailureTarget" in types
 
 
-async def test_others_have_their_turn_while_there_is_much_to_do():
+async def test_the_event_loop_runs_during_long_work():
     cluster, waiting = LiveCluster(), Waiting()
     for number in range(20):
         cluster.create(workload("ReplicaSet", f"web-{number}", replicas=1))
-    # Every look at the stopwatch is a slice later, so each reconcile is a slice of its own.
+    # Each reading of the stopwatch is a time slice later, so each reconcile takes a whole slice.
     ticks = count()
     task = asyncio.create_task(run(cluster.loop, wait=waiting, stopwatch=lambda: next(ticks)))
     turns = 0

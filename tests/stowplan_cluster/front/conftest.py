@@ -1,4 +1,4 @@
-"""A front on 127.0.0.1 and a client for it; sleeping is by hand."""
+"""A front on 127.0.0.1 and a client for it; sleeps end only when the test advances time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = 1_800_000_000.0
 
 
 class Sleeper:
-    """Sleeps until the test lets time pass."""
+    """Sleeps until the test advances time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -41,12 +41,12 @@ class Sleeper:
 
     @staticmethod
     async def settle() -> None:
-        """Let everything that can run do so."""
+        """Run everything that is ready to run."""
         for _ in range(20):
             await asyncio.sleep(0)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, waking sleepers one after the other."""
+        """Advance time, waking sleepers in order."""
         end = self.now + seconds
         while True:
             await self.settle()
@@ -74,7 +74,7 @@ class Reply:
 
 
 class Client:
-    """Requests to one front, as the administrator unless it says otherwise."""
+    """Requests to one front, as the administrator unless specified otherwise."""
 
     def __init__(self, server: ApiServer, front: Front, session: aiohttp.ClientSession, sleeper: Sleeper) -> None:
         self.server = server
@@ -139,7 +139,7 @@ class Watching:
 
 
 class Raw:
-    """A bare connection, for what no HTTP library would send."""
+    """A bare connection, for bytes that no HTTP library would send."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -152,7 +152,7 @@ class Raw:
         await self._writer.drain()
 
     async def reply(self) -> Reply:
-        """One answer; its body is as long as it says."""
+        """One response, with the length that it declares."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         status, *lines = head.decode().removesuffix("\r\n\r\n").split("\r\n")
         headers = {name.title(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -160,7 +160,7 @@ class Raw:
         return Reply(int(status.split()[1]), headers, body)
 
     async def rest(self) -> bytes:
-        """All until the server closes the connection."""
+        """Everything until the server closes the connection."""
         try:
             return await self._reader.read(-1)
         except ConnectionError:
@@ -186,7 +186,7 @@ async def _serving(**settings: Any) -> AsyncIterator[Client]:
         await front.stop()
         server.close()
     await sleeper.settle()
-    # Whatever the test did to it, nothing of it goes on, waits or follows the store.
+    # Nothing of the test is still running, waiting or following the store.
     assert asyncio.all_tasks() - {asyncio.current_task()} <= tasks
     assert sleeper.sleeping == 0
     assert not any(table.history.asleep for table in server.store._tables.values())

@@ -1,4 +1,4 @@
-"""Tokens, impersonation and what is told to those who may not."""
+"""Tokens, impersonation and responses to unauthorized requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BINDING = {
 
 @pytest.fixture
 async def client(serving):
-    """Beside the administrator there is jane, who may read pods in `default`."""
+    """Besides the administrator there is jane, who may read pods in `default`."""
     async with serving(users={READER: UserInfo(name="jane", groups=("system:authenticated",))}) as made:
         roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
         await made.create(f"{roles}/roles", POD_READER)
@@ -41,14 +41,14 @@ async def as_jane(client, path: str, method: str = "GET", body=None):
     "authorization",
     ["", "Bearer wrong", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "the-administrators-token", "Bearer \xff"],
 )
-async def test_without_a_token_there_is_no_answer(client, authorization):
+async def test_requests_without_a_token_are_refused(client, authorization):
     reply = await client.get("/api/v1/pods", Authorization=authorization)
     assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
     assert reply.json["reason"] == "Unauthorized"
     assert reply.json["message"] == "Unauthorized"
 
 
-async def test_a_token_may_be_spelt_as_http_allows(client):
+async def test_forms_of_the_authorization_header(client):
     assert (await client.get("/api", Authorization="bearer  the-administrators-token ")).status == 200
 
 
@@ -65,20 +65,20 @@ async def test_a_token_may_be_spelt_as_http_allows(client):
         ("/openapi/v3", 401),
     ],
 )
-async def test_anybody_may_ask_for_health_and_version(client, path, status):
+async def test_health_and_version_are_public(client, path, status):
     assert (await client.get(path, Authorization="")).status == status
 
 
-async def test_a_wrong_token_is_worse_than_none(client):
+async def test_a_wrong_token_is_refused_on_public_paths(client):
     assert (await client.get("/healthz", Authorization="Bearer wrong")).status == 401
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/apps/v1", "/openapi/v3", "/version", "/livez"])
-async def test_whoever_has_a_token_may_discover(client, path):
+async def test_discovery_needs_a_token(client, path):
     assert (await as_jane(client, path)).status == 200
 
 
-async def test_rules_let_jane_read_pods_of_one_namespace(client):
+async def test_jane_may_read_pods_of_one_namespace(client):
     assert (await as_jane(client, "/api/v1/namespaces/default/pods")).status == 200
 
 
@@ -123,12 +123,12 @@ async def test_rules_let_jane_read_pods_of_one_namespace(client):
     ],
     ids=lambda value: value if value.startswith("/") else "",
 )
-async def test_what_jane_may_not(client, method, path, why):
+async def test_requests_that_jane_may_not_make(client, method, path, why):
     reply = await as_jane(client, path, method)
     assert (reply.status, reply.json["reason"], reply.json["message"]) == (403, "Forbidden", why)
 
 
-async def test_whether_something_exists_is_not_told_to_who_may_not_know(client):
+async def test_forbidden_responses_do_not_reveal_existence(client):
     for path in ("/api/v1/namespaces/default/secrets/s", "/api/v1/namespaces/default/nonsense/n"):
         assert (await as_jane(client, path)).status == 403
 
@@ -140,7 +140,7 @@ async def test_the_administrator_may_act_as_jane(client):
     assert reply.json["message"].startswith('secrets is forbidden: User "jane" cannot list')
 
 
-async def test_a_review_tells_who_one_acts_as(client):
+async def test_a_self_review_has_the_impersonated_user(client):
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     reply = await client.post(
         "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -163,7 +163,7 @@ async def test_a_review_tells_who_one_acts_as(client):
         ("somebody", set()),
     ],
 )
-async def test_groups_follow_from_the_name(client, name, groups):
+async def test_groups_of_impersonated_service_accounts_and_users(client, name, groups):
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     told = (await client.post(path, review, Impersonate_User=name)).json["status"]["userInfo"]
@@ -177,7 +177,7 @@ async def test_groups_follow_from_the_name(client, name, groups):
         ({"Impersonate_User": "system:serviceaccount:a:b"}, "serviceaccounts"),
     ],
 )
-async def test_jane_may_act_as_nobody(client, headers, resource):
+async def test_jane_may_not_impersonate(client, headers, resource):
     reply = await client.get("/api", Authorization=f"Bearer {READER}", **headers)
     assert reply.status == 403
     assert f'cannot impersonate resource "{resource}"' in reply.json["message"]

@@ -1,4 +1,4 @@
-"""The certificates that the front makes for itself, and the kubeconfig that carries one of them."""
+"""The front's self-made certificates, and the kubeconfig that contains one of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_certificate_covers_the_host(host, expected):
     assert names_in(made) == expected
 
 
-def test_the_authority_signed_the_certificate():
+def test_the_certificate_is_signed_by_the_authority():
     made = certificates_for("127.0.0.1", directory=None, clock=at(NOW))
     ca = x509.load_pem_x509_certificate(made.ca_certificate)
     x509.load_pem_x509_certificate(made.certificate).verify_directly_issued_by(ca)
@@ -57,7 +57,7 @@ def test_keys_are_not_shown():
     assert "PRIVATE" not in repr(made)
 
 
-def test_kept_certificates_are_used_again(tmp_path):
+def test_saved_certificates_are_reused(tmp_path):
     directory = tmp_path / "state"
     first = certificates_for("127.0.0.1", directory=directory, clock=at(NOW))
     assert certificates_for("127.0.0.1", directory=directory, clock=at(NOW + 100 * DAY)) == first
@@ -71,7 +71,7 @@ def test_kept_certificates_are_used_again(tmp_path):
     [("127.0.0.1", 340), ("127.0.0.1", 500), ("127.0.0.1", -10), ("other.example.com", 0)],
     ids=["nearly expired", "expired", "not yet valid", "another host"],
 )
-def test_certificates_that_no_longer_serve_are_replaced(tmp_path, host, days):
+def test_unusable_certificates_are_replaced(tmp_path, host, days):
     first = certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW))
     second = certificates_for(host, directory=tmp_path, clock=at(NOW + days * DAY))
     assert second != first
@@ -87,29 +87,29 @@ def test_damaged_files_are_replaced(tmp_path, name, content):
     else:
         (tmp_path / name).write_bytes(content)
     second = certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW))
-    # The authority's key only signs when certificates are made.
+    # The authority's key is needed only to create certificates.
     if name != "ca.key" or content is None:
         assert second.certificate != first.certificate
         assert certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW)) == second
     second.server_context()
 
 
-def test_a_key_of_another_certificate_is_noticed(tmp_path):
+def test_a_key_that_does_not_match_is_replaced(tmp_path):
     first = certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW))
     other = certificates_for("127.0.0.1", directory=None, clock=at(NOW))
     (tmp_path / "tls.key").write_bytes(other.key)
     assert certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW)).certificate != first.certificate
 
 
-def test_an_authority_that_stands_for_its_own_server_is_replaced(tmp_path):
-    """It has signed itself, but names no host."""
+def test_a_self_signed_server_certificate_is_replaced(tmp_path):
+    """The certificate is self-signed and has no host name."""
     certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW))
     for kind in ("crt", "key"):
         (tmp_path / f"tls.{kind}").write_bytes((tmp_path / f"ca.{kind}").read_bytes())
     assert names_in(certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW))) == {"127.0.0.1", "localhost"}
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
     write_private(path, b"old")
 
@@ -140,7 +140,7 @@ def test_the_kubeconfig_is_private_and_complete(tmp_path):
     "content",
     [b"", b"\xff", b"[", b"[]", b"clusters: 5", b"current-context: stowplan", b"{clusters: [{name: prod}]}"],
 )
-def test_files_of_others_are_told_apart(tmp_path, content):
+def test_kubeconfigs_of_other_tools_are_recognized(tmp_path, content):
     path = tmp_path / "kubeconfig"
     assert not is_ours(path)
     path.write_bytes(content)
@@ -149,11 +149,11 @@ def test_files_of_others_are_told_apart(tmp_path, content):
     assert is_ours(path)
 
 
-def test_without_tls_there_is_no_authority():
+def test_without_tls_the_kubeconfig_has_no_authority():
     told = kubeconfig("http://127.0.0.1:1", token="secret", ca_certificate=None)
     assert told["clusters"][0]["cluster"] == {"server": "http://127.0.0.1:1"}
 
 
-def test_cryptography_is_imported_only_to_make_certificates():
+def test_cryptography_is_imported_only_to_create_certificates():
     code = "import sys, stowplan_cluster.front.certificates as c; assert 'cryptography' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

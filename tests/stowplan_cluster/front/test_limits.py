@@ -1,4 +1,4 @@
-"""Abuse: what is malformed, too large, too slow or too much."""
+"""Abuse: malformed, oversized, slow or too many requests."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def post(extra: bytes) -> bytes:
 
 @pytest.fixture(autouse=True)
 def no_tracebacks(caplog):
-    """Nothing a client sends shows up as an error in the log."""
+    """No request causes an error in the log."""
     caplog.set_level(logging.INFO)
     yield
-    # Those of the test: by now the log is that of the clearing up.
+    # The log of the test itself; by now caplog has that of the teardown.
     records = [*caplog.get_records("call"), *caplog.records]
     assert [record.getMessage() for record in records if record.levelno >= logging.WARNING] == []
 
@@ -94,7 +94,7 @@ async def test_malformed_requests_get_a_status(client, sent):
         (b"*", 400),
     ],
 )
-async def test_strange_paths(client, path, status):
+async def test_unusual_paths(client, path, status):
     async with client.raw() as raw:
         raw.send(head(path=path))
         reply = await raw.reply()
@@ -129,13 +129,13 @@ async def test_a_body_of_the_limit_is_read(serving):
         assert (await client.post(CONFIGMAPS.decode(), fits + b" ", Content_Type="application/json")).status == 413
 
 
-async def test_who_is_not_let_in_is_answered_before_the_body(client):
+async def test_unauthenticated_requests_are_refused_before_the_body(client):
     async with client.raw() as raw:
         raw.send(b"POST " + CONFIGMAPS + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n")
         assert (await raw.reply()).status == 401
 
 
-async def test_a_client_that_waits_to_be_asked_for_its_body(client):
+async def test_expect_100_continue(client):
     body = b'{"metadata":{"name":"c"}}'
     async with client.raw() as raw:
         raw.send(post(b"Expect: 100-continue\r\nContent-Length: %d\r\n" % len(body)))
@@ -146,17 +146,17 @@ async def test_a_client_that_waits_to_be_asked_for_its_body(client):
         assert (await raw.reply()).status == 413
 
 
-async def under_way(client):
-    """The head has come, and the body is waited for."""
+async def wait_for_body(client):
+    """The head has been received, and the server waits for the body."""
     while not client.front.metrics.inflight["mutating"]:
         await client.sleeper.settle()
     await client.sleeper.settle()
 
 
-async def test_a_body_that_does_not_come(client):
+async def test_a_body_that_never_arrives(client):
     async with client.raw() as raw:
         raw.send(post(b"Content-Length: 100\r\n") + b"{")
-        await under_way(client)
+        await wait_for_body(client)
         assert client.front.metrics.inflight["mutating"] == 1
         await client.sleeper.advance(60)
         reply = await raw.reply()
@@ -164,19 +164,19 @@ async def test_a_body_that_does_not_come(client):
     assert client.front.metrics.inflight["mutating"] == 0
 
 
-async def test_a_client_that_leaves_in_the_middle_of_its_body(client):
+async def test_a_client_that_disconnects_within_its_body(client):
     async with client.raw() as raw:
         raw.send(post(b"Content-Length: 100\r\n") + b"{")
-        await under_way(client)
+        await wait_for_body(client)
     while client.front.metrics.inflight["mutating"]:
         await client.sleeper.settle()
     assert (await client.get("/livez")).text == "ok"
 
 
-async def test_a_malformed_chunk_ends_the_connection(client):
+async def test_a_malformed_chunk_closes_the_connection(client):
     async with client.raw() as raw:
         raw.send(post(b"Transfer-Encoding: chunked\r\n"))
-        await under_way(client)
+        await wait_for_body(client)
         raw.send(b"zz\r\n")
         reply = await raw.reply()
         assert (reply.status, reply.json["message"].partition(":")[0]) == (400, "the body of the request is malformed")
@@ -194,8 +194,8 @@ async def test_a_malformed_chunk_behind_a_refused_request(client):
 
 @pytest.mark.parametrize("size", [10, 100_000])
 @pytest.mark.slow
-async def test_answers_that_nobody_reads(serving, size):
-    """Small ones in great number, or one that is large: the connection is cut off all the same."""
+async def test_unread_responses(serving, size):
+    """Many small responses or one large one: the connection is closed either way."""
     async with serving(max_body_bytes=200_000) as client:
         made = {"metadata": {"name": "c"}, "data": {"a": "x" * size}}
         await client.create(CONFIGMAPS.decode(), made)
@@ -219,13 +219,13 @@ async def test_answers_that_nobody_reads(serving, size):
         assert client.front.metrics.slow_watchers == 0
 
 
-async def test_a_head_that_does_not_come(serving):
+async def test_a_head_that_never_arrives(serving):
     async with serving(idle_timeout=0.05) as client, client.raw() as raw:
         raw.send(b"GET /livez HTTP/1.1\r\nX: ")
         assert await raw.rest() == b""
 
 
-async def test_a_head_that_takes_its_time(serving):
+async def test_a_slow_head(serving):
     async with serving(head_timeout=5.0) as client, client.raw() as raw:
         raw.send(b"GET /livez HTTP/1.1\r\nX: ")
         while not client.sleeper.sleeping:
@@ -234,7 +234,7 @@ async def test_a_head_that_takes_its_time(serving):
         assert await raw.rest() == b""
 
 
-async def test_a_head_that_grows_too_long_is_refused_before_its_end(serving):
+async def test_an_oversized_head_is_refused_before_its_end(serving):
     async with serving(max_head_bytes=10_000) as client, client.raw() as raw:
         raw.send(b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 300) for n in range(40)))
         reply = await raw.reply()
@@ -242,8 +242,8 @@ async def test_a_head_that_grows_too_long_is_refused_before_its_end(serving):
         assert await raw.rest() == b""
 
 
-async def test_heads_of_all_together_are_bounded(serving):
-    """The one that sends more than a little when there is too much is cut off; the others are answered."""
+async def test_the_total_size_of_heads_is_bounded(serving):
+    """A client that sends more than a little while the total is exceeded is disconnected; the others get responses."""
     async with serving(max_heads_bytes=50_000) as client, client.raw() as small, client.raw() as large:
         small.send(b"GET /livez HTTP/1.1\r\nHost: x\r\nX: ")
         large.send(b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 30_000) for n in range(2)))
@@ -253,7 +253,7 @@ async def test_heads_of_all_together_are_bounded(serving):
 
 
 async def test_too_many_connections(serving):
-    """The oldest that waits for its client is closed; a watch stays, and who comes is answered."""
+    """The oldest idle connection is closed; watches are kept, and new clients get responses."""
     async with serving(max_connections=3) as client, client.watching("/api/v1/nodes?watch=1") as watch:
         async with client.raw() as idle, client.raw() as later:
             later.send(head(path=b"/livez"))
@@ -268,7 +268,7 @@ async def test_too_many_connections(serving):
         assert await watch.told(1) == [("ADDED", "n")]
 
 
-async def test_a_watcher_that_leaves_before_it_is_answered(client):
+async def test_a_watcher_that_disconnects_before_the_response(client):
     for _ in range(20):
         async with client.raw() as raw:
             raw.send(head(path=CONFIGMAPS + b"?watch=1"))
@@ -276,12 +276,12 @@ async def test_a_watcher_that_leaves_before_it_is_answered(client):
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "x"])
-async def test_compressed_bodies_are_not_taken(client, encoding):
+async def test_compressed_bodies_are_refused(client, encoding):
     reply = await client.post(CONFIGMAPS.decode(), b"xxxx", Content_Encoding=encoding)
     assert (reply.status, reply.json["reason"]) == (415, "UnsupportedMediaType")
 
 
-def test_only_labels_and_fields_that_are_short_are_shared():
+def test_only_short_labels_and_fields_are_interned():
     def stored(count: int, node: str) -> store.Stored:
         labels = {f"label-{number}": node for number in range(count)}
         table = store.Store()
@@ -316,13 +316,13 @@ async def test_too_many_watches(serving):
         assert (await client.get("/api/v1/nodes")).status == 200
 
 
-async def test_requests_in_one_go_are_answered_in_order(client):
+async def test_pipelined_requests_are_answered_in_order(client):
     async with client.raw() as raw:
         raw.send(head(path=b"/livez") + head(path=b"/api/v1/nothing") + head(path=b"/readyz"))
         assert [(await raw.reply()).status for _ in range(3)] == [200, 404, 200]
 
 
-async def test_garbage_after_a_request_ends_the_connection(client):
+async def test_garbage_after_a_request_closes_the_connection(client):
     async with client.raw() as raw:
         raw.send(head(path=b"/livez"))
         assert (await raw.reply()).status == 200
@@ -331,7 +331,7 @@ async def test_garbage_after_a_request_ends_the_connection(client):
         assert await raw.rest() == b""
 
 
-async def test_old_http_is_answered(client):
+async def test_old_http_versions(client):
     async with client.raw() as raw:
         raw.send(b"GET /livez HTTP/1.0\r\n" + AUTHORIZATION + b"\r\n")
         assert (await raw.reply()).text == "ok"
@@ -357,13 +357,13 @@ async def test_old_http_is_answered(client):
         ("application/json", b'{"kind":"Pod"}', 400),
     ],
 )
-async def test_bodies_that_are_no_configmap(client, content_type, body, status):
+async def test_invalid_bodies(client, content_type, body, status):
     reply = await client.post(CONFIGMAPS.decode(), body, Content_Type=content_type)
     assert (reply.status, reply.json["status"]) == (status, "Failure"), reply.text
 
 
 def _malformed(chance: random.Random) -> bytes:
-    """A request with something wrong somewhere, or not."""
+    """A request that may have an error somewhere."""
     target = b"/api/v1/namespaces/default/configmaps?limit=1"
     data = bytearray(
         head(chance.choice([b"GET", b"POST", b"PATCH", b"DELETE"]), target, b"Content-Length: 4\r\n") + b"{}{}"
@@ -382,7 +382,7 @@ def _malformed(chance: random.Random) -> bytes:
     return bytes(data)
 
 
-async def test_generated_garbage_never_hurts(client):
+async def test_generated_garbage_does_no_harm(client):
     chance = random.Random(7)
     for _ in range(300):
         async with client.raw() as raw:

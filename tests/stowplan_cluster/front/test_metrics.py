@@ -1,4 +1,4 @@
-"""Counters and the text they are told in."""
+"""Counters and their text format."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_histogram_is_cumulative(durations):
         assert int(count) == sum(seconds <= float(bound) for seconds in durations)
 
 
-def test_what_goes_on_now_is_told():
+def test_current_requests_are_gauges():
     told = metrics()
     told.inflight["mutating"] = 3
     watch = LIST_PODS._replace(verb="WATCH")
@@ -72,7 +72,7 @@ def test_what_goes_on_now_is_told():
 
 
 @given(st.text(max_size=20))
-def test_every_line_can_be_read_whatever_the_labels(name):
+def test_every_line_is_valid_with_any_labels(name):
     told = metrics()
     told.observe(LIST_PODS._replace(resource=name), 200, 0.5)
     for line in text_of(told).removesuffix("\n").split("\n"):

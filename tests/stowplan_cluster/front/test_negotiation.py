@@ -1,4 +1,4 @@
-"""Accept headers, request bodies and what of them is refused."""
+"""Accept headers, request bodies, and which of them are refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KUBECTL_DISCOVERY = (
         ("*/*;q=0.1,application/yaml", "objects", Form(YAML)),
     ],
 )
-def test_the_best_form_that_is_served_is_taken(accept, endpoint, expected):
+def test_the_preferred_served_form_is_chosen(accept, endpoint, expected):
     assert negotiate(accept, endpoint) == expected
 
 
@@ -77,7 +77,7 @@ def test_nothing_acceptable(accept, endpoint):
 
 
 @given(st.text(max_size=100))
-def test_any_accept_header_is_understood_or_refused(accept):
+def test_any_accept_header_is_parsed_or_refused(accept):
     with suppress(NotAcceptable):
         assert negotiate(accept).media_type in (JSON, YAML)
 
@@ -92,7 +92,7 @@ def test_any_accept_header_is_understood_or_refused(accept):
         ("false", "curl/8.0", False),
     ],
 )
-def test_people_get_indented_json(query, agent, expected):
+def test_browsers_get_indented_json(query, agent, expected):
     assert wants_pretty(query, agent) is expected
 
 
@@ -101,12 +101,12 @@ def test_json_bodies(content_type):
     assert read_body(b'{"a": [1, null, "x"]}', content_type) == {"a": [1, None, "x"]}
 
 
-def test_yaml_bodies_read_as_kubernetes_reads_them():
+def test_yaml_bodies():
     body = b"a: yes\nb: 2020-01-01\nc: &x [1]\nd: *x\n8: eight\n---\nsecond: document\n"
     assert read_body(body, YAML) == {"a": True, "b": "2020-01-01", "c": [1], "d": [1], "8": "eight"}
 
 
-def test_an_apply_patch_may_be_json():
+def test_apply_patches_may_be_json():
     assert read_patch(b'{"a": 1}', "apply") == {"a": 1}
 
 
@@ -131,7 +131,7 @@ def test_other_bodies_are_unsupported(content_type):
         ("application/apply-patch+yaml", "apply"),
     ],
 )
-def test_patches_are_told_apart_by_content_type(content_type, kind):
+def test_the_content_type_selects_the_patch_type(content_type, kind):
     assert patch_kind_of(content_type) == kind
 
 
@@ -191,13 +191,13 @@ def test_hostile_bodies_are_bad_requests(body, content_type):
         ),
     ],
 )
-def test_what_is_wrong_with_a_body_is_told_with_its_beginning(body, told):
+def test_errors_quote_the_beginning_of_the_body(body, told):
     with pytest.raises(BadRequest) as caught:
         read_object(body, JSON, kind="ConfigMap")
     assert str(caught.value) == f"the object provided is unrecognized (must be of type ConfigMap): {told}"
 
 
-def test_what_is_wrong_with_a_patch():
+def test_errors_in_patches():
     with pytest.raises(BadRequest, match=r"^error decoding patch: unexpected end of JSON input$"):
         read_patch(b"[", "json")
     with pytest.raises(BadRequest, match=r"^error decoding patch: yaml: line 2: did not find expected node content$"):
@@ -205,7 +205,7 @@ def test_what_is_wrong_with_a_patch():
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(), st.lists, max_leaves=20))
-def test_json_reads_the_same_as_json_and_as_yaml(value):
+def test_json_bodies_are_also_valid_yaml(value):
     body = json.dumps({"value": value}).encode()
     assert read_body(body, JSON) == read_body(body, YAML) == {"value": value}
 

@@ -1,4 +1,4 @@
-"""Query parameters: what they become, and which are refused with which words."""
+"""Query parameters: how they are parsed, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def of_delete(query: str, body: object = None) -> DeleteOptions:
         ("é" * 300, "é" * 64),
     ],
 )
-def test_the_program_is_the_field_manager(agent, manager):
+def test_the_field_manager_defaults_to_the_user_agent(agent, manager):
     assert of_write("", agent).field_manager == manager
 
 
@@ -72,7 +72,7 @@ def test_wrong_values_of_a_write(query, message):
     assert str(caught.value) == f'CreateOptions.meta.k8s.io "" is invalid: {message}'
 
 
-def test_an_apply_patch_names_its_manager():
+def test_an_apply_patch_requires_a_field_manager():
     with pytest.raises(Invalid, match="fieldManager: Required value: is required for apply patch"):
         options.patch_options({}, "kubectl/1", "apply")
     assert options.patch_options({"fieldManager": ["me"], "force": ["true"]}, "kubectl/1", "apply").force
@@ -113,7 +113,7 @@ def test_numbers_must_be_numbers(query, told):
         ("sendInitialEvents=true", "sendInitialEvents is forbidden for list"),
     ],
 )
-def test_versions_of_a_list_that_make_no_sense(query, told):
+def test_invalid_versions_of_a_list(query, told):
     with pytest.raises(Invalid, match=r"ListOptions\.meta\.k8s\.io") as caught:
         of_list(query)
     assert told in str(caught.value)
@@ -132,7 +132,7 @@ def test_versions_of_a_list_that_make_no_sense(query, told):
         ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", False, False),
     ],
 )
-def test_when_a_watch_begins_with_what_is_there(query, initial, marked):
+def test_initial_events_of_a_watch(query, initial, marked):
     asked = of_watch(query)
     assert (asked.initial_events, asked.initial_events_end) == (initial, marked)
 
@@ -151,7 +151,7 @@ def test_wrong_parameters_of_a_watch(query, told):
     assert told in str(caught.value)
 
 
-def test_watching_one_object_by_its_path_selects_it():
+def test_watching_one_object_selects_its_name():
     path = "/api/v1/watch/namespaces/a/pods/p"
     assert of_watch("", path).field_selector == "metadata.name=p"
     assert of_watch("fieldSelector=metadata.name%3Dp", path).field_selector == "metadata.name=p"
@@ -173,7 +173,7 @@ def test_delete_options_come_from_the_query_or_the_body():
 
 
 @pytest.mark.parametrize(("asked", "meant"), [("true", "Orphan"), ("false", "Background")])
-def test_the_old_way_to_orphan(asked, meant):
+def test_orphan_dependents(asked, meant):
     assert of_delete(f"orphanDependents={asked}").propagation == meant
 
 
@@ -205,6 +205,6 @@ def test_wrong_delete_options(query, body, told):
         st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text()) | st.just({}),
     )
 )
-def test_any_delete_options_are_understood_or_refused(body):
+def test_any_delete_options_are_parsed_or_refused(body):
     with suppress(BadRequest, Invalid):
         assert isinstance(of_delete("", body), DeleteOptions)

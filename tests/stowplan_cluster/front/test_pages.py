@@ -72,7 +72,7 @@ async def test_metrics_count_requests(client):
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-async def test_aggregated_discovery_is_served_to_who_likes_it_best(client, path):
+async def test_aggregated_discovery_is_negotiated(client, path):
     first = await client.get(path, Accept=f"{AGGREGATED},application/json")
     assert first.headers["Content-Type"] == AGGREGATED
     assert first.json["kind"] == "APIGroupDiscoveryList"
@@ -100,7 +100,7 @@ async def test_plain_discovery(client, path, kind):
     assert f"kind: {kind}" in (await client.get(path, Accept="application/yaml")).text
 
 
-async def test_the_server_says_where_it_is(client):
+async def test_the_servers_address(client):
     told = (await client.get("/api")).json["serverAddressByClientCIDRs"]
     assert f"http://{told[0]['serverAddress']}" == client.front.url
 
@@ -109,7 +109,7 @@ async def test_the_server_says_where_it_is(client):
     "path",
     ["/nothing", "/api/v2", "/apis/nothing", "/apis/apps/v7", "/apis//v1", "/version/x", "/metrics/x", "/openapi/v4"],
 )
-async def test_pages_that_do_not_exist(client, path):
+async def test_unknown_pages(client, path):
     reply = await client.get(path)
     assert reply.status == 404
     assert reply.json == {
@@ -125,7 +125,7 @@ async def test_pages_that_do_not_exist(client, path):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_pages_are_only_read(client, method):
+async def test_pages_are_read_only(client, method):
     reply = await client.request(method, "/version")
     assert (reply.status, reply.headers["Allow"]) == (405, "GET")
     assert reply.json["reason"] == "MethodNotAllowed"
@@ -150,11 +150,11 @@ async def test_openapi_by_group_and_version(client):
 
 
 @pytest.mark.parametrize("path", ["apis/nothing/v1", "api/apps/v1", "apis/v1", "api", "x/y"])
-async def test_openapi_of_what_is_not_served(client, path):
+async def test_openapi_of_unserved_versions(client, path):
     assert (await client.get(f"/openapi/v3/{path}")).status == 404
 
 
-async def test_openapi_at_once(client):
+async def test_openapi_v2(client):
     assert (await client.get("/openapi/v2")).json["swagger"] == "2.0"
     asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     reply = await client.get("/openapi/v2", Accept=asked)
@@ -163,7 +163,7 @@ async def test_openapi_at_once(client):
     assert (await client.get("/openapi/v2", Accept="text/html")).status == 406
 
 
-async def test_openapi_follows_what_is_served(client):
+async def test_openapi_follows_custom_resources(client):
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -1,4 +1,4 @@
-"""The verbs over HTTP: codes, headers and forms. What a verb does to the store is tested with the registry."""
+"""The verbs over HTTP: codes, headers and forms. The effects of verbs on the store are tested with the registry."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ async def test_an_object_from_creation_to_deletion(client):
     assert gone.json["message"] == 'configmaps "c" not found'
 
 
-async def test_some_kinds_answer_a_deletion_with_what_was_deleted(client):
+async def test_some_kinds_return_the_deleted_object(client):
     await client.create(PODS, pod())
     deleted = await client.request("DELETE", f"{PODS}/p")
     assert (deleted.status, deleted.json["kind"], deleted.json["metadata"]["name"]) == (200, "Pod", "p")
 
 
-async def test_what_lingers_is_answered_with_itself(client):
+async def test_deleting_returns_a_terminating_object(client):
     made = config_map()
     made["metadata"]["finalizers"] = ["example.com/keep"]
     await client.create(CONFIGMAPS, made)
     lingers = await client.request("DELETE", f"{CONFIGMAPS}/c")
     assert (lingers.status, lingers.json["kind"]) == (200, "ConfigMap")
     assert lingers.json["metadata"]["deletionTimestamp"]
-    # Only who asks in the old way is told that it is still there.
+    # Only clients that use the deprecated field are told that it still exists.
     again = await client.request("DELETE", f"{CONFIGMAPS}/c", {"orphanDependents": False})
     assert again.status == 202
 
@@ -95,7 +95,7 @@ async def test_a_collection_is_deleted_by_selector(client):
     assert "b" in names
 
 
-async def test_lists_come_in_pages_of_one_version(client):
+async def test_pages_of_a_list_have_one_version(client):
     for name in "abcde":
         await client.create(CONFIGMAPS, config_map(name))
     first = (await client.get(f"{CONFIGMAPS}?limit=2")).json
@@ -127,7 +127,7 @@ async def test_yaml_in_and_out(client):
     assert yaml.safe_load(missing.text)["reason"] == "NotFound"
 
 
-async def test_people_get_indented_json(client):
+async def test_browsers_get_indented_json(client):
     for reply in (
         await client.get(f"{CONFIGMAPS}?pretty=true"),
         await client.get(CONFIGMAPS, User_Agent="curl/8"),
@@ -165,13 +165,13 @@ async def test_metadata_alone(client):
 
 
 @pytest.mark.parametrize("accept", ["application/vnd.kubernetes.protobuf", "text/html"])
-async def test_forms_that_are_not_served(client, accept):
+async def test_unserved_forms(client, accept):
     reply = await client.get(CONFIGMAPS, Accept=accept)
     assert (reply.status, reply.json["reason"]) == (406, "NotAcceptable")
     assert (await client.get(CONFIGMAPS, Accept=f"{accept},application/json")).status == 200
 
 
-async def test_an_error_is_told_even_to_who_accepts_nothing_we_have(client):
+async def test_errors_ignore_the_accept_header(client):
     assert (await client.get("/api/v1/nothing", Accept="text/html")).json["reason"] == "NotFound"
 
 
@@ -224,7 +224,7 @@ async def test_unknown_fields_are_warned_about_or_refused(client):
     assert 'strict decoding error: unknown field "shoes"' in strict.json["message"]
 
 
-async def test_the_field_manager_is_the_program(client):
+async def test_the_field_manager_defaults_to_the_user_agent(client):
     await client.post(CONFIGMAPS, config_map(a="1"), User_Agent="kubectl-create/v1.36.0 (linux/amd64)")
     managers = (await client.get(f"{CONFIGMAPS}/c")).json["metadata"]["managedFields"]
     assert [manager["manager"] for manager in managers] == ["kubectl-create"]
@@ -244,7 +244,7 @@ async def test_the_field_manager_is_the_program(client):
         ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "POST"),
     ],
 )
-async def test_methods_that_are_not_served(client, method, path, allowed):
+async def test_unserved_methods(client, method, path, allowed):
     reply = await client.request(method, path)
     assert (reply.status, reply.headers["Allow"]) == (405, allowed)
     if method != "HEAD":
@@ -264,7 +264,7 @@ async def test_methods_that_are_not_served(client, method, path, allowed):
         f"{PODS}/p/status/more",
     ],
 )
-async def test_resources_that_do_not_exist(client, path):
+async def test_unknown_resources(client, path):
     reply = await client.get(path)
     assert (reply.status, reply.json["details"]) == (404, {})
 
@@ -280,7 +280,7 @@ async def test_a_pod_is_bound_once(client):
     assert (again.status, again.json["reason"]) == (409, "Conflict")
 
 
-async def test_a_binding_may_be_created_on_its_own(client):
+async def test_bindings_collection(client):
     await client.create(PODS, pod())
     binding = {"metadata": {"name": "p"}, "target": {"name": "n"}}
     assert (await client.post("/api/v1/namespaces/default/bindings", binding)).status == 201
@@ -328,7 +328,7 @@ async def test_scale(client):
     assert (await client.get(f"{DEPLOYMENTS}/other/scale")).status == 404
 
 
-async def test_status_and_spec_are_written_apart(client):
+async def test_status_and_spec_are_updated_separately(client):
     await client.create("/api/v1/nodes", {"metadata": {"name": "n"}})
     node = (await client.get("/api/v1/nodes/n")).json
     node["spec"]["unschedulable"] = True
@@ -363,7 +363,7 @@ async def test_a_namespace_is_finalized(client):
         ("GET", "proxy/some/path"),
     ],
 )
-async def test_there_are_no_containers(client, method, what):
+async def test_container_subresources_are_refused(client, method, what):
     await client.create(PODS, pod())
     reply = await client.request(method, f"{PODS}/p/{what}")
     assert reply.status == 405
@@ -387,7 +387,7 @@ async def test_both_kinds_of_events_are_the_same_objects(client):
     assert (new["apiVersion"], new["note"], new["regarding"]["name"]) == ("events.k8s.io/v1", "it was", "p")
 
 
-async def test_large_answers_are_compressed_for_who_asks(client):
+async def test_large_responses_are_compressed_on_request(client):
     for number in range(12):
         await client.create(CONFIGMAPS, config_map(f"c{number}", text="x" * 50_000))
     client.session._auto_decompress = False
@@ -402,13 +402,13 @@ async def test_large_answers_are_compressed_for_who_asks(client):
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1/nodes", "/api/v1/nothing", "/livez"])
-async def test_answers_are_not_kept_by_proxies(client, path):
+async def test_responses_are_not_cached(client, path):
     reply = await client.get(path)
     assert reply.headers["Cache-Control"] == "no-cache, private"
     assert reply.headers["Server"] == "stowplan"
 
 
-async def test_an_update_of_what_is_not_there_may_create_it(client):
+async def test_an_update_may_create_an_object(client):
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
     created = await client.request("PUT", path, lease)
@@ -417,7 +417,7 @@ async def test_an_update_of_what_is_not_there_may_create_it(client):
     assert (await client.request("PUT", f"{CONFIGMAPS}/c", config_map())).status == 404
 
 
-async def test_it_takes_the_right_to_create(client):
+async def test_creating_by_update_requires_the_right_to_create(client):
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -442,11 +442,11 @@ async def test_it_takes_the_right_to_create(client):
     assert (await client.request("PUT", path, created, Impersonate_User="ann")).status == 200
 
 
-async def test_namespaces_go_one_by_one(client):
+async def test_namespaces_cannot_be_deleted_as_a_collection(client):
     assert (await client.request("DELETE", "/api/v1/namespaces")).status == 405
 
 
-async def test_events_are_read_in_full(client):
+async def test_large_events_are_read_completely(client):
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
     await client.create("/api/v1/namespaces/default/events", event)
     read = (await client.get("/apis/events.k8s.io/v1/namespaces/default/events/e")).json
@@ -456,6 +456,6 @@ async def test_events_are_read_in_full(client):
         assert (await watch.next())["object"]["deprecatedFirstTimestamp"] is None
 
 
-async def test_a_list_that_times_out_never(client):
+async def test_a_list_with_an_invalid_timeout(client):
     reply = await client.get(f"{CONFIGMAPS}?timeoutSeconds=soon")
     assert (reply.status, reply.json["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')

@@ -1,4 +1,4 @@
-"""What paths and queries ask for."""
+"""Parsing of paths and queries."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_resource_paths(method, target, expected):
 
 
 @pytest.mark.parametrize("path", ["/", "/version", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/x/y/z"])
-def test_other_paths_are_no_resources(path):
+def test_other_paths_are_not_resources(path):
     assert route(path) == Route(path=path, verb="get")
 
 
@@ -145,7 +145,7 @@ def test_scope_decides_which_paths_exist(target, served):
     assert found.serves(resource) is served
 
 
-def test_a_query_may_repeat_and_escape():
+def test_repeated_and_escaped_query_parameters():
     assert split_target("/x?a=1&a=2&b=c%20d&e")[1] == {"a": ["1", "2"], "b": ["c d"], "e": [""]}
 
 
@@ -168,6 +168,6 @@ def test_any_path_is_a_route_or_a_bad_request(text):
 
 
 @given(st.text(st.characters(exclude_characters="/%", categories=["L", "N", "P", "S"]), min_size=1, max_size=20))
-def test_names_arrive_as_they_were_escaped(name):
+def test_escaped_names_are_decoded(name):
     if name not in (".", ".."):
         assert route(f"/api/v1/nodes/{quote(name, safe='')}").name == name

@@ -34,7 +34,7 @@ async def status_of(front: Front, url: str, context: ssl.SSLContext) -> int:
         return response.status
 
 
-async def test_tls_is_what_clients_with_our_authority_trust(server):
+async def test_clients_with_the_authority_trust_the_server(server):
     front = Front(server)
     await front.start()
     try:
@@ -48,7 +48,7 @@ async def test_tls_is_what_clients_with_our_authority_trust(server):
         await front.stop()
 
 
-async def test_certificates_that_are_kept_outlive_the_front(server, tmp_path):
+async def test_saved_certificates_outlive_the_front(server, tmp_path):
     settings = FrontSettings(certificates=tmp_path / "pki")
     first = Front(server, settings=settings)
     await first.start()
@@ -62,7 +62,7 @@ async def test_certificates_that_are_kept_outlive_the_front(server, tmp_path):
         await second.stop()
 
 
-async def test_what_is_no_tls_is_dropped_in_silence(server, caplog):
+async def test_plain_connections_to_the_tls_port_are_closed_silently(server, caplog):
     front = Front(server)
     await front.start()
     try:
@@ -79,7 +79,7 @@ async def test_what_is_no_tls_is_dropped_in_silence(server, caplog):
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_clients_that_connect_and_say_nothing_are_few_and_keep_nobody_out(server):
+async def test_silent_connections_are_bounded_and_do_not_block_others(server):
     front = Front(server, settings=FrontSettings(max_handshakes=3))
     await front.start()
     acceptor = front._acceptor
@@ -88,7 +88,7 @@ async def test_clients_that_connect_and_say_nothing_are_few_and_keep_nobody_out(
     try:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
         for reader, _ in silent[:5]:
-            # The oldest: closed, as there are more.
+            # The oldest is closed because there are more.
             assert await reader.read(-1) == b""
         assert acceptor.handshakes == 3
         assert await status_of(front, f"{front.url}/livez", trusting(front)) == 200
@@ -102,7 +102,7 @@ async def test_clients_that_connect_and_say_nothing_are_few_and_keep_nobody_out(
         await writer.wait_closed()
 
 
-async def test_a_handshake_that_does_not_come(server):
+async def test_a_handshake_that_never_starts(server):
     front = Front(server, settings=FrontSettings(handshake_timeout=0.05))
     await front.start()
     try:
@@ -114,7 +114,7 @@ async def test_a_handshake_that_does_not_come(server):
         await front.stop()
 
 
-async def test_each_front_makes_up_its_token(server):
+async def test_each_front_has_a_random_token(server):
     tokens = {Front(server).token for _ in range(3)}
     assert len(tokens) == 3
     assert all(len(token) >= 32 for token in tokens)
@@ -122,7 +122,7 @@ async def test_each_front_makes_up_its_token(server):
     assert "mine" not in repr(FrontSettings(token="mine"))
 
 
-async def test_it_listens_only_at_the_loopback_unless_told(server):
+async def test_it_listens_on_loopback_by_default(server):
     front = Front(server, settings=FrontSettings(tls=False))
     await front.start()
     try:
@@ -132,7 +132,7 @@ async def test_it_listens_only_at_the_loopback_unless_told(server):
         await front.stop()
 
 
-async def test_a_wildcard_is_reached_at_the_loopback(server):
+async def test_the_url_of_a_wildcard_address_is_the_loopback(server):
     front = Front(server, settings=FrontSettings(tls=False, host="0.0.0.0"))
     await front.start()
     try:
@@ -141,7 +141,7 @@ async def test_a_wildcard_is_reached_at_the_loopback(server):
         await front.stop()
 
 
-async def test_a_port_in_use_is_an_error_that_leaves_nothing_behind(server):
+async def test_a_port_in_use_is_an_error_and_nothing_is_left_running(server):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -185,7 +185,7 @@ async def test_two_fronts_serve_one_store(server):
             await front.stop()
 
 
-async def test_the_kubeconfig_names_this_front(server, tmp_path):
+async def test_the_kubeconfig_refers_to_this_front(server, tmp_path):
     front = Front(server)
     await front.start()
     try:
@@ -196,7 +196,7 @@ async def test_the_kubeconfig_names_this_front(server, tmp_path):
         await front.stop()
 
 
-async def test_a_bug_is_answered_with_500_and_logged(server, caplog):
+async def test_unexpected_exceptions_are_status_500_and_logged(server, caplog):
     front = Front(server, settings=FrontSettings(tls=False, token="t"))
     await front.start()
 

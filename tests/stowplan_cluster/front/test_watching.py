@@ -1,4 +1,4 @@
-"""Watches: what is told, in which form, and how they end."""
+"""Watches: events, their form, and how watches end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def relabel(client, name: str, **labels: str | None) -> None:
 
 
 @pytest.mark.parametrize("start", ["", "&resourceVersion=0"])
-async def test_what_is_there_comes_first(client, start):
+async def test_initial_events_come_first(client, start):
     await client.create(CONFIGMAPS, config_map("a"))
     async with client.watching(f"{WATCH}{start}") as watching:
         assert watching.response.headers["Content-Type"] == "application/json"
@@ -51,7 +51,7 @@ async def test_what_is_there_comes_first(client, start):
         assert await watching.told(3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
-async def test_from_a_version_on_only_changes_come(client):
+async def test_watching_from_a_version_sends_only_changes(client):
     await client.create(CONFIGMAPS, config_map("a"))
     since = await version_of(client)
     await client.create(CONFIGMAPS, config_map("b"))
@@ -71,7 +71,7 @@ async def test_from_a_version_on_only_changes_come(client):
 )
 async def test_watching_one_object(client, path):
     if path.startswith(f"{CONFIGMAPS}/a"):
-        # Parity: the path of an object is got, whatever is asked.
+        # Parity: with the path of an object, `watch` is ignored and the object is returned.
         await client.create(CONFIGMAPS, config_map("a"))
         assert (await client.get(path)).json["kind"] == "ConfigMap"
         return
@@ -81,13 +81,13 @@ async def test_watching_one_object(client, path):
         assert await watching.told(1) == [("ADDED", "a")]
 
 
-async def test_the_old_way_to_watch_all_namespaces(client):
+async def test_the_deprecated_watch_path(client):
     await client.create("/api/v1/nodes", {"metadata": {"name": "n"}})
     async with client.watching("/api/v1/watch/nodes") as watching:
         assert await watching.told(1) == [("ADDED", "n")]
 
 
-async def test_selectors_turn_changes_into_coming_and_going(client):
+async def test_selectors_turn_modifications_into_additions_and_deletions(client):
     async with client.watching(f"{WATCH}&labelSelector=team%3Dred&resourceVersion={await version_of(client)}") as seen:
         await client.create(CONFIGMAPS, config_map("a", team="blue"))
         await relabel(client, "a", team="red")
@@ -97,7 +97,7 @@ async def test_selectors_turn_changes_into_coming_and_going(client):
         await relabel(client, "a", team="blue")
         gone = await seen.next()
         assert gone["type"] == "DELETED"
-        # As it last matched, at the version at which it stopped to.
+        # As it last matched, at the version at which it stopped matching.
         assert gone["object"]["metadata"]["labels"] == {"team": "red", "other": "x"}
         now = (await client.get(f"{CONFIGMAPS}/a")).json
         assert gone["object"]["metadata"]["resourceVersion"] == now["metadata"]["resourceVersion"]
@@ -106,7 +106,7 @@ async def test_selectors_turn_changes_into_coming_and_going(client):
         assert await seen.told(1) == [("ADDED", "b")]
 
 
-async def test_tables_name_their_columns_once(client):
+async def test_columns_of_tables_are_sent_once(client):
     await client.create(CONFIGMAPS, config_map("a"))
     async with client.watching(WATCH, Accept=TABLE) as watching:
         first = await watching.next()
@@ -126,7 +126,7 @@ async def test_metadata_alone(client):
     assert "data" not in told
 
 
-async def test_events_are_told_in_the_version_asked_for(client):
+async def test_watch_events_have_the_requested_version(client):
     event = {"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p"}, "reason": "R", "type": "Normal"}
     event |= {"eventTime": "2026-01-01T00:00:00.000000Z", "action": "A", "note": "N"}
     event |= {"reportingController": "c/d", "reportingInstance": "i"}
@@ -153,19 +153,19 @@ async def test_bookmarks_every_minute_and_at_the_end(client):
         assert await watching.next() is None
 
 
-async def test_without_bookmarks_time_passes_in_silence(client):
+async def test_no_bookmarks_unless_requested(client):
     async with client.watching(f"{WATCH}&timeoutSeconds=150&resourceVersion={await version_of(client)}") as watching:
         await client.sleeper.advance(150)
         assert await watching.next() is None
 
 
-async def test_watches_without_a_timeout_end_all_the_same(client):
+async def test_watches_without_a_timeout_end(client):
     async with client.watching(f"{WATCH}&resourceVersion={await version_of(client)}") as watching:
         await client.sleeper.advance(1800)
         assert await watching.next() is None
 
 
-async def test_a_list_as_a_watch_says_where_the_list_ends(client):
+async def test_a_watch_list_marks_the_end_of_the_list(client):
     await client.create(CONFIGMAPS, config_map("a"))
     path = f"{WATCH}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     async with client.watching(path) as watching:
@@ -182,7 +182,7 @@ async def test_a_list_as_a_watch_says_where_the_list_ends(client):
         assert "k8s.io/initial-events-end" in end["rows"][0]["object"]["metadata"]["annotations"]
 
 
-async def test_a_version_that_is_forgotten_is_told_in_the_stream(client):
+async def test_an_expired_version_is_an_error_event(client):
     client.server.store._history_changes = 4
     for number in range(10):
         await client.create(CONFIGMAPS, config_map(f"c{number}"))
@@ -195,11 +195,11 @@ async def test_a_version_that_is_forgotten_is_told_in_the_stream(client):
 
 
 @pytest.mark.parametrize("query", ["resourceVersion=x", "labelSelector=a%20b%20c", "fieldSelector=spec.shoes%3D1"])
-async def test_watches_that_make_no_sense(client, query):
+async def test_invalid_watches(client, query):
     assert (await client.get(f"{WATCH}&{query}")).status == 400
 
 
-async def test_forms_that_have_no_lines(client):
+async def test_forms_that_cannot_be_streamed(client):
     as_list = PARTIAL.partition(",")[0].replace("PartialObjectMetadata", "PartialObjectMetadataList")
     assert (await client.get(WATCH, Accept=as_list)).status == 406
     await client.create(CONFIGMAPS, config_map("a"))
@@ -208,14 +208,14 @@ async def test_forms_that_have_no_lines(client):
             assert await watching.told(1) == [("ADDED", "a")]
 
 
-async def test_the_end_of_the_server_ends_watches(serving):
+async def test_stopping_the_server_ends_watches(serving):
     async with serving() as client, client.watching(WATCH) as watching:
         await client.front.stop()
         assert await watching.next() is None
         assert client.sleeper.sleeping == 0
 
 
-async def test_a_reader_that_leaves_is_forgotten(client):
+async def test_a_disconnected_reader_is_removed(client):
     async with client.watching(WATCH):
         assert client.front.metrics.watches == 1
         assert client.server.store._tables["configmaps"].history.asleep
@@ -225,7 +225,7 @@ async def test_a_reader_that_leaves_is_forgotten(client):
     assert client.sleeper.sleeping == 0
 
 
-async def test_a_reader_that_does_not_read_is_cut_off(client):
+async def test_a_reader_that_does_not_read_is_disconnected(client):
     made = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("c", 500_000)}
     with socket.socket() as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -240,7 +240,7 @@ async def test_a_reader_that_does_not_read_is_cut_off(client):
             resource = client.server.catalogue.find("", "v1", "configmaps")
             client.server.registry.create(resource, "default", json.loads(json.dumps(made)))
             await client.sleeper.settle()
-        # It waits for the buffer to drain, with a bound, and takes nothing more from the store.
+        # It waits for the buffer to drain, with a bound, and reads no more from the store.
         assert client.sleeper.sleeping == sleeping + 1
         protocol = next(iter(client.front._runner.server.connections))
         assert protocol.transport.get_write_buffer_size() < 4 * 1024 * 1024
@@ -286,7 +286,7 @@ STEPS = st.lists(
 
 
 @given(before=STEPS, after=STEPS)
-def test_a_watch_replayed_is_the_list(before, after):
+def test_replaying_a_watch_gives_the_list(before, after):
     server = a_server()
     resource = server.catalogue.find("", "v1", "configmaps")
 
@@ -308,7 +308,7 @@ def test_a_watch_replayed_is_the_list(before, after):
     seen: dict[str, dict] = {}
     for event in lines_of(source):
         name, type_ = event["object"]["metadata"]["name"], event["type"]
-        # ADDED only of what was not there, the others only of what was.
+        # ADDED only for new objects, other types only for known ones.
         assert (type_ == "ADDED") is (name not in seen)
         if type_ == "DELETED":
             del seen[name]
@@ -319,7 +319,7 @@ def test_a_watch_replayed_is_the_list(before, after):
     source.close()
 
 
-def test_one_turn_takes_a_bounded_amount():
+def test_one_turn_reads_a_bounded_amount():
     server = a_server()
     resource = server.catalogue.find("", "v1", "configmaps")
     for number in range(40):
@@ -332,7 +332,7 @@ def test_one_turn_takes_a_bounded_amount():
     source.close()
 
 
-def test_a_place_that_is_forgotten_under_way_ends_the_watch():
+def test_falling_out_of_the_history_ends_the_watch():
     server = a_server(history=4)
     resource = server.catalogue.find("", "v1", "configmaps")
     source = a_source(server)
@@ -343,7 +343,7 @@ def test_a_place_that_is_forgotten_under_way_ends_the_watch():
     source.close()
 
 
-async def test_a_stream_writes_nothing_before_something_happens():
+async def test_a_stream_writes_nothing_without_events():
     server = a_server()
     resource = server.catalogue.find("", "v1", "configmaps")
     written: list[bytes] = []
@@ -362,7 +362,7 @@ async def test_a_stream_writes_nothing_before_something_happens():
         server.registry.create(resource, "default", config_map(name))
     for _ in range(5):
         await asyncio.sleep(0)
-    # What happened at once is told at once.
+    # Events of the same moment are sent together.
     assert [data.count(b"\n") for data in written] == [3]
     stream.stop()
     await running

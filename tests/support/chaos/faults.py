@@ -166,7 +166,7 @@ class FaultInjectingApi:
                 if self.faults.silent:
                     # The event was already on its way.
                     await self._until_cut()
-                yield self._told(kind, event)
+                yield self._filtered(kind, event)
 
     async def _until_cut(self):
         await self._cut.wait()
@@ -188,7 +188,7 @@ class FaultInjectingApi:
                     await news
         raise REFUSALS[self._cut_by]()
 
-    def _told(self, kind, event):
+    def _filtered(self, kind, event):
         if event.object is None:
             return event
         key = _key(kind, event.object)

@@ -459,7 +459,7 @@ class CaseRunner:
     def answers(self, name, schema, values):
         """The errors for the definition, and then for each object; empty where it is accepted."""
         made = definition(name, schema)
-        found = [self._told("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made)]
+        found = [self._errors("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made)]
         if found[0]:
             return found
         path = f"/apis/rules.example.com/v1/{name}"
@@ -468,14 +468,14 @@ class CaseRunner:
         for value in values:
             if not stored:
                 body = {"apiVersion": "rules.example.com/v1", "kind": name.title(), "metadata": {"name": "a"}}
-                told = self._told("POST", path, body | {"part": value})
+                told = self._errors("POST", path, body | {"part": value})
                 stored = not told
             else:
-                told = self._told("PATCH", f"{path}/a", {"part": value}, "application/merge-patch+json")
+                told = self._errors("PATCH", f"{path}/a", {"part": value}, "application/merge-patch+json")
             found.append(told)
         return found
 
-    def _told(self, method, path, body, content_type="application/json"):
+    def _errors(self, method, path, body, content_type="application/json"):
         code, answer = self._ask(method, path, body, content_type)
         if code < 400:
             return []

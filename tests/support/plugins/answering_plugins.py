@@ -21,45 +21,45 @@ class Answering(Recording, EnqueueExtensions):
     def events_to_register(self):
         return list(self.wakes)
 
-    def _told(self, method, *args, default=None):
+    def _answer(self, method, *args, default=None):
         answer = self._say(method, default)
         return answer(*args) if callable(answer) else answer
 
     def pre_filter(self, state, pod, nodes):
-        return self._told("pre_filter", state, pod, nodes)
+        return self._answer("pre_filter", state, pod, nodes)
 
     def filter(self, state, pod, nodes):
-        return self._told("filter", state, pod, nodes)
+        return self._answer("filter", state, pod, nodes)
 
     def post_filter(self, state, pod, diagnosis):
-        answer = self._told("post_filter", state, pod, diagnosis)
+        answer = self._answer("post_filter", state, pod, diagnosis)
         return answer if isinstance(answer, PostFilterResult) else PostFilterResult(answer)
 
     def score(self, state, pod, nodes):
-        answer = self._told("score", state, pod, nodes)
+        answer = self._answer("score", state, pod, nodes)
         return super().score(state, pod, nodes) if answer is None else answer
 
     def normalize(self, state, pod, scores, feasible):
-        answer = self._told("normalize", state, pod, scores)
+        answer = self._answer("normalize", state, pod, scores)
         return scores if answer is None else answer
 
     def reserve(self, state, pod, node_name):
-        return self._told("reserve", state, pod, node_name)
+        return self._answer("reserve", state, pod, node_name)
 
     def unreserve(self, state, pod, node_name):
-        return self._told("unreserve", state, pod, node_name)
+        return self._answer("unreserve", state, pod, node_name)
 
     def permit(self, state, pod, node_name):
-        return self._told("permit", state, pod, node_name, default=(None, 0.0))
+        return self._answer("permit", state, pod, node_name, default=(None, 0.0))
 
     async def pre_bind(self, state, pod, node_name):
-        return await _awaited(self._told("pre_bind", state, pod, node_name))
+        return await _awaited(self._answer("pre_bind", state, pod, node_name))
 
     async def bind(self, state, pod, node_name):
-        return await _awaited(self._told("bind", state, pod, node_name))
+        return await _awaited(self._answer("bind", state, pod, node_name))
 
     async def post_bind(self, state, pod, node_name):
-        return await _awaited(self._told("post_bind", state, pod, node_name))
+        return await _awaited(self._answer("post_bind", state, pod, node_name))
 
 
 async def _awaited(answer):

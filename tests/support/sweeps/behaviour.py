@@ -10,7 +10,7 @@ SLEEP = 300.0
 
 
 def behave(job):
-    """Square a number; negative ones raise. "die" kills the process, "pid" is its number, "sleep" takes long."""
+    """Squares a number; negative ones raise. "die" kills the process, "pid" returns its number, "sleep" is slow."""
     if job == "pid":
         return os.getpid()
     if job == "sleep":

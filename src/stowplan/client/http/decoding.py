@@ -112,7 +112,7 @@ def _decode_page_by_item(data: bytes, kind: type[T], documents: Documents | None
     try:
         return _taken_apart(data, kind, documents)
     except _NO_JSON as error:
-        # Even within an object: without valid JSON neither its extent nor its identity is certain.
+        # This applies within an object, too: in invalid JSON, neither its end nor its name can be trusted.
         raise _no_list(str(error)) from None
 
 

@@ -200,7 +200,7 @@ class Turns:
         """
         now = self._clock()
         for ticket in self.lanes.grant(now):
-            # A cancelled waiter has yet to leave, which passes the slot on.
+            # A cancelled waiter still holds its place; it passes the slot on when it leaves.
             if ticket.granted is not None and not ticket.granted.done():
                 ticket.granted.set_result(None)
         return self.lanes.seconds_to_next(now)

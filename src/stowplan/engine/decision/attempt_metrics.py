@@ -24,7 +24,7 @@ _MAX_ATTEMPTS_LABEL = 15
 class AttemptMetrics:
     """`now` is the queue's clock, because a pod's waiting time starts there."""
 
-    #: Whether anything is counted. What every pod goes through asks this first.
+    #: Whether anything is counted; code that runs for every pod checks this first.
     counts: ClassVar[bool] = True
 
     def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:

@@ -43,7 +43,8 @@ class NominatedNodes:
         self._version = -1
         #: Row -> why it does not fit the pod; rows that do are absent.
         self._refused: dict[int, Status] = {}
-        #: The row that was judged for a pod that is nominated to it; equal pods get another result there.
+        #: Rows evaluated for a pod that is nominated to them. Not reused: for the pod itself its nomination does not
+        #: count as used room, for equal pods it does.
         self._own: set[int] = set()
 
     def forget(self) -> None:

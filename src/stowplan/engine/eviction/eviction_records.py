@@ -165,7 +165,7 @@ class Eviction:
     preemption: Preemption
     victim: PodInfo
     stage: EvictionStage = EvictionStage.WAITING
-    #: The victim as it was when its turn came.
+    #: The victim as of the time when its eviction began.
     pod: Pod | None = None
     #: Why its status could not be written.
     failed: Exception | None = None

@@ -107,7 +107,7 @@ class Evictions:
 
     def under_way(self, pod: PodInfo) -> bool:
         """Whether the pod has victims that are not evicted, or have not left yet."""
-        # PreEnqueue asks about every pod that comes.
+        # Called by PreEnqueue for every new pod.
         return bool(self._preemptions) and self._is_under_way(pod.uid)
 
     def group_under_way(self, group: PodGroup) -> bool:

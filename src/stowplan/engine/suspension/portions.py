@@ -42,7 +42,7 @@ class Work(Protocol):
 class Portions:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        #: Equal pods -> their cycles, the running one first; the head of the line comes first.
+        #: Equal pods -> their cycles, the running one first; keys in the order of their turns.
         self.lines: OrderedDict[Hashable, list[Work]] = OrderedDict()
         #: The cycle that is currently running.
         self._working: Work | None = None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from stowplan.engine.groups.group_questions import DomainJudgement
 
 CONDITION = "PodGroupScheduled"
-#: Maximum number of pod names in data whose number is what matters.
+#: Maximum number of pod names that are listed; there may be thousands, and their number is reported anyway.
 _NAMED = 20
 
 

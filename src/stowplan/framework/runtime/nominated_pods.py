@@ -52,7 +52,7 @@ def nominated_ahead(
         if len(pods) != 1:
             pods = _ahead_of(pod, pods)
         elif pods[0].priority < priority or pods[0].uid == uid:
-            # Nearly all nodes have a single one, and each attempt of a preemptor goes through thousands.
+            # Nearly all nodes have a single nominated pod, and each attempt of a preemptor visits thousands of them.
             continue
         if pods:
             found[row] = pods

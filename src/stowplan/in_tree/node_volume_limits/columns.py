@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.volumes import VolumeUse
     from stowplan.framework.status import Status
 
-#: Stands for a missing limit.
+#: Represents a missing limit.
 UNLIMITED = np.iinfo(np.int64).max
 
 _NOTHING: dict[CsiVolume, int] = {}
@@ -59,7 +59,7 @@ class AttachedVolumes:
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._objects = cluster.objects
-        #: Rows with changes; -1 stands for all.
+        #: Rows with changes; -1 means all.
         self._written: ChangeLog[int] = ChangeLog()
         self._forget()
 

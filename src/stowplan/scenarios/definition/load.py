@@ -30,7 +30,7 @@ class Located:
 
     scenario: Scenario
     folder: Path
-    #: What it was decoded from; None if it was created otherwise.
+    #: The source that it was decoded from; None if it was created in Python.
     value: Mapping[str, Any] | None = None
 
 

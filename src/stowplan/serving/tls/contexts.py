@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from stowplan.serving.tls.options import TlsParameters
 
 _HTTP = b"http/1.1"
-#: Limits of Go's crypto/tls, crypto/rsa and crypto/x509.
+#: Limits of Go's crypto/tls, crypto/rsa and crypto/x509, but for the bytes.
 _MAX_RSA_BITS = 8192
 _MAX_RSA_EXPONENT = 2**31 - 1
+_MAX_CERTIFICATE_BYTES = 32 * 1024
 _CURVES = (ec.SECP224R1, ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 
@@ -117,7 +118,7 @@ class TlsContexts:
         context.set_alpn_select_callback(_select_protocol)
         context.set_verify(SSL.VERIFY_PEER, _is_cheap)
         # OpenSSL checks the signatures of a presented chain, whatever the callback says. `client_certificates.py` does
-        # so later, beside the handshakes.
+        # so later, outside of handshakes.
         context.set_verify_depth(0)
         return context
 
@@ -135,12 +136,16 @@ class _Chooser:
 
 
 def _is_cheap(connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int) -> bool:
-    """Whether signatures by the certificate's key are quickly checked. Called before the first is.
+    """Whether the certificate is small, and signatures by its key are quickly checked. Called before the first is.
 
-    A key of 3,072 bits whose public exponent is as long takes 10 ms, and holds up everybody's handshakes.
+    A key of 3,072 bits whose public exponent is as long takes 10 ms, and holds up everybody's handshakes. OpenSSL keeps
+    some fifteen times the length of a certificate with many names, for as long as the connection lasts.
     """
     try:
-        key = certificate.to_cryptography().public_key()
+        if len(crypto.dump_certificate(crypto.FILETYPE_ASN1, certificate)) > _MAX_CERTIFICATE_BYTES:
+            return False
+        # The key alone: for parts of a malformed certificate `cryptography` warns.
+        key = certificate.get_pubkey().to_cryptography_key()
     except (ValueError, TypeError, UnsupportedAlgorithm, crypto.Error):
         return False
     if isinstance(key, rsa.RSAPublicKey):

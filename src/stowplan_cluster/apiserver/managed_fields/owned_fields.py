@@ -43,10 +43,10 @@ def _below(value: Any, type: Type) -> FieldSet | None:
     if is_leaf(type) or value is None:
         return {}
     if isinstance(type, ListType):
-        # Parity: nobody owns an empty list that merges.
+        # Parity: an empty list that merges has no owner.
         return (_elements(value, type) or None) if isinstance(value, list) else {}
     if isinstance(type, Struct | MapType) and isinstance(value, dict):
-        # Nor an object that contains only such lists.
+        # Neither has an object that contains only such lists.
         return (_fields(value, type) or None) if value else {}
     return {}
 

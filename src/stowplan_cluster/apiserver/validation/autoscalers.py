@@ -36,7 +36,7 @@ class _Source(NamedTuple):
     #: Of its target: fields of which one has to be there.
     one_of: tuple[str, ...]
     otherwise: str
-    #: (the field that must not stand beside another, what is said of it)
+    #: (a field that excludes another, the error message)
     not_both: tuple[str, str] | None = None
 
 
@@ -86,7 +86,7 @@ def _check_spec(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
     if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
         errors.append(forbidden("spec.metrics", detail))
-    # v1 has one metric, in a field of its own.
+    # v1 has a single metric, in a separate field.
     if (utilization := spec.get("targetCPUUtilizationPercentage")) is not None:
         _check_utilization(errors, "spec.metrics[0].resource.target", utilization)
     for direction in ("scaleUp", "scaleDown"):

@@ -309,7 +309,7 @@ def _key_of(rule: DeviceTaintRule) -> RuleKey:
 
 def _selects(rule: DeviceTaintRule, device: _DeviceId) -> bool:
     selector = rule.spec.device_selector
-    # Parity: a rule without a selector evicts nobody, though the scheduler avoids all devices.
+    # Parity: a rule without a selector evicts no pods, although the scheduler avoids all devices.
     if selector is None:
         return False
     wanted = selector.driver, selector.pool, selector.device

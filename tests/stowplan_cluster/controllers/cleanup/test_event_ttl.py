@@ -14,7 +14,7 @@ def event(name):
     return {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": {"namespace": "default"}}
 
 
-def test_an_event_goes_an_hour_after_its_last_change(cluster):
+def test_an_event_expires_an_hour_after_its_last_change(cluster):
     cluster.create(event("old"))
     cluster.advance(1_800)
     cluster.create(event("young"))
@@ -29,7 +29,7 @@ def test_an_event_goes_an_hour_after_its_last_change(cluster):
     assert cluster.names("Event") == []
 
 
-def test_an_event_made_again_has_its_own_hour(cluster):
+def test_a_recreated_event_has_its_own_ttl(cluster):
     cluster.create(event("a"))
     cluster.advance(3_000)
     cluster.remove("Event", "a")
@@ -38,14 +38,14 @@ def test_an_event_made_again_has_its_own_hour(cluster):
     assert cluster.names("Event") == ["a"]
 
 
-def test_many_go_together(cluster):
+def test_many_events_expire_together(cluster):
     for number in range(1_200):
         cluster.create(event(f"event-{number}"))
     cluster.advance(3_600)
     assert cluster.names("Event") == []
 
 
-def test_events_of_an_earlier_process_go_too(cluster):
+def test_events_of_an_earlier_process_expire(cluster):
     cluster.create(event("a"))
     cluster.loop.close()
     cluster.restart()

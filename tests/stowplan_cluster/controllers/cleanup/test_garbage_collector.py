@@ -33,7 +33,7 @@ def config(name, *owners, finalizers=None, namespace="default"):
 
 
 def add(cluster, name, *owners, blocks=True, **rest):
-    """A ConfigMap of these owners; what makes another one its dependent."""
+    """Add a ConfigMap with these owners; returns the reference that makes others its dependents."""
     made = cluster.create(config(name, *owners, **rest))
     cluster.settle()
     return owner_of(made, blocks=blocks)
@@ -52,7 +52,7 @@ def delete(cluster, name, **options):
     cluster.settle()
 
 
-def test_a_whole_line_of_dependents_goes(cluster):
+def test_dependents_are_deleted_recursively(cluster):
     a = add(cluster, "a")
     add(cluster, "c", add(cluster, "b", a))
     add(cluster, "other")
@@ -60,7 +60,7 @@ def test_a_whole_line_of_dependents_goes(cluster):
     assert left(cluster) == {"other"}
 
 
-def test_the_last_owner_decides_and_the_others_are_struck(cluster):
+def test_deleted_owners_are_removed_until_none_is_left(cluster):
     a, b = add(cluster, "a"), add(cluster, "b")
     add(cluster, "c", a, b)
     delete(cluster, "a")
@@ -74,11 +74,11 @@ def test_the_last_owner_decides_and_the_others_are_struck(cluster):
     "reference",
     [
         pytest.param({"name": "nobody"}, id="no such owner"),
-        pytest.param({"uid": "another"}, id="another of its name"),
+        pytest.param({"uid": "another"}, id="another uid"),
         pytest.param({"kind": "Secret"}, id="another kind"),
     ],
 )
-def test_an_object_that_comes_without_its_owner_goes(cluster, reference):
+def test_an_object_created_without_its_owner_is_deleted(cluster, reference):
     add(cluster, "b", {**add(cluster, "a"), **reference})
     assert left(cluster) == {"a"}
 
@@ -95,12 +95,12 @@ def test_owners_in_other_namespaces_do_not_count(cluster):
         pytest.param({"kind": "Whale", "apiVersion": "sea.example/v1"}, id="kind not served"),
     ],
 )
-def test_what_cannot_be_judged_stays(cluster, reference):
+def test_objects_with_owners_of_unknown_kinds_are_kept(cluster, reference):
     add(cluster, "b", {**add(cluster, "a"), **reference})
     assert "b" in left(cluster)
 
 
-def test_a_cluster_scoped_object_with_an_owner_in_a_namespace_stays(cluster):
+def test_a_cluster_scoped_object_with_a_namespaced_owner_is_kept(cluster):
     created = cluster.create({**node(), "metadata": {"name": "n", "ownerReferences": [add(cluster, "a")]}})
     delete(cluster, "a")
     assert cluster.find("Node", created["metadata"]["name"]) is not None
@@ -118,7 +118,7 @@ def test_a_cluster_scoped_owner(cluster):
 # In the foreground
 
 
-def test_the_owner_waits_for_what_blocks_it(cluster):
+def test_the_owner_waits_for_blocking_dependents(cluster):
     a = add(cluster, "a")
     add(cluster, "b", a, finalizers=["example.com/keep"])
     add(cluster, "c", {**a, "blockOwnerDeletion": False}, finalizers=["example.com/keep"])
@@ -131,7 +131,7 @@ def test_the_owner_waits_for_what_blocks_it(cluster):
     assert left(cluster) == {"c"}
 
 
-def test_a_line_goes_from_its_end(cluster):
+def test_a_chain_is_deleted_from_its_end(cluster):
     a = add(cluster, "a")
     b = add(cluster, "b", a)
     add(cluster, "c", b, finalizers=["example.com/keep"])
@@ -143,7 +143,7 @@ def test_a_line_goes_from_its_end(cluster):
     assert left(cluster) == set()
 
 
-def test_a_dependent_with_another_owner_is_let_go(cluster):
+def test_a_dependent_with_another_owner_is_kept(cluster):
     a, b = add(cluster, "a"), add(cluster, "b")
     add(cluster, "c", a, b)
     delete(cluster, "a", propagation="Foreground")
@@ -164,7 +164,7 @@ def test_a_dependent_that_no_longer_blocks(cluster):
     assert left(cluster) == {"b"}
 
 
-def test_a_circle_comes_apart(cluster):
+def test_cycles_are_broken(cluster):
     a = add(cluster, "a")
     b = add(cluster, "b", a)
     cluster.edit("configmaps", "a", lambda obj: obj["metadata"].update(ownerReferences=[b]))
@@ -174,7 +174,7 @@ def test_a_circle_comes_apart(cluster):
     assert left(cluster) == set()
 
 
-def test_with_pods_that_take_their_time():
+def test_with_pods_that_terminate_slowly():
     cluster = Living(ReplicaSetController, Kubelet, GarbageCollector)
     cluster.create(node())
     annotations = {"stowplan.io/stop-after": "10s"}
@@ -189,7 +189,7 @@ def test_with_pods_that_take_their_time():
     assert (cluster.names("Pod"), cluster.names("ReplicaSet")) == ([], [])
 
 
-def test_waiting_costs_what_goes_and_not_its_square(monkeypatch, cluster):
+def test_the_cost_is_linear_in_the_dependents(monkeypatch, cluster):
     a = add(cluster, "a")
     for number in range(60):
         cluster.create(config(f"c-{number}", a, finalizers=["example.com/keep"]))
@@ -208,7 +208,7 @@ def test_waiting_costs_what_goes_and_not_its_square(monkeypatch, cluster):
 # Orphaned
 
 
-def test_dependents_forget_their_owner(cluster):
+def test_orphaned_dependents_lose_the_owner_reference(cluster):
     a = add(cluster, "a")
     other = add(cluster, "other")
     add(cluster, "b", a)
@@ -228,7 +228,7 @@ def fleet(name, *owners):
 
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
-def test_custom_resources_take_part(order, propagation):
+def test_custom_resources_are_collected(order, propagation):
     cluster = Living(GarbageCollector)
     cluster.create(fleets())
     if order == "before":
@@ -253,7 +253,7 @@ def test_a_pod_is_deleted_gracefully(cluster):
     assert cluster.pod("web")["metadata"]["deletionGracePeriodSeconds"] == 30
 
 
-# Against the plain rule
+# Compared with the plain rule
 
 names = "abcdef"
 graphs = st.lists(st.sets(st.sampled_from(names)), min_size=len(names), max_size=len(names))
@@ -264,9 +264,9 @@ deletions = st.lists(
 
 @examples(80)
 @given(graph=graphs, plan=deletions, together=st.booleans())
-def test_what_stays_has_an_owner_that_stays_or_had_none(graph, plan, together):
+def test_remaining_objects_have_a_remaining_owner_or_never_had_one(graph, plan, together):
     cluster = Living(GarbageCollector)
-    # Each owner comes before its dependents in the alphabet, so there are no circles.
+    # Owners precede their dependents in the alphabet, so there are no cycles.
     wanted = {name: sorted(one for one in owners if one < name) for name, owners in zip(names, graph, strict=True)}
     made = {}
     for name in names:

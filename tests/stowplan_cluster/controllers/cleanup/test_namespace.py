@@ -35,17 +35,17 @@ def delete(cluster, name="team"):
 
 
 def conditions(cluster):
-    """{type: (status, reason, message)}"""
+    """{type: (status, reason, message)}."""
     found = cluster.find("namespaces", "team")["status"]["conditions"]
     return {one["type"]: (one["status"], one["reason"], one["message"]) for one in found}
 
 
-def test_an_empty_namespace_goes(cluster):
+def test_an_empty_namespace_is_deleted(cluster):
     delete(cluster)
     assert cluster.find("namespaces", "team") is None
 
 
-def test_everything_in_it_goes_with_it_and_nothing_else(cluster):
+def test_only_its_content_is_deleted_with_it(cluster):
     cluster.create(fleets())
     mine = [config(), workload("Deployment"), pod("web", node="node-1"), pod("waiting")]
     mine.append({"apiVersion": "example.com/v1", "kind": "Fleet", "metadata": {"name": "f"}, "spec": {"size": 1}})
@@ -64,7 +64,7 @@ def test_everything_in_it_goes_with_it_and_nothing_else(cluster):
     assert cluster.names("configmaps") == ["other"]
 
 
-def test_pods_go_first_and_with_grace(cluster):
+def test_pods_are_deleted_first_and_gracefully(cluster):
     cluster.create(in_team(pod("slow", node="node-1", annotations={"stowplan.io/stop-after": "10s"})))
     cluster.create(config())
     cluster.settle()
@@ -81,7 +81,7 @@ def test_pods_go_first_and_with_grace(cluster):
     assert cluster.find("namespaces", "team") is None
 
 
-def test_finalizers_keep_it(cluster):
+def test_finalizers_of_its_content_delay_it(cluster):
     cluster.create(config("a", finalizers=["example.com/keep"]))
     cluster.create(config("b", finalizers=["example.com/keep", "example.com/too"]))
     delete(cluster)
@@ -103,7 +103,7 @@ def test_finalizers_keep_it(cluster):
     assert cluster.find("namespaces", "team") is None
 
 
-def test_more_than_one_reconcile_deletes(cluster, monkeypatch):
+def test_content_for_more_than_one_reconcile(cluster, monkeypatch):
     monkeypatch.setattr(namespaces, "BURST", 10)
     for number in range(35):
         cluster.create(config(f"config-{number}"))
@@ -112,7 +112,7 @@ def test_more_than_one_reconcile_deletes(cluster, monkeypatch):
     assert cluster.names("configmaps") == []
 
 
-def test_what_cannot_be_deleted_is_told(cluster, monkeypatch):
+def test_failed_deletions_are_reported(cluster, monkeypatch):
     cluster.create(config())
     delete_one = cluster.registry.delete
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_deleted_is_told(cluster, monkeypatch):
     assert cluster.find("namespaces", "team") is None
 
 
-def test_its_own_finalizers_outlast_the_content(cluster):
+def test_its_own_finalizers_delay_it(cluster):
     cluster.edit("namespaces", "team", lambda obj: obj["metadata"].update(finalizers=["example.com/keep"]))
     cluster.create(config())
     delete(cluster)

@@ -11,7 +11,7 @@ def cluster():
     return cluster
 
 
-def test_pods_of_a_node_that_is_gone_go_after_a_while(cluster):
+def test_pods_of_a_deleted_node_are_deleted_after_a_delay(cluster):
     cluster.run()
     cluster.create(node("node-2"))
     cluster.run("other", node="node-2")
@@ -22,7 +22,7 @@ def test_pods_of_a_node_that_is_gone_go_after_a_while(cluster):
     assert cluster.names("Pod") == ["other"]
 
 
-def test_they_have_failed_before(cluster):
+def test_they_are_marked_failed_first(cluster):
     cluster.run(finalizers=["example.com/keep"])
     cluster.remove("Node", "node-1")
     cluster.advance(40)
@@ -32,7 +32,7 @@ def test_they_have_failed_before(cluster):
     assert "deletionTimestamp" in web["metadata"]
 
 
-def test_a_node_that_comes_back_in_time_keeps_its_pods(cluster):
+def test_a_node_recreated_in_time_keeps_its_pods(cluster):
     cluster.run()
     cluster.remove("Node", "node-1")
     cluster.advance(30)
@@ -46,7 +46,7 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods(cluster):
     assert cluster.pod("web") is None
 
 
-def test_pods_of_a_node_that_never_was(cluster):
+def test_pods_of_a_node_that_never_existed(cluster):
     cluster.run(node="nowhere")
     cluster.advance(39)
     assert cluster.phase("web") == "Pending"
@@ -54,7 +54,7 @@ def test_pods_of_a_node_that_never_was(cluster):
     assert cluster.pod("web") is None
 
 
-def test_a_pod_without_node_that_is_being_deleted_fails(cluster):
+def test_a_terminating_pod_without_a_node_fails(cluster):
     cluster.run(node="", finalizers=["example.com/keep"])
     cluster.remove("Pod", "web")
     cluster.settle()

@@ -1,4 +1,4 @@
-"""Slices that a node's annotation asks for."""
+"""ResourceSlices published for a node's annotation."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_the_devices_of_a_node(cluster):
     }
 
 
-def test_all_that_a_device_can_have(cluster):
+def test_all_fields_of_a_device(cluster):
     taint = {"key": "broken", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
     attributes = {"cores": 8, "ecc": True, "driver": {"version": "1.2.3"}}
     cluster.create(with_devices({"driver": DRIVER, "attributes": attributes, "device": {"taints": [taint]}}))
@@ -55,7 +55,7 @@ def test_all_that_a_device_can_have(cluster):
     assert device["attributes"] == {"cores": {"int": 8}, "ecc": {"bool": True}, "driver": {"version": "1.2.3"}}
 
 
-def test_groups_of_one_driver_are_one_pool_and_other_drivers_others(cluster):
+def test_one_pool_per_driver(cluster):
     cluster.create(with_devices(GPUS, GPUS, {"driver": "nic.example.com", "count": 70}))
     cluster.settle()
     assert cluster.names(SLICE) == [f"n-{DRIVER}-0", "n-nic.example.com-0", "n-nic.example.com-1"]
@@ -63,7 +63,7 @@ def test_groups_of_one_driver_are_one_pool_and_other_drivers_others(cluster):
     assert cluster.find(SLICE, "n-nic.example.com-1")["spec"]["pool"]["resourceSliceCount"] == 2
 
 
-def test_changes_make_a_new_generation_and_nothing_else_does(cluster):
+def test_only_changes_start_a_new_generation(cluster):
     cluster.create(with_devices({"driver": DRIVER, "count": 70}))
     cluster.settle()
     version = cluster.store.version
@@ -75,7 +75,7 @@ def test_changes_make_a_new_generation_and_nothing_else_does(cluster):
     assert cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]["pool"]["generation"] == 2
 
 
-def test_what_somebody_else_changes_or_deletes_is_put_right(cluster):
+def test_changes_by_other_clients_are_reverted(cluster):
     cluster.create(with_devices(GPUS))
     cluster.settle()
     cluster.edit(SLICE, f"n-{DRIVER}-0", lambda obj: obj["spec"]["devices"].pop())
@@ -86,7 +86,7 @@ def test_what_somebody_else_changes_or_deletes_is_put_right(cluster):
     assert devices(cluster) == ["gpu-0", "gpu-1"]
 
 
-def test_a_driver_that_leaves_takes_its_slices_along(cluster):
+def test_slices_of_a_removed_driver_are_deleted(cluster):
     cluster.create(with_devices(GPUS, {"driver": "nic.example.com"}))
     cluster.settle()
     annotate(cluster, GPUS)
@@ -96,7 +96,7 @@ def test_a_driver_that_leaves_takes_its_slices_along(cluster):
     assert cluster.names(SLICE) == []
 
 
-def test_slices_go_with_their_node(cluster):
+def test_slices_are_deleted_with_their_node(cluster):
     cluster.create(with_devices(GPUS))
     cluster.settle()
     cluster.remove("Node", "n")
@@ -124,7 +124,7 @@ def test_slices_go_with_their_node(cluster):
         ),
     ],
 )
-def test_an_annotation_that_cannot_be_read_changes_nothing(cluster, annotation, problem):
+def test_an_invalid_annotation_changes_nothing(cluster, annotation, problem):
     cluster.create(with_devices(GPUS))
     cluster.settle()
     cluster.edit("Node", "n", lambda obj: obj["metadata"].update(annotations={DEVICES: annotation}))
@@ -133,7 +133,7 @@ def test_an_annotation_that_cannot_be_read_changes_nothing(cluster, annotation, 
     assert cluster.events("n")[-1] == ("Warning", "InvalidDevices", f"annotation {DEVICES}: {problem}")
 
 
-def test_slices_that_are_refused_are_told(cluster):
+def test_refused_slices_are_reported(cluster):
     cluster.create(with_devices({"driver": DRIVER, "name": "GPU"}))
     cluster.settle()
     (_, reason, message) = cluster.events("n")[-1]
@@ -143,7 +143,7 @@ def test_slices_that_are_refused_are_told(cluster):
     assert devices(cluster) == ["gpu-0", "gpu-1"]
 
 
-PARTED = {
+PARTITIONED = {
     "driver": DRIVER,
     "count": 2,
     "name": "gpu",
@@ -165,8 +165,8 @@ def counters(**amounts):
     return {name.replace("_", "-"): {"value": value} for name, value in amounts.items()}
 
 
-def test_devices_in_parts(cluster):
-    cluster.create(with_devices(PARTED))
+def test_partitionable_devices(cluster):
+    cluster.create(with_devices(PARTITIONED))
     cluster.settle()
     assert cluster.names(SLICE) == [f"n-{DRIVER}-0", f"n-{DRIVER}-counters-0"]
     spec = cluster.find(SLICE, f"n-{DRIVER}-counters-0")["spec"]
@@ -188,7 +188,7 @@ def test_devices_in_parts(cluster):
     assert cluster.store.version == version
 
 
-def test_a_taint_keeps_its_time_when_the_pool_changes(cluster):
+def test_a_taint_keeps_its_time_if_the_pool_changes(cluster):
     tainted = {**GPUS, "device": {"taints": [{"key": "broken", "effect": "NoExecute"}]}}
     cluster.create(with_devices(tainted))
     cluster.settle()

@@ -1,4 +1,4 @@
-"""What a simulated driver says of allocated devices that have to become ready."""
+"""Binding conditions that a simulated driver reports for allocated devices."""
 
 import json
 
@@ -49,18 +49,18 @@ def test_a_device_that_is_not_ready_fails(cluster):
     assert allocate(cluster) == [("g-0", [("broken", "True")])]
 
 
-def test_a_driver_that_hangs_says_nothing(cluster):
+def test_a_hanging_driver_reports_nothing(cluster):
     publish(cluster, ready="never")
     assert allocate(cluster) == []
 
 
-def test_devices_of_other_drivers_are_none_of_its_business(cluster):
+def test_devices_of_other_drivers_are_ignored(cluster):
     publish(cluster)
     cluster.create(a_slice("s", a_device("x", **CONDITIONS), pool="p", nodeName="n"))
     assert allocate(cluster, "x", pool="p") == []
 
 
-def test_it_is_said_once(cluster):
+def test_conditions_are_written_once(cluster):
     publish(cluster)
     allocate(cluster)
     before = cluster.find(CLAIM, "c")
@@ -70,7 +70,7 @@ def test_it_is_said_once(cluster):
 
 
 def test_a_taint_without_a_time_is_published_once(cluster):
-    """The API server says when it was added."""
+    """The API server sets the time of the taint."""
     publish(cluster, taints=[{"key": "broken", "effect": "NoExecute"}])
     (name,) = cluster.names("resourceslices.resource.k8s.io")
     assert cluster.find("resourceslices.resource.k8s.io", name)["spec"]["pool"]["generation"] == 1

@@ -1,4 +1,4 @@
-"""Pods leave devices whose NoExecute taint their claim does not tolerate."""
+"""Pods are evicted from devices with a NoExecute taint that their claim does not tolerate."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def cluster():
 
 
 def run(cluster, name="web", device="g0", *, tolerations=(), node_name="node-1"):
-    """A pod that has a device, as the scheduler and the API server leave it."""
+    """A pod with an allocated device, as the scheduler and the API server leave it."""
     entries = [{"name": "gpu", "resourceClaimName": f"{name}-claim"}]
     cluster.create(pod(name, resourceClaims=entries, **({"nodeName": node_name} if node_name else {})))
     made = a_claim(f"{name}-claim", exactly())
@@ -47,14 +47,14 @@ def taint(cluster, device="g0", *taints):
 
 
 def is_marked(cluster, name="web"):
-    """Whether the pod is being deleted, and says why."""
+    """Whether the pod is being deleted and has the condition."""
     web = cluster.pod(name)
     marked = condition(web, "DisruptionTarget") == ("True", "DeletionByDeviceTaintManager")
     assert ("deletionTimestamp" in web["metadata"]) == marked
     return marked
 
 
-def test_a_pod_that_does_not_tolerate_the_taint_goes_at_once(cluster):
+def test_a_pod_without_toleration_is_evicted_at_once(cluster):
     run(cluster)
     run(cluster, "other", "g1")
     taint(cluster, "g0", TAINT)
@@ -66,17 +66,17 @@ def test_a_pod_that_does_not_tolerate_the_taint_goes_at_once(cluster):
 @pytest.mark.parametrize(
     ("taints", "tolerations", "seconds"),
     [
-        pytest.param([TAINT], tolerating(), None, id="for ever"),
-        pytest.param([TAINT], tolerating(60), 60, id="for a time"),
-        pytest.param([TAINT], tolerating(0), 0, id="for no time"),
-        pytest.param([TAINT], tolerating(-5), 0, id="for less than no time"),
+        pytest.param([TAINT], tolerating(), None, id="forever"),
+        pytest.param([TAINT], tolerating(60), 60, id="for some seconds"),
+        pytest.param([TAINT], tolerating(0), 0, id="for zero seconds"),
+        pytest.param([TAINT], tolerating(-5), 0, id="for negative seconds"),
         pytest.param([TAINT], [{"operator": "Exists"}], 0, id="of any effect"),
         pytest.param([TAINT], [*tolerating(60), *tolerating()], None, id="one for ever"),
         pytest.param([{**TAINT, "effect": "NoSchedule"}], [], None, id="does not execute"),
         pytest.param([TAINT, {**TAINT, "key": "other"}], [*tolerating(60), *tolerating(20, key="other")], 20, id="two"),
     ],
 )
-def test_how_long_a_pod_stays(cluster, taints, tolerations, seconds):
+def test_toleration_seconds(cluster, taints, tolerations, seconds):
     run(cluster, tolerations=tolerations)
     taint(cluster, "g0", *taints)
     if seconds is None:
@@ -90,7 +90,7 @@ def test_how_long_a_pod_stays(cluster, taints, tolerations, seconds):
     assert is_marked(cluster)
 
 
-def test_a_taint_that_goes_in_time_evicts_nobody(cluster):
+def test_a_taint_removed_in_time_evicts_no_pod(cluster):
     run(cluster, tolerations=tolerating(60))
     taint(cluster, "g0", TAINT)
     cluster.advance(30)
@@ -100,13 +100,13 @@ def test_a_taint_that_goes_in_time_evicts_nobody(cluster):
     assert cluster.events("web") == [("Normal", "DeviceTaintManagerEviction", "Cancelling deletion")]
 
 
-def test_a_pod_that_is_bound_to_a_tainted_device_goes(cluster):
+def test_a_pod_bound_to_a_tainted_device_is_evicted(cluster):
     taint(cluster, "g0", TAINT)
     run(cluster)
     assert is_marked(cluster)
 
 
-def test_a_pod_without_a_node_stays(cluster):
+def test_a_pod_without_a_node_is_kept(cluster):
     taint(cluster, "g0", TAINT)
     run(cluster, node_name="")
     assert not is_marked(cluster)
@@ -136,13 +136,13 @@ def report(cluster, name="rule"):
         ({"pool": "other", "device": "g0"}, False),
     ],
 )
-def test_pods_go_whose_device_a_rule_taints(cluster, selector, goes):
+def test_rules_evict_pods_of_matching_devices(cluster, selector, goes):
     run(cluster)
     rule(cluster, **selector)
     assert is_marked(cluster) == goes
 
 
-def test_a_rule_without_selector_evicts_nobody(cluster):
+def test_a_rule_without_selector_evicts_no_pod(cluster):
     run(cluster)
     cluster.create(a_taint_rule(effect="NoExecute"))
     cluster.settle()
@@ -150,7 +150,7 @@ def test_a_rule_without_selector_evicts_nobody(cluster):
     assert report(cluster) == ("False", "NotStarted", "")
 
 
-def test_a_rule_that_is_tolerated_for_a_time(cluster):
+def test_a_rule_that_is_tolerated_for_some_seconds(cluster):
     run(cluster, tolerations=tolerating(60))
     rule(cluster)
     assert report(cluster) == ("True", "PodsPendingEviction", "1 pod needs to be evicted in 1 namespace.")
@@ -160,7 +160,7 @@ def test_a_rule_that_is_tolerated_for_a_time(cluster):
     assert is_marked(cluster)
 
 
-def test_a_rule_that_goes_in_time_evicts_nobody(cluster):
+def test_a_rule_deleted_in_time_evicts_no_pod(cluster):
     run(cluster, tolerations=tolerating(60))
     rule(cluster)
     cluster.remove(RULE, "rule")
@@ -169,7 +169,7 @@ def test_a_rule_that_goes_in_time_evicts_nobody(cluster):
     assert cluster.events("web") == [("Normal", "DeviceTaintManagerEviction", "Cancelling deletion")]
 
 
-def test_a_rule_tells_how_far_it_is(cluster):
+def test_a_rules_status_has_its_progress(cluster):
     for name in ("a", "b"):
         run(cluster, name)
     rule(cluster)
@@ -177,7 +177,7 @@ def test_a_rule_tells_how_far_it_is(cluster):
     assert is_marked(cluster, "a")
     assert is_marked(cluster, "b")
     cluster.advance(8)
-    assert report(cluster)[1] == "PodsPendingEviction", "no sooner than ten seconds later"
+    assert report(cluster)[1] == "PodsPendingEviction", "updated within ten seconds"
     cluster.advance(4)
     assert report(cluster) == ("False", "Completed", "2 pods evicted since starting the controller.")
     version = cluster.store.version
@@ -185,7 +185,7 @@ def test_a_rule_tells_how_far_it_is(cluster):
     assert cluster.store.version == version
 
 
-def test_a_rule_without_effect_tells_what_it_would_do(cluster):
+def test_the_status_of_a_rule_with_effect_none(cluster):
     run(cluster, "a")
     run(cluster, "b", "g1", tolerations=tolerating())
     rule(cluster, effect="None", driver="gpu.example.com")
@@ -200,17 +200,17 @@ def test_a_rule_without_effect_tells_what_it_would_do(cluster):
     evicting = {"key": "example.com/broken", "effect": "NoExecute"}
     cluster.edit(RULE, "rule", lambda obj: obj["spec"].update(taint=evicting), namespace="")
     cluster.settle()
-    assert report(cluster)[1] == "PodsPendingEviction", "at once, as the rule has changed"
+    assert report(cluster)[1] == "PodsPendingEviction", "not updated although the rule changed"
     assert is_marked(cluster, "a")
     assert not is_marked(cluster, "b")
 
 
-def test_a_rule_of_another_effect_says_so(cluster):
+def test_the_status_of_a_rule_with_another_effect(cluster):
     rule(cluster, effect="NoSchedule")
     assert report(cluster) == ("False", "OtherEffect", "Eviction only happens for the NoExecute effect.")
 
 
-def test_pods_of_a_group_go_with_the_device_that_is_reserved_for_it(cluster):
+def test_pods_of_a_group_are_evicted_with_its_device(cluster):
     run(cluster, tolerations=tolerating(60))
     of_group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": "u"}
     cluster.edit(CLAIM, "web-claim", lambda obj: obj["status"].update(reservedFor=[of_group]), subresource="status")

@@ -1,4 +1,5 @@
-"""Claims for devices: made from templates, released when pods are done, given back by the last."""
+"""Resource claims: created from templates, reservations removed when pods finish, deallocated after
+the last consumer."""
 
 import pytest
 
@@ -40,7 +41,7 @@ def claim_of(cluster, name="web"):
 
 
 def allocate(cluster, name, *users):
-    """As the scheduler does."""
+    """Allocate and reserve the claim, as the scheduler does."""
     protected = cluster.edit(CLAIM, name, lambda obj: obj["metadata"].update(finalizers=[FINALIZER]))
     assert protected["metadata"]["finalizers"] == [FINALIZER]
     reserved = [{"resource": "pods", "name": one, "uid": cluster.pod(one)["metadata"]["uid"]} for one in users]
@@ -58,7 +59,7 @@ def users(cluster, name="c"):
     return [one["name"] for one in cluster.find(CLAIM, name)["status"].get("reservedFor", ())]
 
 
-def test_a_claim_is_made_from_the_template_and_noted(cluster):
+def test_a_claim_is_created_from_the_template_and_recorded_in_the_pods_status(cluster):
     cluster.create(template(labels={"a": "b"}, annotations={"c": "d"}))
     cluster.create(of_template())
     cluster.settle()
@@ -84,11 +85,11 @@ def test_a_claim_is_made_from_the_template_and_noted(cluster):
         ("p" * 60, "e" * 38, "p" * 34 + "-" + "e" * 21),
     ],
 )
-def test_long_names_are_cut_in_proportion(pod, entry, expected):
+def test_long_names_are_shortened_proportionally(pod, entry, expected):
     assert generate_name(pod, entry) == expected
 
 
-def test_a_template_that_is_missing_is_told_and_waited_for(cluster):
+def test_a_missing_template_is_reported_and_waited_for(cluster):
     cluster.create(of_template())
     cluster.settle()
     problem = 'resource claim template "t": resourceclaimtemplate.resource.k8s.io "t" not found'
@@ -98,7 +99,7 @@ def test_a_template_that_is_missing_is_told_and_waited_for(cluster):
     assert claim_of(cluster)["metadata"]["generateName"] == "web-gpu-"
 
 
-def test_a_claim_that_is_deleted_is_made_anew(cluster):
+def test_a_deleted_claim_is_recreated(cluster):
     cluster.create(template())
     cluster.create(of_template())
     cluster.settle()
@@ -109,7 +110,7 @@ def test_a_claim_that_is_deleted_is_made_anew(cluster):
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_the_claim_of_an_ended_pod_goes_though_the_pod_stays(cluster, phase):
+def test_the_claim_of_a_finished_pod_is_deleted(cluster, phase):
     cluster.create(template())
     cluster.create(of_template(node="n"))
     cluster.settle()
@@ -119,7 +120,7 @@ def test_the_claim_of_an_ended_pod_goes_though_the_pod_stays(cluster, phase):
     assert cluster.names("Pod") == ["web"]
 
 
-def test_it_goes_with_its_pod(cluster):
+def test_the_claim_is_deleted_with_its_pod(cluster):
     cluster.create(template())
     cluster.create(of_template(node="n"))
     cluster.settle()
@@ -129,7 +130,7 @@ def test_it_goes_with_its_pod(cluster):
     assert cluster.names(CLAIM) == []
 
 
-def test_the_last_user_gives_the_devices_back(cluster):
+def test_devices_are_deallocated_after_the_last_consumer(cluster):
     cluster.create(claim())
     for name in ("a", "b"):
         cluster.create(with_claim(name, node="n"))
@@ -144,7 +145,7 @@ def test_the_last_user_gives_the_devices_back(cluster):
     assert "finalizers" not in left["metadata"]
 
 
-def test_a_pod_of_the_same_name_is_another_user(cluster):
+def test_a_recreated_pod_is_another_consumer(cluster):
     cluster.create(claim())
     cluster.create(with_claim(node="n"))
     allocate(cluster, "c", "web")
@@ -156,7 +157,7 @@ def test_a_pod_of_the_same_name_is_another_user(cluster):
     assert "allocation" not in cluster.find(CLAIM, "c")["status"]
 
 
-def test_a_claim_that_is_deleted_in_use_stays_until_it_is_not(cluster):
+def test_a_claim_deleted_in_use_stays_until_it_is_unused(cluster):
     cluster.create(claim())
     cluster.create(with_claim(node="n"))
     allocate(cluster, "c", "web")
@@ -167,7 +168,7 @@ def test_a_claim_that_is_deleted_in_use_stays_until_it_is_not(cluster):
     assert cluster.names(CLAIM) == []
 
 
-def test_an_allocated_claim_that_nobody_uses_can_be_deleted(cluster):
+def test_an_allocated_unused_claim_can_be_deleted(cluster):
     cluster.create(claim())
     allocate(cluster, "c")
     assert "allocation" in cluster.find(CLAIM, "c")["status"]
@@ -176,7 +177,7 @@ def test_an_allocated_claim_that_nobody_uses_can_be_deleted(cluster):
     assert cluster.names(CLAIM) == []
 
 
-def test_a_pod_that_is_on_a_node_reserves_what_is_allocated(cluster):
+def test_a_bound_pod_reserves_its_allocated_claim(cluster):
     cluster.create(claim())
     allocate(cluster, "c")
     cluster.create(with_claim(node="n"))
@@ -184,7 +185,7 @@ def test_a_pod_that_is_on_a_node_reserves_what_is_allocated(cluster):
     assert users(cluster) == ["web"]
 
 
-def test_others_than_pods_keep_their_reservation(cluster):
+def test_reservations_of_other_consumers_are_kept(cluster):
     cluster.create(claim())
     allocate(cluster, "c")
     user = {"apiGroup": "example.com", "resource": "gangs", "name": "g", "uid": "u"}
@@ -234,7 +235,7 @@ def test_a_group_has_one_claim_that_its_pods_share(cluster, group_first):
     assert cluster.store.version == version
 
 
-def test_a_pod_that_asks_otherwise_than_its_group_has_a_claim_of_its_own(cluster):
+def test_a_pod_whose_claim_differs_from_the_groups_has_its_own(cluster):
     cluster.create(template())
     cluster.create(template("u"))
     cluster.create(group())
@@ -251,7 +252,7 @@ def test_a_pod_waits_for_its_group(cluster):
     assert cluster.names(CLAIM) == []
 
 
-def test_a_claim_of_a_group_that_is_gone_is_made_again(cluster):
+def test_a_deleted_claim_of_a_group_is_recreated(cluster):
     cluster.create(template())
     cluster.create(group())
     cluster.create(member("a"))
@@ -264,7 +265,7 @@ def test_a_claim_of_a_group_that_is_gone_is_made_again(cluster):
     assert entries_of(cluster, "Pod", "a") == entries_of(cluster, GROUP, "train") == {"gpu": second}
 
 
-def test_a_group_without_template_says_so(cluster):
+def test_a_missing_template_of_a_group_is_reported(cluster):
     cluster.create(group())
     cluster.settle()
     (event,) = cluster.events("train")
@@ -275,7 +276,7 @@ def test_a_group_without_template_says_so(cluster):
     assert len(cluster.names(CLAIM)) == 1
 
 
-def test_what_is_reserved_for_a_group_is_free_when_the_group_is_gone(cluster):
+def test_the_reservation_ends_with_the_group(cluster):
     cluster.create(claim())
     cluster.create(group("train", {"name": "gpu", "resourceClaimName": "c"}))
     cluster.settle()
@@ -291,7 +292,7 @@ def test_what_is_reserved_for_a_group_is_free_when_the_group_is_gone(cluster):
     assert cluster.find(CLAIM, "c")["status"] == {}
 
 
-def test_a_pod_with_a_node_reserves_for_its_group(cluster):
+def test_a_bound_pod_reserves_for_its_group(cluster):
     entry = {"name": "gpu", "resourceClaimName": "c"}
     cluster.create(claim())
     cluster.create(group("train", entry))

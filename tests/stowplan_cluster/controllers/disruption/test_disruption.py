@@ -23,7 +23,7 @@ def budget(name="budget", *, selector=None, **spec):
     }
 
 
-class Guarded(Living):
+class ClusterWithBudgets(Living):
     def __init__(self):
         super().__init__(DisruptionController)
 
@@ -33,7 +33,7 @@ class Guarded(Living):
         self.settle()
 
     def own(self, kind, name, replicas, *, controlled_by=None):
-        """A workload without its controller; the reference to put into its pods."""
+        """Create a workload without its controller; returns the owner reference for its pods."""
         manifest = workload(kind, name, labels={"app": "web"}, replicas=replicas)
         if controlled_by is not None:
             manifest["metadata"]["ownerReferences"] = [controlled_by]
@@ -60,10 +60,10 @@ def reference_to(obj, *, controller=True):
 
 @pytest.fixture
 def cluster():
-    return Guarded()
+    return ClusterWithBudgets()
 
 
-def test_min_available_counts_the_pods_there_are(cluster):
+def test_min_available_counts_existing_pods(cluster):
     for name in ("a", "b", "c"):
         cluster.add(name)
     cluster.add("unready", ready=False)
@@ -99,12 +99,12 @@ def test_a_budget_without_pods_allows_nothing(cluster):
         pytest.param({"maxUnavailable": "30%"}, (5, 4, 3, 1), id="max percent rounds up"),
         pytest.param({"minAvailable": "50%"}, (5, 4, 3, 1), id="min percent rounds up"),
         pytest.param({"minAvailable": "100%"}, (5, 4, 5, 0), id="all"),
-        pytest.param({"minAvailable": 1}, (4, 4, 1, 3), id="a number knows no scale"),
+        pytest.param({"minAvailable": 1}, (4, 4, 1, 3), id="a number ignores the scale"),
         pytest.param({}, (0, 4, 0, 0), id="neither"),
     ],
 )
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "ReplicationController", "Deployment"])
-def test_percentages_are_of_what_the_owner_is_scaled_to(cluster, kind, spec, expected):
+def test_percentages_refer_to_the_owners_scale(cluster, kind, spec, expected):
     if kind == "Deployment":
         owner = cluster.own("ReplicaSet", "web-1", 1, controlled_by=cluster.own("Deployment", "web", 5))
     else:
@@ -116,7 +116,7 @@ def test_percentages_are_of_what_the_owner_is_scaled_to(cluster, kind, spec, exp
     assert cluster.counts() == expected
 
 
-def test_scaling_an_owner_moves_the_budget(cluster):
+def test_scaling_an_owner_updates_the_budget(cluster):
     deployment = cluster.own("Deployment", "web", 2)
     owner = cluster.own("ReplicaSet", "web-1", 2, controlled_by=deployment)
     for number in range(2):
@@ -129,7 +129,7 @@ def test_scaling_an_owner_moves_the_budget(cluster):
     assert cluster.counts() == (3, 2, 2, 0)
 
 
-def test_owners_add_up_and_pods_of_nobody_do_not_count(cluster):
+def test_scales_of_owners_are_added_up(cluster):
     cluster.add("a", owner=cluster.own("ReplicaSet", "one", 3))
     cluster.add("b", owner=cluster.own("StatefulSet", "two", 4))
     cluster.add("c")
@@ -139,7 +139,7 @@ def test_owners_add_up_and_pods_of_nobody_do_not_count(cluster):
     assert "UnmanagedPods" in {reason for _, reason, _ in cluster.events("budget")}
 
 
-def test_a_custom_resource_s_scale(cluster):
+def test_the_scale_of_a_custom_resource(cluster):
     cluster.create(fleets())
     fleet = {"apiVersion": "example.com/v1", "kind": "Fleet", "metadata": {"name": "f"}, "spec": {"size": 4}}
     cluster.add("a", owner=reference_to(cluster.create(fleet)))
@@ -156,7 +156,7 @@ def test_a_custom_resource_s_scale(cluster):
         ("ReplicaSet", "apps/v1", 'found no controllers for pod "a"'),
     ],
 )
-def test_a_budget_that_cannot_be_counted_allows_nothing(cluster, kind, api_version, message):
+def test_a_budget_without_a_known_scale_allows_nothing(cluster, kind, api_version, message):
     owner = {"apiVersion": api_version, "kind": kind, "name": "web", "uid": "u-1", "controller": True}
     if kind == "DaemonSet":
         owner = reference_to(cluster.create(workload("DaemonSet")))
@@ -189,7 +189,7 @@ def test_an_accepted_eviction_counts_until_its_pod_is_deleted(cluster):
     assert cluster.counts() == (4, 2, 2, 0)
 
 
-def test_an_accepted_eviction_that_comes_to_nothing_is_forgotten(cluster):
+def test_an_accepted_eviction_without_deletion_expires(cluster):
     for name in ("a", "b"):
         cluster.add(name)
     cluster.create(budget(minAvailable=1))
@@ -208,7 +208,7 @@ def test_an_accepted_eviction_that_comes_to_nothing_is_forgotten(cluster):
     assert ("Warning", "NotDeleted", message) in cluster.events("a")
 
 
-def test_a_changed_budget_is_counted_anew(cluster):
+def test_a_changed_budget_is_recounted(cluster):
     cluster.add("a")
     cluster.add("b", app="db")
     cluster.add("c", app="db")
@@ -221,7 +221,7 @@ def test_a_changed_budget_is_counted_anew(cluster):
     assert cluster.find(BUDGETS, "budget")["status"]["observedGeneration"] == 2
 
 
-def test_pods_without_a_budget_are_not_looked_at(monkeypatch, cluster):
+def test_pods_without_a_budget_are_not_decoded(monkeypatch, cluster):
     def fail(*args):
         raise AssertionError("decoded")
 
@@ -229,12 +229,12 @@ def test_pods_without_a_budget_are_not_looked_at(monkeypatch, cluster):
     cluster.add("a")
     cluster.set_pod("a", ready=False)
     cluster.settle()
-    # It would have been told: a budget has its pods decoded.
+    # It would be counted otherwise: a budget has its pods decoded.
     with pytest.raises(AssertionError, match="decoded"):
         cluster.create(budget(minAvailable=1))
 
 
-# Against a plain recount
+# Compared with a plain recount
 
 names = st.sampled_from(["a", "b", "c", "d"])
 steps = st.lists(
@@ -284,7 +284,7 @@ def apply(cluster, owner, step):
 
 
 def recount(cluster):
-    """The plain rule, from nothing but the objects."""
+    """The plain rule, from the objects alone."""
     found = cluster.find(BUDGETS, "budget")
     app = found["spec"]["selector"]["matchLabels"]["app"]
     pods = [one for one in cluster.all("Pod") if one["metadata"]["labels"].get("app") == app]
@@ -304,7 +304,7 @@ def recount(cluster):
 @examples(60)
 @given(spec=specs, plan=steps)
 def test_the_status_agrees_with_a_plain_recount(spec, plan):
-    cluster = Guarded()
+    cluster = ClusterWithBudgets()
     owner = cluster.own("ReplicaSet", "set", 3)
     cluster.create(budget(**spec))
     cluster.settle()

@@ -3,7 +3,7 @@ import pytest
 from stowplan_cluster.controllers.kubelet.addresses import AddressPool, is_network
 
 
-def test_addresses_go_round_and_none_is_given_twice():
+def test_addresses_are_unique_and_wrap_around():
     taken = {"10.0.0.2"}
     pool = AddressPool("10.0.0.0/29", taken)
     first = [pool.take() for _ in range(5)]
@@ -13,7 +13,7 @@ def test_addresses_go_round_and_none_is_given_twice():
     assert (pool.take(), pool.take()) == ("10.0.0.4", None)
 
 
-def test_pools_share_what_is_taken():
+def test_pools_share_used_addresses():
     taken = set()
     wide, narrow = AddressPool("10.0.0.0/24", taken), AddressPool("10.0.0.0/30", taken)
     assert (wide.take(), narrow.take(), wide.take()) == ("10.0.0.1", "10.0.0.2", "10.0.0.3")

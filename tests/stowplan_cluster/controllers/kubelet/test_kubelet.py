@@ -27,7 +27,7 @@ def state(pod):
 # Nodes
 
 
-def test_a_node_becomes_ready_and_gets_what_a_kubelet_reports(cluster):
+def test_a_node_becomes_ready_with_a_kubelets_status(cluster):
     cluster.settle()
     found = cluster.find("Node", "node-1")
     assert condition(found, "Ready") == ("True", "KubeletReady")
@@ -37,7 +37,7 @@ def test_a_node_becomes_ready_and_gets_what_a_kubelet_reports(cluster):
     assert found["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
 
 
-def test_what_a_node_says_of_itself_stays():
+def test_existing_fields_of_a_node_are_kept():
     cluster = Living(Kubelet)
     manifest = node(ready="False")
     manifest["status"]["addresses"] = [{"type": "InternalIP", "address": "192.0.2.7"}]
@@ -50,7 +50,7 @@ def test_what_a_node_says_of_itself_stays():
     assert found["status"]["allocatable"]["cpu"] == "3"
 
 
-def test_leases_are_renewed_every_ten_seconds_each_at_its_own_time():
+def test_leases_are_renewed_every_ten_seconds_at_staggered_times():
     cluster = Living(Kubelet)
     for number in range(20):
         cluster.create(node(f"node-{number}"))
@@ -73,7 +73,7 @@ def test_leases_are_renewed_every_ten_seconds_each_at_its_own_time():
     assert cluster.store.version == versions + 20
 
 
-def test_a_stopped_kubelet_is_silent_until_it_is_back(cluster):
+def test_a_stopped_kubelet_writes_nothing(cluster):
     cluster.create(node("quiet", annotations={"stowplan.io/kubelet": "stopped"}))
     assert cluster.run(node="quiet")["status"]["phase"] == "Pending"
     assert cluster.find(LEASES, "quiet", "kube-node-lease") is None
@@ -115,7 +115,7 @@ def test_starting_costs_one_write(cluster):
     assert cluster.store.version == before + 1
 
 
-def test_what_it_writes_is_valid(cluster):
+def test_its_writes_are_valid(cluster):
     sidecar = {"name": "proxy", "image": "proxy", "restartPolicy": "Always"}
     cluster.run(initContainers=[{"name": "init", "image": "busybox"}, sidecar], annotations=annotated(run_for="3s"))
     for _ in range(4):
@@ -132,7 +132,7 @@ def test_init_containers_are_done_and_sidecars_run(cluster):
     assert (proxy["ready"], proxy["started"], list(proxy["state"])) == (True, True, ["running"])
 
 
-def test_an_unbound_pod_and_one_on_no_node_wait(cluster):
+def test_pods_without_an_existing_node_are_not_started(cluster):
     assert cluster.run(node="")["status"]["phase"] == "Pending"
     assert cluster.run("lost", node="nowhere")["status"]["phase"] == "Pending"
     cluster.create(node("nowhere"))
@@ -165,7 +165,7 @@ def test_readiness_gates_keep_a_pod_unready(cluster):
     assert condition(cluster.pod("web"), "Ready") == ("True", "")
 
 
-def test_addresses_are_unique_and_from_the_node_s_range():
+def test_addresses_are_unique_and_from_the_nodes_range():
     cluster = Living(Kubelet)
     cluster.create(node(podCIDR="10.200.1.0/29"))
     cluster.create(node("node-2"))
@@ -179,7 +179,7 @@ def test_addresses_are_unique_and_from_the_node_s_range():
     assert len(hosts) == 2
 
 
-def test_a_new_kubelet_gives_no_address_out_twice_and_knows_what_is_used():
+def test_a_restarted_kubelet_knows_used_addresses_and_resources():
     cluster = Living(Kubelet)
     cluster.create(node(cpu="2"))
     first = cluster.run("first", requests={"cpu": "1500m"})
@@ -192,7 +192,7 @@ def test_a_new_kubelet_gives_no_address_out_twice_and_knows_what_is_used():
     assert cluster.pod("first") == first
 
 
-# Refusing
+# Admission
 
 
 @pytest.mark.parametrize(
@@ -207,17 +207,17 @@ def test_a_new_kubelet_gives_no_address_out_twice_and_knows_what_is_used():
             "memory, requested: 7516192768, used: 2147483648, capacity: 8589934592",
             id="memory in bytes",
         ),
-        pytest.param({"example.com/gpu": "1"}, None, "", id="extended and unknown to the node"),
+        pytest.param({"example.com/gpu": "1"}, None, "", id="extended resource that the node lacks"),
         pytest.param({"cpu": "2", "memory": "6Gi"}, None, "", id="just fits"),
         pytest.param(
             {"ephemeral-storage": "1"},
             "OutOfephemeral-storage",
             "ephemeral-storage, requested: 1, used: 0, capacity: 0",
-            id="native and unknown to the node",
+            id="native resource that the node lacks",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(cluster, requests, reason, message):
+def test_pods_that_do_not_fit_are_refused(cluster, requests, reason, message):
     cluster.run("first", requests={"cpu": "2", "memory": "2Gi"})
     web = cluster.run(requests=requests)
     if reason is None:
@@ -239,7 +239,7 @@ def test_too_many_pods_are_refused():
 
 
 @pytest.mark.parametrize("end", ["delete", "finish"])
-def test_what_ended_makes_room(cluster, end):
+def test_finished_pods_free_their_resources(cluster, end):
     cluster.run("first", requests={"cpu": "4"}, annotations=annotated(run_for="5s"), **NEVER)
     if end == "delete":
         cluster.remove("Pod", "first")
@@ -258,9 +258,9 @@ def test_a_node_selector_that_does_not_match_is_refused(cluster):
 
 
 @pytest.mark.parametrize(
-    ("code", "phase", "reason"), [("0", "Succeeded", "Completed"), ("3", "Failed", "Error")], ids=["well", "badly"]
+    ("code", "phase", "reason"), [("0", "Succeeded", "Completed"), ("3", "Failed", "Error")], ids=["success", "failure"]
 )
-def test_a_pod_ends_after_its_time(cluster, code, phase, reason):
+def test_a_pod_finishes_after_its_duration(cluster, code, phase, reason):
     cluster.run(annotations=annotated(run_for="30s", exit_code=code), **NEVER)
     cluster.advance(29)
     assert cluster.phase("web") == "Running"
@@ -272,7 +272,7 @@ def test_a_pod_ends_after_its_time(cluster, code, phase, reason):
     assert condition(web, "Ready") == ("False", "PodCompleted" if phase == "Succeeded" else "PodFailed")
 
 
-def test_pods_of_jobs_end_by_themselves_and_others_do_not(cluster):
+def test_only_pods_of_jobs_finish_by_default(cluster):
     cluster.run("job", owner=JOB, **NEVER)
     cluster.run("alone", **NEVER)
     cluster.advance(1)
@@ -281,7 +281,7 @@ def test_pods_of_jobs_end_by_themselves_and_others_do_not(cluster):
     assert cluster.phase("alone") == "Running"
 
 
-def test_failing_containers_start_again_with_back_off(cluster):
+def test_failing_containers_are_restarted_with_backoff(cluster):
     cluster.run(annotations=annotated(run_for="1s", exit_code="1"), restartPolicy="OnFailure")
     cluster.advance(1)
     web = cluster.pod("web")
@@ -301,14 +301,14 @@ def test_failing_containers_start_again_with_back_off(cluster):
     assert cluster.pod("web")["status"]["containerStatuses"][0]["restartCount"] == 3
 
 
-def test_a_success_ends_on_failure_and_restarts_always(cluster):
+def test_restart_policies_after_success(cluster):
     cluster.run("once", annotations=annotated(run_for="1s"), restartPolicy="OnFailure")
     cluster.run("ever", annotations=annotated(run_for="1s"))
     cluster.advance(1)
     assert (cluster.phase("once"), cluster.phase("ever")) == ("Succeeded", "Running")
 
 
-def test_the_deadline_ends_a_pod(cluster):
+def test_active_deadline_seconds(cluster):
     cluster.run(activeDeadlineSeconds=20)
     cluster.advance(19)
     assert cluster.phase("web") == "Running"
@@ -322,7 +322,7 @@ def test_the_deadline_ends_a_pod(cluster):
 # Deleting
 
 
-def test_a_deleted_pod_goes_at_once(cluster):
+def test_a_deleted_pod_is_removed_at_once(cluster):
     cluster.run()
     cluster.remove("Pod", "web")
     cluster.settle()
@@ -330,7 +330,7 @@ def test_a_deleted_pod_goes_at_once(cluster):
 
 
 @pytest.mark.parametrize(("stop_after", "gone_after"), [("10s", 10), ("5m", 30)], ids=["in time", "killed"])
-def test_a_pod_takes_its_time_to_stop_but_no_more_than_its_grace(cluster, stop_after, gone_after):
+def test_a_pod_stops_within_its_grace_period(cluster, stop_after, gone_after):
     cluster.run(annotations=annotated(stop_after=stop_after))
     cluster.remove("Pod", "web")
     cluster.advance(gone_after - 1)
@@ -342,7 +342,7 @@ def test_a_pod_takes_its_time_to_stop_but_no_more_than_its_grace(cluster, stop_a
 @pytest.mark.parametrize(
     ("policy", "phase", "code"), [("Always", "Succeeded", 0), ("Never", "Failed", 143)], ids=["service", "work"]
 )
-def test_what_is_kept_by_a_finalizer_has_ended(cluster, policy, phase, code):
+def test_a_deleted_pod_with_a_finalizer_is_finished(cluster, policy, phase, code):
     cluster.run(finalizers=["example.com/keep"], restartPolicy=policy)
     cluster.remove("Pod", "web")
     cluster.settle()
@@ -362,10 +362,10 @@ def test_a_finished_pod_can_be_deleted(cluster):
     assert cluster.pod("web") is None
 
 
-# Broken nodes, broken annotations
+# Unready nodes, invalid annotations
 
 
-def test_a_node_that_is_not_ready_starts_nothing_and_leaves_readiness_alone(cluster):
+def test_an_unready_node_starts_no_pods_and_does_not_update_readiness(cluster):
     cluster.run()
 
     def set_ready(status):
@@ -399,14 +399,14 @@ def test_a_node_that_is_not_ready_starts_nothing_and_leaves_readiness_alone(clus
     ],
     ids=["no duration", "no unit", "negative", "too large", "far too large"],
 )
-def test_an_annotation_that_does_not_parse_is_told_and_ignored(cluster, annotation, text):
+def test_an_invalid_annotation_is_reported_and_ignored(cluster, annotation, text):
     web = cluster.run(annotations=annotated(**annotation), **NEVER)
     assert web["status"]["phase"] == "Running"
     (event,) = {message for _, reason, message in cluster.events("web") if reason == "InvalidAnnotation"}
     assert text in event
 
 
-def test_a_kubelet_that_comes_back_to_a_node_that_is_not_ready_ends_what_is_to_end():
+def test_a_restarted_kubelet_on_an_unready_node_finishes_deletions():
     cluster = Living(Kubelet)
     cluster.create(node(ready="False", annotations={"stowplan.io/kubelet": "stopped"}))
     cluster.run()
@@ -418,7 +418,7 @@ def test_a_kubelet_that_comes_back_to_a_node_that_is_not_ready_ends_what_is_to_e
     assert cluster.pod("web") is None
 
 
-def test_a_new_kubelet_goes_on_with_a_start(cluster):
+def test_a_restarted_kubelet_continues_starting_pods(cluster):
     cluster.run(annotations=annotated(start_after="10s"), requests={"cpu": "4"})
     cluster.advance(4)
     cluster.loop.close()

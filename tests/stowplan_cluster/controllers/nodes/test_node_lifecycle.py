@@ -32,7 +32,7 @@ def set_condition(type_, status):
     return change
 
 
-def test_a_new_node_loses_the_taint_that_it_comes_with(cluster):
+def test_a_new_node_loses_its_initial_taint(cluster):
     created = cluster.create(node())
     assert taints(created) == {(NOT_READY, "NoSchedule")}
     cluster.settle()
@@ -76,12 +76,12 @@ def test_a_cordoned_node_is_tainted_until_it_is_uncordoned(cluster):
     assert taints(cluster.find("Node", "node-1")) == set()
 
 
-def test_a_silent_node_becomes_unknown_after_fifty_seconds_and_comes_back(cluster):
+def test_a_node_without_heartbeat_is_unknown_after_fifty_seconds_and_recovers(cluster):
     cluster.create(node())
     cluster.run()
     cluster.advance(10)
     stop(cluster)
-    # The last renewal was up to ten seconds ago.
+    # The last renewal may be ten seconds old.
     cluster.advance(39)
     assert condition(cluster.find("Node", "node-1"), "Ready")[0] == "True"
     cluster.advance(11)
@@ -99,7 +99,7 @@ def test_a_silent_node_becomes_unknown_after_fifty_seconds_and_comes_back(cluste
     assert condition(cluster.pod("web"), "Ready")[0] == "True"
 
 
-def test_the_exact_moment_is_fifty_seconds_after_the_last_sign_of_life():
+def test_a_node_is_unknown_exactly_fifty_seconds_after_its_last_heartbeat():
     cluster = Living(NodeLifecycleController)
     cluster.create(node(ready="True"))
     cluster.advance(49)
@@ -115,7 +115,7 @@ def test_the_exact_moment_is_fifty_seconds_after_the_last_sign_of_life():
     assert condition(cluster.find("Node", "node-1"), "Ready")[0] == "Unknown"
 
 
-def test_a_node_that_never_says_anything_has_a_minute(cluster):
+def test_a_new_node_without_heartbeat_is_unknown_after_a_minute(cluster):
     cluster.create(node(annotations=STOPPED))
     cluster.advance(59)
     assert condition(cluster.find("Node", "node-1"), "Ready") is None
@@ -123,7 +123,7 @@ def test_a_node_that_never_says_anything_has_a_minute(cluster):
     assert condition(cluster.find("Node", "node-1"), "Ready") == ("Unknown", "NodeStatusNeverUpdated")
 
 
-def test_leases_keep_nodes_alive_at_the_price_of_their_renewal(cluster):
+def test_a_heartbeat_is_only_a_lease_renewal(cluster):
     for number in range(10):
         cluster.create(node(f"node-{number}"))
     cluster.advance(60)
@@ -133,7 +133,7 @@ def test_leases_keep_nodes_alive_at_the_price_of_their_renewal(cluster):
     assert all(condition(one, "Ready")[0] == "True" for one in cluster.all("Node"))
 
 
-def test_a_node_that_says_it_is_not_ready_has_pods_that_are_not(cluster):
+def test_pods_of_an_unready_node_are_unready(cluster):
     cluster.create(node())
     cluster.run()
     cluster.edit("Node", "node-1", set_condition("Ready", "False"), subresource="status")
@@ -144,7 +144,7 @@ def test_a_node_that_says_it_is_not_ready_has_pods_that_are_not(cluster):
     assert condition(cluster.pod("web"), "Ready")[0] == "True"
 
 
-def test_another_node_of_the_same_name_starts_anew():
+def test_a_recreated_node_starts_from_scratch():
     cluster = Living(NodeLifecycleController)
     cluster.create(node(ready="True"))
     cluster.advance(40)

@@ -28,14 +28,14 @@ def taint(cluster, *taints):
 
 
 def is_marked(cluster, name="web"):
-    """Whether the pod is being deleted, and says why."""
+    """Whether the pod is being deleted and has the condition."""
     web = cluster.pod(name)
     reason = ("True", "DeletionByTaintManager")
     assert ("deletionTimestamp" in web["metadata"]) == (condition(web, "DisruptionTarget") == reason)
     return "deletionTimestamp" in web["metadata"]
 
 
-def test_a_pod_that_does_not_tolerate_the_taint_goes_at_once(cluster):
+def test_a_pod_without_toleration_is_evicted_at_once(cluster):
     cluster.run()
     taint(cluster, TAINT)
     assert is_marked(cluster)
@@ -46,10 +46,10 @@ def test_a_pod_that_does_not_tolerate_the_taint_goes_at_once(cluster):
 @pytest.mark.parametrize(
     ("taints", "tolerations", "seconds"),
     [
-        pytest.param([TAINT], tolerating(), None, id="for ever"),
-        pytest.param([TAINT], tolerating(60), 60, id="for a time"),
-        pytest.param([TAINT], tolerating(0), 0, id="for no time"),
-        pytest.param([TAINT], tolerating(-5), 0, id="for less than no time"),
+        pytest.param([TAINT], tolerating(), None, id="forever"),
+        pytest.param([TAINT], tolerating(60), 60, id="for some seconds"),
+        pytest.param([TAINT], tolerating(0), 0, id="for zero seconds"),
+        pytest.param([TAINT], tolerating(-5), 0, id="for negative seconds"),
         pytest.param([{**TAINT, "effect": "NoSchedule"}], [], None, id="does not execute"),
         pytest.param([TAINT, {**TAINT, "key": "other"}], tolerating(), 0, id="one of two"),
         pytest.param(
@@ -61,7 +61,7 @@ def test_a_pod_that_does_not_tolerate_the_taint_goes_at_once(cluster):
         pytest.param([TAINT], tolerating(operator="Equal", value="no"), 0, id="another value"),
     ],
 )
-def test_how_long_a_pod_stays(cluster, taints, tolerations, seconds):
+def test_toleration_seconds(cluster, taints, tolerations, seconds):
     cluster.run(tolerations=tolerations)
     taint(cluster, *taints)
     if seconds is None:
@@ -75,7 +75,7 @@ def test_how_long_a_pod_stays(cluster, taints, tolerations, seconds):
     assert is_marked(cluster)
 
 
-def test_a_taint_that_goes_in_time_spares_the_pod(cluster):
+def test_a_taint_removed_in_time_evicts_no_pod(cluster):
     cluster.run(tolerations=tolerating(60))
     taint(cluster, TAINT)
     cluster.advance(59)
@@ -90,7 +90,7 @@ def test_a_taint_that_goes_in_time_spares_the_pod(cluster):
     assert is_marked(cluster)
 
 
-def test_time_goes_on_while_node_and_pod_change(cluster):
+def test_changes_of_node_and_pod_do_not_restart_the_timer(cluster):
     cluster.run(tolerations=tolerating(60))
     taint(cluster, TAINT)
     cluster.advance(30)
@@ -100,7 +100,7 @@ def test_time_goes_on_while_node_and_pod_change(cluster):
     assert is_marked(cluster)
 
 
-def test_a_pod_that_comes_to_a_tainted_node(cluster):
+def test_a_pod_bound_to_a_tainted_node(cluster):
     taint(cluster, TAINT)
     cluster.run("safe", tolerations=tolerating())
     cluster.run()
@@ -108,7 +108,7 @@ def test_a_pod_that_comes_to_a_tainted_node(cluster):
     assert not is_marked(cluster, "safe")
 
 
-def test_another_pod_of_the_same_name_has_its_own_time(cluster):
+def test_a_recreated_pod_has_its_own_timer(cluster):
     cluster.run(tolerations=tolerating(60))
     taint(cluster, TAINT)
     cluster.advance(50)

@@ -1,4 +1,4 @@
-"""Claims of generic ephemeral volumes: made for the pod, never taken over, gone with it."""
+"""Claims of generic ephemeral volumes are created for the pod, never adopted, and deleted with the pod."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def with_scratch(name="web", **metadata):
     return pod(name, volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}])
 
 
-def test_a_claim_is_made_from_the_template_and_bound(cluster):
+def test_a_claim_is_created_from_the_template_and_bound(cluster):
     cluster.create(storage_class())
     cluster.create(with_scratch(labels={"a": "b"}, annotations={"c": "d"}))
     cluster.settle()
@@ -36,7 +36,7 @@ def test_a_claim_is_made_from_the_template_and_bound(cluster):
     assert made["status"]["phase"] == "Bound"
 
 
-def test_it_goes_with_its_pod(cluster):
+def test_the_claim_is_deleted_with_its_pod(cluster):
     cluster.create(with_scratch())
     cluster.settle()
     cluster.remove("Pod", "web", grace_period_seconds=0)
@@ -44,7 +44,7 @@ def test_it_goes_with_its_pod(cluster):
     assert cluster.names(PVC) == []
 
 
-def test_a_claim_that_is_deleted_is_made_anew(cluster):
+def test_a_deleted_claim_is_recreated(cluster):
     cluster.create(with_scratch())
     cluster.settle()
     before = cluster.find(PVC, "web-scratch")["metadata"]["uid"]
@@ -53,7 +53,7 @@ def test_a_claim_that_is_deleted_is_made_anew(cluster):
     assert cluster.find(PVC, "web-scratch")["metadata"]["uid"] != before
 
 
-def test_somebody_elses_claim_is_left_alone_and_waited_for(cluster):
+def test_a_claim_of_another_owner_is_not_adopted(cluster):
     cluster.create(claim("web-scratch"))
     cluster.create(with_scratch())
     cluster.settle()
@@ -65,7 +65,7 @@ def test_somebody_elses_claim_is_left_alone_and_waited_for(cluster):
     assert cluster.find(PVC, "web-scratch")["metadata"]["ownerReferences"][0]["name"] == "web"
 
 
-def test_pods_without_such_volumes_and_pods_that_leave_get_none(cluster):
+def test_no_claims_for_other_volumes_and_terminating_pods(cluster):
     cluster.create(pod("plain", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]))
     leaving = with_scratch("leaving")
     leaving["metadata"]["finalizers"] = ["example.com/stay"]
@@ -75,7 +75,7 @@ def test_pods_without_such_volumes_and_pods_that_leave_get_none(cluster):
     assert cluster.names(PVC) == []
 
 
-def test_after_a_restart_deleted_claims_are_still_missed(cluster):
+def test_claims_deleted_during_a_restart_are_recreated(cluster):
     cluster.create(with_scratch())
     cluster.settle()
     cluster.loop.close()

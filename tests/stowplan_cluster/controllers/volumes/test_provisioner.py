@@ -17,7 +17,7 @@ def cluster():
 
 
 def provisioned(cluster, name="data"):
-    """The volume that was made for a claim, None if there is none."""
+    """The volume provisioned for a claim, or None."""
     wanted = cluster.find(PVC, name)
     if wanted["status"]["phase"] != "Bound":
         assert cluster.names(PV) == []
@@ -38,7 +38,7 @@ def select(cluster, name="node-1"):
     cluster.settle()
 
 
-def test_a_volume_is_made_as_the_claim_wants_it(cluster):
+def test_a_volume_is_provisioned_for_the_claim(cluster):
     cluster.create(storage_class(mountOptions=["ro"]))
     cluster.create(claim(size="7Gi", modes=["ReadWriteMany"], class_="fast", volumeMode="Block"))
     cluster.settle()
@@ -59,7 +59,7 @@ def test_a_volume_is_made_as_the_claim_wants_it(cluster):
     ]
 
 
-def test_with_the_first_consumer_s_node(cluster):
+def test_on_the_first_consumers_node(cluster):
     cluster.create(node(labels={ZONE: "zone-a"}))
     cluster.create(storage_class(mode="WaitForFirstConsumer"))
     cluster.create(claim(class_="fast"))
@@ -75,7 +75,7 @@ LABELS = {ZONE: "zone-a", "csi.example.com/rack": "r1", "kubernetes.io/hostname"
 @pytest.mark.parametrize(
     ("keys", "allowed", "expected"),
     [
-        pytest.param(None, None, {ZONE: ["zone-a"]}, id="the zone, if nobody says"),
+        pytest.param(None, None, {ZONE: ["zone-a"]}, id="the zone by default"),
         pytest.param(["csi.example.com/rack"], None, {"csi.example.com/rack": ["r1"]}, id="the driver's keys"),
         pytest.param(
             None, {"kubernetes.io/hostname": ["node-0", "node-1"]}, {"kubernetes.io/hostname": ["node-1"]}, id="allowed"
@@ -99,7 +99,7 @@ def test_topology(cluster, keys, allowed, expected):
     assert terms(provisioned(cluster)) == expected
 
 
-def test_at_once_within_the_allowed_topologies(cluster):
+def test_immediate_provisioning_within_allowed_topologies(cluster):
     expressions = [{"key": ZONE, "values": ["zone-b", "zone-c"]}]
     cluster.create(storage_class(allowedTopologies=[{"matchLabelExpressions": expressions}]))
     cluster.create(claim(class_="fast"))
@@ -115,7 +115,7 @@ def test_at_once_within_the_allowed_topologies(cluster):
     ],
     ids=["no such node", "not allowed"],
 )
-def test_a_node_that_will_not_do_goes_back_to_the_scheduler(cluster, name, message):
+def test_an_unsuitable_selected_node_is_rejected(cluster, name, message):
     cluster.create(node(labels={ZONE: "zone-a"}))
     expressions = [{"key": ZONE, "values": ["zone-b"]}]
     topologies = [{"matchLabelExpressions": expressions}]
@@ -131,7 +131,7 @@ def test_a_node_that_will_not_do_goes_back_to_the_scheduler(cluster, name, messa
 @pytest.mark.parametrize(
     ("policy", "left"), [("Delete", False), ("Retain", True)], ids=["deleted with the claim", "kept"]
 )
-def test_what_becomes_of_the_volume(cluster, policy, left):
+def test_reclaim_policies(cluster, policy, left):
     cluster.create(storage_class(reclaimPolicy=policy))
     cluster.create(claim(class_="fast"))
     cluster.settle()
@@ -144,7 +144,7 @@ def test_what_becomes_of_the_volume(cluster, policy, left):
         assert cluster.find(PV, name)["status"]["phase"] == "Released"
 
 
-def test_volumes_of_others_are_removed_too(cluster):
+def test_volumes_not_provisioned_here_are_deleted_too(cluster):
     cluster.create(volume(policy="Delete"))
     cluster.create(claim())
     cluster.settle()

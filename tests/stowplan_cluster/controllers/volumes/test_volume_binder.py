@@ -30,7 +30,7 @@ def phase(cluster, storage, name):
 
 
 def volume_of(cluster, name="data"):
-    """The volume a claim is bound to; checks that both sides say so."""
+    """The volume bound to a claim; checks that both sides refer to each other."""
     found = cluster.find(PVC, name)
     if found["status"]["phase"] != "Bound":
         return None
@@ -67,7 +67,7 @@ def test_a_claim_gets_a_volume_that_fits(cluster, order):
             [volume("many", "6Gi", modes=["ReadWriteOnce", "ReadOnlyMany"]), volume("one", "9Gi")],
             claim(),
             "one",
-            id="as few access modes as possible",
+            id="fewest access modes",
         ),
         pytest.param([volume("block", volumeMode="Block")], claim(), None, id="another volume mode"),
         pytest.param(
@@ -85,7 +85,7 @@ def test_a_claim_gets_a_volume_that_fits(cluster, order):
         pytest.param([volume("theirs", **reserved_for("other"))], claim(), None, id="reserved for another"),
         pytest.param([volume("a", "6Gi"), volume("b", "9Gi")], claim(volumeName="b"), "b", id="named by the claim"),
         pytest.param([volume("tiny", "1Gi")], claim(volumeName="tiny"), None, id="named, but too small"),
-        pytest.param([], claim(volumeName="nowhere"), None, id="named, but not there"),
+        pytest.param([], claim(volumeName="nowhere"), None, id="named, but missing"),
     ],
 )
 def test_which_volume_a_claim_gets(cluster, offered, wanted, expected):
@@ -95,14 +95,14 @@ def test_which_volume_a_claim_gets(cluster, offered, wanted, expected):
         assert phase(cluster, PVC, "data") == "Pending"
 
 
-def test_reservations_are_no_work_of_the_controller(cluster):
+def test_reservations_are_not_made_by_the_controller(cluster):
     add(cluster, volume("mine", **reserved_for("data")), claim(volumeName="mine"))
     assert volume_of(cluster) == "mine"
     assert BOUND_BY_CONTROLLER not in (cluster.find(PV, "mine")["metadata"].get("annotations") or {})
     assert BOUND_BY_CONTROLLER not in cluster.find(PVC, "data")["metadata"]["annotations"]
 
 
-def test_a_named_volume_that_comes_later(cluster):
+def test_a_named_volume_created_later(cluster):
     add(cluster, claim(volumeName="late"))
     assert phase(cluster, PVC, "data") == "Pending"
     add(cluster, volume("late"))
@@ -116,7 +116,7 @@ def test_two_claims_that_name_one_volume(cluster):
     assert ("Warning", "FailedBinding", 'volume "pv" already bound to a different claim.') in cluster.events("second")
 
 
-def test_a_mismatch_is_told(cluster):
+def test_a_mismatch_is_reported(cluster):
     add(cluster, volume("tiny", "1Gi"), claim(volumeName="tiny"))
     message = 'Cannot bind to requested volume "tiny": requested PV is too small'
     assert ("Warning", "VolumeMismatch", message) in cluster.events("data")
@@ -138,14 +138,14 @@ def test_waiting_claims_get_volumes_in_their_order(cluster):
     assert volume_of(cluster, "large") == "three"
 
 
-def test_volumes_that_come_together_reach_all_who_wait(cluster):
+def test_several_new_volumes_bind_all_waiting_claims(cluster):
     add(cluster, claim("first", "5Gi"), claim("second", "5Gi"))
     add(cluster, volume("large", "9Gi"), volume("small", "6Gi"))
     assert {volume_of(cluster, "first"), volume_of(cluster, "second")} == {"large", "small"}
 
 
 @pytest.mark.parametrize("by_controller", [True, False], ids=["by the controller", "by a user"])
-def test_a_second_volume_for_a_bound_claim_is_given_up(cluster, by_controller):
+def test_a_second_volume_for_a_bound_claim_is_released(cluster, by_controller):
     add(cluster, volume(), claim())
     reference = {**reserved_for("data")["claimRef"], "uid": cluster.find(PVC, "data")["metadata"]["uid"]}
     spare = volume("spare", claimRef=reference)
@@ -161,7 +161,7 @@ def test_a_second_volume_for_a_bound_claim_is_given_up(cluster, by_controller):
 # Classes
 
 
-def test_a_class_with_a_provisioner_is_asked(cluster):
+def test_the_provisioner_of_a_class_is_requested(cluster):
     add(cluster, storage_class(), claim(class_="fast"))
     annotations = cluster.find(PVC, "data")["metadata"]["annotations"]
     assert annotations["volume.kubernetes.io/storage-provisioner"] == "csi.example.com"
@@ -170,7 +170,7 @@ def test_a_class_with_a_provisioner_is_asked(cluster):
     assert "external provisioner 'csi.example.com'" in event[2]
 
 
-def test_a_class_that_comes_later_and_one_that_never_provisions(cluster):
+def test_a_class_created_later_and_one_without_provisioner(cluster):
     add(cluster, claim(class_="fast"))
     message = 'storageclass.storage.k8s.io "fast" not found'
     assert cluster.events("data") == [("Warning", "ProvisioningFailed", message)]
@@ -187,22 +187,22 @@ def test_a_class_that_waits_for_the_first_consumer(cluster):
     assert phase(cluster, PVC, "data") == "Pending"
     message = "waiting for first consumer to be created before binding"
     assert cluster.events("data") == [("Normal", "WaitForFirstConsumer", message)]
-    # As the scheduler does it: reserve the volume.
+    # Reserve the volume, as the scheduler does.
     cluster.edit(PV, "pv", lambda obj: obj["spec"].update(reserved_for("data")))
     cluster.settle()
     assert volume_of(cluster) == "pv"
 
 
-def test_a_default_class_reaches_claims_that_were_there_before(cluster):
+def test_a_new_default_class_is_set_on_existing_claims(cluster):
     add(cluster, claim(class_=None), storage_class("old", default=True))
     assert cluster.find(PVC, "data")["spec"]["storageClassName"] == "old"
     assert "ExternalProvisioning" in {reason for _, reason, _ in cluster.events("data")}
 
 
-# Losing and releasing
+# Lost claims and released volumes
 
 
-def test_a_volume_whose_claim_goes_is_released(cluster):
+def test_a_volume_is_released_when_its_claim_is_deleted(cluster):
     add(cluster, volume(), claim())
     cluster.remove(PVC, "data")
     cluster.settle()
@@ -219,7 +219,7 @@ def test_a_volume_whose_claim_goes_is_released(cluster):
     assert volume_of(cluster) == "pv"
 
 
-def test_a_claim_that_grows_keeps_its_volume_and_that_is_told(cluster):
+def test_an_expanded_claim_keeps_its_volume_with_an_event(cluster):
     add(cluster, storage_class(allowVolumeExpansion=True), volume(class_="fast"), claim(class_="fast"))
     cluster.edit(PVC, "data", lambda one: one["spec"]["resources"]["requests"].update(storage="20Gi"))
     cluster.settle()
@@ -237,7 +237,7 @@ def test_a_volume_to_be_recycled_fails(cluster):
     assert "VolumeFailedRecycle" in {reason for _, reason, _ in cluster.events("pv")}
 
 
-def test_a_claim_whose_volume_goes_is_lost(cluster):
+def test_a_claim_is_lost_when_its_volume_is_deleted(cluster):
     add(cluster, volume(), claim())
     cluster.remove(PV, "pv")
     cluster.settle()
@@ -246,7 +246,7 @@ def test_a_claim_whose_volume_goes_is_lost(cluster):
     assert ("Warning", "ClaimLost") in {event[:2] for event in cluster.events("data")}
 
 
-def test_a_volume_being_deleted_goes_with_its_claim(cluster):
+def test_a_terminating_volume_is_deleted_with_its_claim(cluster):
     add(cluster, protected(volume()), protected(claim()))
     cluster.remove(PV, "pv")
     cluster.settle()
@@ -257,7 +257,7 @@ def test_a_volume_being_deleted_goes_with_its_claim(cluster):
     assert cluster.names(PVC) == []
 
 
-# Never two claims on one volume
+# One claim per volume
 
 names = st.sampled_from(["a", "b", "c"])
 sizes = st.sampled_from(["1Gi", "2Gi", "3Gi"])
@@ -313,7 +313,7 @@ def test_both_sides_agree_and_no_volume_is_shared(plan):
             assert claims[one["spec"]["claimRef"]["name"]]["spec"]["volumeName"] == name
         elif one["status"]["phase"] == "Available":
             assert "uid" not in one["spec"].get("claimRef", {})
-            # Nobody waits who could have it.
+            # No claim is pending while a matching volume is available.
             assert not [
                 wanted
                 for wanted in claims.values()

@@ -34,14 +34,14 @@ def claims(draw):
 
 
 def plain_best(known, wanted):
-    """Among all that fit: as few access modes, as little room, as early a name as possible."""
+    """Of all that fit: the fewest access modes, then the smallest, then the first name."""
     suitable = [one for one in known if fits(one, wanted)]
     order = lambda one: (len(one.kind.access_modes), sorted(one.kind.access_modes), one.size, one.name)  # noqa: E731
     return min(suitable, key=order, default=None)
 
 
 @given(offered=volumes(), wanted=claims())
-def test_the_index_finds_what_a_look_at_all_of_them_finds(offered, wanted):
+def test_the_index_agrees_with_a_linear_search(offered, wanted):
     index, known = Volumes(), {}
     for one in offered:
         # The same name again replaces the volume.

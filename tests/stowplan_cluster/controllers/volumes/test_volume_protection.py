@@ -18,7 +18,7 @@ def using(name="web", node="node-1", claim="data"):
     return pod(name, node=node, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim}}])
 
 
-def test_an_unused_claim_goes(cluster):
+def test_an_unused_claim_is_deleted(cluster):
     cluster.create(using(claim="other"))
     cluster.create(using("unbound", node=""))
     cluster.remove(PVC, "data")
@@ -27,7 +27,7 @@ def test_an_unused_claim_goes(cluster):
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["", "after a restart"])
-def test_a_claim_stays_until_its_last_pod_is_gone(cluster, restart):
+def test_a_claim_is_kept_until_its_last_pod_is_gone(cluster, restart):
     cluster.create(using("a"))
     cluster.create(using("b"))
     cluster.set_pod("a", phase="Succeeded", ready=False)

@@ -28,7 +28,7 @@ def rolling(**options):
     return {"type": "RollingUpdate", "rollingUpdate": options}
 
 
-def test_one_pod_for_each_node_pinned_to_it(cluster):
+def test_one_pod_per_node_with_node_affinity(cluster):
     add_nodes(cluster, "node-1", "node-2")
     cluster.create(workload("DaemonSet"))
     cluster.settle()
@@ -65,7 +65,7 @@ def test_the_status_counts_nodes(cluster):
     [
         pytest.param({}, {}, [], True, id="nothing asked"),
         pytest.param({"nodeSelector": {"disk": "ssd"}}, {}, [], False, id="label missing"),
-        pytest.param({"nodeSelector": {"disk": "ssd"}}, {"disk": "ssd"}, [], True, id="label there"),
+        pytest.param({"nodeSelector": {"disk": "ssd"}}, {"disk": "ssd"}, [], True, id="label present"),
         pytest.param({}, {}, [NO_SCHEDULE], False, id="untolerated NoSchedule"),
         pytest.param({}, {}, [NO_EXECUTE], False, id="untolerated NoExecute"),
         pytest.param({"tolerations": [{"operator": "Exists"}]}, {}, [NO_SCHEDULE], True, id="tolerated"),
@@ -80,7 +80,7 @@ def test_which_nodes_want_a_pod(cluster, pod_spec, labels, taints, wanted):
     assert len(cluster.pods()) == wanted
 
 
-def test_required_affinity_is_met_before_it_is_replaced(cluster):
+def test_the_pods_required_affinity_is_evaluated_before_it_is_replaced(cluster):
     add_nodes(cluster, "node-1", labels={"zone": "a"})
     add_nodes(cluster, "node-2", labels={"zone": "b"})
     expression = {"key": "zone", "operator": "In", "values": ["b"]}
@@ -95,10 +95,10 @@ def test_required_affinity_is_met_before_it_is_replaced(cluster):
     ("taints", "left", "misscheduled"),
     [
         pytest.param([NO_SCHEDULE], 1, 1, id="may stay"),
-        pytest.param([NO_EXECUTE], 0, 0, id="has to go"),
+        pytest.param([NO_EXECUTE], 0, 0, id="has to be evicted"),
     ],
 )
-def test_a_taint_that_comes_later(cluster, taints, left, misscheduled):
+def test_a_taint_added_later(cluster, taints, left, misscheduled):
     add_nodes(cluster, "node-1")
     cluster.create(workload("DaemonSet"))
     cluster.live()
@@ -108,7 +108,7 @@ def test_a_taint_that_comes_later(cluster, taints, left, misscheduled):
     assert cluster.get("DaemonSet", "web")["status"]["numberMisscheduled"] == misscheduled
 
 
-def test_a_node_that_merely_reports_brings_no_work(cluster):
+def test_a_heartbeat_causes_no_reconcile(cluster):
     add_nodes(cluster, "node-1")
     cluster.create(workload("DaemonSet"))
     cluster.live()
@@ -116,7 +116,7 @@ def test_a_node_that_merely_reports_brings_no_work(cluster):
     assert cluster.loop.next_due() is None
 
 
-def test_pods_that_never_got_to_a_node_that_is_gone_are_deleted(cluster):
+def test_unbound_pods_for_a_deleted_node_are_deleted(cluster):
     add_nodes(cluster, "node-1")
     cluster.create(workload("DaemonSet"))
     cluster.settle()
@@ -156,7 +156,7 @@ def test_a_surge_starts_the_new_pod_first(cluster):
     assert nodes_of(cluster) == ["node-1", "node-2"]
 
 
-def test_on_delete_leaves_old_pods(cluster):
+def test_on_delete_keeps_old_pods(cluster):
     add_nodes(cluster, "node-1", "node-2")
     cluster.create(workload("DaemonSet", updateStrategy={"type": "OnDelete"}))
     cluster.live()
@@ -193,7 +193,7 @@ def test_failed_pods_are_replaced_after_growing_delays(cluster):
     assert "FailedDaemonPod" in {reason for _, reason, _ in cluster.events("web")}
 
 
-def test_a_finished_pod_that_something_holds_back_is_not_waited_for(cluster):
+def test_a_finished_pod_with_a_finalizer_is_not_waited_for(cluster):
     cluster.add_node("node-1")
     cluster.create(workload("DaemonSet"))
     cluster.live()
@@ -219,7 +219,7 @@ def test_revisions_carry_the_hash_of_the_pods(cluster):
     assert revisions[3]["name"] == f"web-{hashed}"
 
 
-def test_nothing_is_left_to_do_when_all_is_well(cluster):
+def test_a_settled_set_writes_nothing(cluster):
     add_nodes(cluster, "node-1", "node-2")
     cluster.create(workload("DaemonSet"))
     cluster.live()

@@ -6,7 +6,7 @@ REVISION = "deployment.kubernetes.io/revision"
 
 
 def sets(cluster):
-    """Wanted replicas of each ReplicaSet, by revision."""
+    """Desired replicas of each ReplicaSet, by revision."""
     return {int(one["metadata"]["annotations"][REVISION]): one["spec"]["replicas"] for one in cluster.all("ReplicaSet")}
 
 
@@ -24,7 +24,7 @@ def deploy(cluster, **spec):
     cluster.live()
 
 
-def test_a_deployment_makes_a_replica_set_with_a_hash(cluster):
+def test_a_deployment_creates_a_replica_set_with_a_hash(cluster):
     cluster.create(workload("Deployment", replicas=3))
     cluster.settle()
     (replica_set,) = cluster.all("ReplicaSet")
@@ -64,11 +64,11 @@ def test_the_status_of_a_finished_rollout(cluster):
 @pytest.mark.parametrize(
     ("surge", "unavailable", "after"),
     [
-        pytest.param(1, 0, {1: 4, 2: 1}, id="one more, none fewer"),
-        pytest.param(0, 1, {1: 3, 2: 1}, id="none more, one fewer"),
-        pytest.param("25%", "25%", {1: 3, 2: 2}, id="a quarter of either"),
+        pytest.param(1, 0, {1: 4, 2: 1}, id="surge 1, unavailable 0"),
+        pytest.param(0, 1, {1: 3, 2: 1}, id="surge 0, unavailable 1"),
+        pytest.param("25%", "25%", {1: 3, 2: 2}, id="25% each"),
         pytest.param("100%", 0, {1: 4, 2: 4}, id="all at once"),
-        pytest.param("0%", "10%", {1: 3, 2: 1}, id="percentages that come to nothing"),
+        pytest.param("0%", "10%", {1: 3, 2: 1}, id="percentages rounded to zero"),
     ],
 )
 def test_a_rolling_update_keeps_within_its_bounds(cluster, surge, unavailable, after):
@@ -101,12 +101,12 @@ def test_recreate_waits_until_the_old_pods_are_gone(cluster):
     assert images(cluster) == ["app:2"] * 4
 
 
-def test_going_back_takes_the_old_replica_set_to_a_new_revision(cluster):
+def test_a_rollback_gives_the_old_replica_set_a_new_revision(cluster):
     deploy(cluster)
     first = cluster.all("ReplicaSet")[0]["metadata"]["name"]
     cluster.change("Deployment", "web", set_image("app:2"))
     cluster.live()
-    # What kubectl rollout undo sends: the template without its hash, and with nulls.
+    # As kubectl rollout undo sends it: the template without its hash, and with nulls.
     back = template("app:1")
     back["metadata"]["creationTimestamp"] = None
     cluster.change("Deployment", "web", lambda obj: obj["spec"].update(template=back))
@@ -135,7 +135,7 @@ def test_a_paused_deployment_scales_but_does_not_roll(cluster):
     assert sets(cluster) == {1: 0, 2: 6}
 
 
-def test_scaling_in_mid_rollout_is_shared_in_proportion(cluster):
+def test_scaling_during_a_rollout_is_proportional(cluster):
     deploy(cluster, replicas=10, strategy={"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}})
     cluster.change("Deployment", "web", set_image("app:broken"))
     cluster.settle()
@@ -145,7 +145,7 @@ def test_scaling_in_mid_rollout_is_shared_in_proportion(cluster):
     assert sets(cluster) == {1: 11, 2: 7}
 
 
-def test_a_size_that_is_right_already_is_written_down(cluster):
+def test_the_desired_replicas_annotation_is_written(cluster):
     deploy(cluster)
     cluster.scale("ReplicaSet", cluster.all("ReplicaSet")[0]["metadata"]["name"], 6)
     cluster.scale("Deployment", "web", 6)
@@ -167,7 +167,7 @@ def test_a_rollout_without_progress_times_out(cluster):
     assert condition(cluster, "Progressing") == ("True", "NewReplicaSetAvailable")
 
 
-def test_history_is_kept_up_to_its_limit(cluster):
+def test_revision_history_limit(cluster):
     deploy(cluster, revisionHistoryLimit=2, replicas=1)
     for version in range(2, 7):
         cluster.change("Deployment", "web", set_image(f"app:{version}"))
@@ -175,7 +175,7 @@ def test_history_is_kept_up_to_its_limit(cluster):
     assert sets(cluster) == {4: 0, 5: 0, 6: 1}
 
 
-def test_a_name_that_is_taken_leads_to_another_hash(cluster):
+def test_a_name_collision_changes_the_hash(cluster):
     cluster.create(workload("Deployment", replicas=1))
     cluster.settle()
     name = cluster.all("ReplicaSet")[0]["metadata"]["name"]
@@ -187,7 +187,7 @@ def test_a_name_that_is_taken_leads_to_another_hash(cluster):
     assert len(cluster.all("ReplicaSet")) == 2
 
 
-def test_annotations_and_min_ready_seconds_are_handed_down(cluster):
+def test_annotations_and_min_ready_seconds_are_propagated(cluster):
     deploy(cluster, replicas=1)
 
     def change(obj):
@@ -214,7 +214,7 @@ def test_a_replica_set_without_owner_is_adopted(cluster):
     assert len(cluster.all("ReplicaSet")) == 1
 
 
-def test_nothing_is_left_to_do_after_a_rollout(cluster):
+def test_a_finished_rollout_writes_nothing(cluster):
     deploy(cluster)
     version = cluster.store.version
     cluster.advance(3600)

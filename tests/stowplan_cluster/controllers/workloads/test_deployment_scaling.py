@@ -66,14 +66,14 @@ def test_bounds(given_, surge, unavailable):
 @pytest.mark.parametrize(
     ("bounds", "old", "old_available", "new", "new_available", "expected"),
     [
-        pytest.param((0, 2), 10, 10, 0, 0, 8, id="as many as may be missing"),
-        pytest.param((2, 0), 10, 10, 2, 0, 10, id="none before the new ones are there"),
-        pytest.param((2, 2), 10, 8, 2, 0, 8, id="those that do not work"),
-        pytest.param((2, 2), 10, 5, 5, 5, 3, id="beyond those that do not work"),
-        pytest.param((0, 0), 10, 10, 0, 0, 9, id="one at least may be missing"),
+        pytest.param((0, 2), 10, 10, 0, 0, 8, id="up to max unavailable"),
+        pytest.param((2, 0), 10, 10, 2, 0, 10, id="none before the new ones are available"),
+        pytest.param((2, 2), 10, 8, 2, 0, 8, id="unhealthy ones"),
+        pytest.param((2, 2), 10, 5, 5, 5, 3, id="unhealthy ones and more"),
+        pytest.param((0, 0), 10, 10, 0, 0, 9, id="at least one unavailable"),
     ],
 )
-def test_how_far_the_old_sets_shrink(bounds, old, old_available, new, new_available, expected):
+def test_scaling_down_old_sets(bounds, old, old_available, new, new_available, expected):
     sizes = sizes_of_old(
         deployment(10, *bounds),
         [replica_set("old-1", old, old_available)],
@@ -91,7 +91,7 @@ def test_how_far_the_old_sets_shrink(bounds, old, old_available, new, new_availa
         pytest.param(0, {"a-1": 5, "b-2": 5}, 10, {"a-1": 0, "b-2": 0}, id="to nothing"),
     ],
 )
-def test_shares_of_a_scaling(replicas, sizes, before, expected):
+def test_proportional_scaling(replicas, sizes, before, expected):
     sets = [replica_set(name, size, before=before) for name, size in sizes.items()]
     assert proportional_sizes(deployment(replicas, 0, 1), sets) == expected
 
@@ -101,7 +101,7 @@ counts = st.integers(0, 30)
 
 @given(counts, st.lists(counts, min_size=1, max_size=4), st.integers(0, 5))
 def test_shares_add_up_to_the_ceiling(replicas, sizes, surge):
-    """Or stay above it, where rounding would have one set give more than it has: the rollout sees to the rest."""
+    """Or exceed it where rounding would take more than a set has; the rollout corrects that."""
     wanted = deployment(replicas, surge, 1)
     sets = [replica_set(f"set-{place}", size, before=sum(sizes)) for place, size in enumerate(sizes) if size]
     shared = proportional_sizes(wanted, sets)
@@ -112,7 +112,7 @@ def test_shares_add_up_to_the_ceiling(replicas, sizes, surge):
 
 
 @given(counts, st.lists(st.tuples(counts, counts), min_size=1, max_size=3), counts, counts, st.integers(0, 5))
-def test_moves_keep_within_the_bounds(replicas, old, new, new_available, surge):
+def test_steps_keep_within_the_bounds(replicas, old, new, new_available, surge):
     wanted = deployment(replicas, surge, 2)
     old_sets = [replica_set(f"old-{place}", size, min(size, works)) for place, (size, works) in enumerate(old)]
     new_set = replica_set("new-9", new, min(new, new_available))

@@ -16,7 +16,7 @@ def active(cluster):
 
 
 def end(cluster, phase="Succeeded", count=1, index=None):
-    """Let some running pods end."""
+    """Finish some running pods."""
     pods = [pod for pod in active(cluster) if index is None or pod["metadata"]["annotations"][INDEX] == str(index)]
     for pod in pods[:count]:
         cluster.set_pod(pod["metadata"]["name"], phase=phase, ready=False)
@@ -30,7 +30,7 @@ def start(cluster, **spec):
     cluster.settle()
 
 
-def test_a_job_runs_to_its_end(cluster):
+def test_a_job_completes(cluster):
     start(cluster, completions=3, parallelism=2)
     assert len(active(cluster)) == 2
     status = cluster.get("Job", "web")["status"]
@@ -49,7 +49,7 @@ def test_a_job_runs_to_its_end(cluster):
     assert ("Normal", "Completed", "Job completed") in cluster.events("web")
 
 
-def test_pods_are_let_go_once_they_are_counted(cluster):
+def test_finalizers_are_removed_once_pods_are_counted(cluster):
     start(cluster, completions=2, parallelism=1)
     assert cluster.pods()[0]["metadata"]["finalizers"] == [TRACKING]
     end(cluster)
@@ -64,7 +64,7 @@ def test_pods_are_let_go_once_they_are_counted(cluster):
     assert ("Complete", "CompletionsReached") in conditions(cluster)
 
 
-def test_without_completions_one_success_lets_the_others_finish(cluster):
+def test_without_completions_one_success_starts_no_more_pods(cluster):
     start(cluster, parallelism=3)
     end(cluster)
     assert len(active(cluster)) == 2
@@ -74,7 +74,7 @@ def test_without_completions_one_success_lets_the_others_finish(cluster):
     assert ("Complete", "CompletionsReached") in conditions(cluster)
 
 
-def test_failures_are_tried_again_after_growing_delays_up_to_the_limit(cluster):
+def test_failures_are_retried_with_backoff_up_to_the_limit(cluster):
     start(cluster, backoffLimit=2)
     for delay in (10, 20):
         end(cluster, "Failed")
@@ -95,7 +95,7 @@ def test_failures_are_tried_again_after_growing_delays_up_to_the_limit(cluster):
     assert ("Warning", "BackoffLimitExceeded", message) in cluster.events("web")
 
 
-def test_a_success_forgets_the_failures_before_it(cluster):
+def test_a_success_resets_the_backoff(cluster):
     start(cluster, completions=2)
     for delay in (10, 20):
         end(cluster, "Failed")
@@ -138,7 +138,7 @@ def test_a_deadline_ends_the_job_when_its_pods_are_gone(cluster, policy):
     ("policy", "replaced_at_once"),
     [pytest.param("TerminatingOrFailed", True, id="at once"), pytest.param("Failed", False, id="when it has failed")],
 )
-def test_a_pod_that_somebody_deletes(cluster, policy, replaced_at_once):
+def test_deleted_pods_are_replaced(cluster, policy, replaced_at_once):
     start(cluster, podReplacementPolicy=policy)
     cluster.delete("Pod", cluster.pods()[0]["metadata"]["name"])
     cluster.advance(10)
@@ -146,7 +146,7 @@ def test_a_pod_that_somebody_deletes(cluster, policy, replaced_at_once):
     assert cluster.get("Job", "web")["status"].get("failed", 0) == replaced_at_once
 
 
-def test_a_suspended_job_has_no_pods_and_loses_none(cluster):
+def test_suspending_a_job(cluster):
     start(cluster, suspend=True, parallelism=2, completions=2)
     assert cluster.pods() == []
     assert conditions(cluster) == [("Suspended", "JobSuspended")]
@@ -188,7 +188,7 @@ def test_an_indexed_job_gives_each_pod_its_index(cluster):
     assert ("Complete", "CompletionsReached") in conditions(cluster)
 
 
-def test_of_two_pods_with_one_index_one_goes(cluster):
+def test_duplicate_indexes_are_deleted(cluster):
     start(cluster, completions=2, parallelism=2, completionMode="Indexed")
     twin = next(pod for pod in cluster.pods() if pod["metadata"]["annotations"][INDEX] == "1")
     annotations = {INDEX: "1", "controller.kubernetes.io/pod-deletion-cost": "100"}
@@ -213,7 +213,7 @@ def test_parallelism_may_change(cluster):
     assert "failed" not in cluster.get("Job", "web")["status"]
 
 
-def test_a_finished_job_goes_after_its_time(cluster):
+def test_ttl_seconds_after_finished(cluster):
     start(cluster, ttlSecondsAfterFinished=100)
     end(cluster)
     cluster.advance(99)
@@ -223,10 +223,10 @@ def test_a_finished_job_goes_after_its_time(cluster):
 
 
 @pytest.mark.parametrize("with_owner", [True, False], ids=["pods to be collected", "pods orphaned before"])
-def test_pods_of_a_deleted_job_are_not_held_back(cluster, with_owner):
+def test_finalizers_of_a_deleted_jobs_pods_are_removed(cluster, with_owner):
     start(cluster, parallelism=2, completions=2)
     if not with_owner:
-        # What the garbage collector does for propagationPolicy Orphan, before the Job goes.
+        # With propagationPolicy Orphan the garbage collector does this before the Job is deleted.
         cluster.delete("Job", "web", propagation="Orphan")
         for pod in cluster.pods():
             cluster.change("Pod", pod["metadata"]["name"], lambda obj: obj["metadata"].update(ownerReferences=[]))
@@ -239,7 +239,7 @@ def test_pods_of_a_deleted_job_are_not_held_back(cluster, with_owner):
     assert not any(pod["metadata"].get("finalizers") for pod in cluster.pods())
 
 
-def test_pods_of_a_job_deleted_in_the_foreground_are_not_held_back(cluster):
+def test_finalizers_are_removed_in_foreground_deletion(cluster):
     start(cluster, podReplacementPolicy="Failed")
     cluster.delete("Job", "web", propagation="Foreground")
     cluster.delete("Pod", cluster.pods()[0]["metadata"]["name"])
@@ -247,7 +247,7 @@ def test_pods_of_a_job_deleted_in_the_foreground_are_not_held_back(cluster):
     assert cluster.pods(terminating=True) == []
 
 
-def test_nothing_is_left_to_do_when_all_is_done(cluster):
+def test_a_finished_job_writes_nothing(cluster):
     start(cluster)
     end(cluster)
     version = cluster.store.version

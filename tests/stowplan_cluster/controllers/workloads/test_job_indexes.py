@@ -15,7 +15,7 @@ from stowplan_cluster.controllers.workloads.job_indexes import first_free, forma
         pytest.param([0, 2, 3, 4, 5, 9], "0,2-5,9", id="several runs"),
     ],
 )
-def test_how_indexes_are_written(indexes, text):
+def test_formatting_indexes(indexes, text):
     assert format_indexes(indexes) == text
     assert parse_indexes(text, 10) == set(indexes)
 
@@ -23,17 +23,17 @@ def test_how_indexes_are_written(indexes, text):
 @pytest.mark.parametrize(
     ("text", "indexes"),
     [
-        pytest.param("1,x,3", {1, 3}, id="rubbish is passed over"),
+        pytest.param("1,x,3", {1, 3}, id="garbage is skipped"),
         pytest.param("2-20", {2, 3, 4}, id="cut at completions"),
-        pytest.param("1-,3-y", {1}, id="half a run"),
+        pytest.param("1-,3-y", {1}, id="incomplete range"),
     ],
 )
-def test_how_odd_texts_are_read(text, indexes):
+def test_parsing_unusual_texts(text, indexes):
     assert parse_indexes(text, 5) == indexes
 
 
 @given(st.sets(st.integers(0, 60)))
-def test_what_is_written_is_read_again(indexes):
+def test_round_trip(indexes):
     assert parse_indexes(format_indexes(indexes), 61) == indexes
 
 
@@ -42,7 +42,7 @@ def test_the_lowest_free_indexes_come_first():
     assert first_free({0, 2}, 4, 10) == [1, 3]
 
 
-def test_a_long_name_is_cut_before_the_index():
+def test_long_names_are_shortened_before_the_index():
     pod = {"metadata": {}, "spec": {"containers": [{"name": "a", "env": [{"name": "JOB_COMPLETION_INDEX"}]}]}}
     give_index(pod, "j" * 70, 12)
     assert pod["metadata"]["generateName"] == "j" * 54 + "-12-"

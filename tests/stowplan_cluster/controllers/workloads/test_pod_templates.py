@@ -38,18 +38,18 @@ TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONT
         ),
     ],
 )
-def test_which_templates_are_the_same(other, same):
+def test_equality_of_templates(other, same):
     assert same_template(TEMPLATE, other) is same
 
 
-def test_a_hash_is_stable_and_spelt_without_vowels():
+def test_hashes_are_stable_and_have_no_vowels():
     hashed = hash_of(TEMPLATE)
     assert hashed == hash_of({"spec": TEMPLATE["spec"], "metadata": {**TEMPLATE["metadata"], "annotations": {}}})
     assert set(hashed) <= set(ALPHABET)
     assert len({hashed, hash_of(TEMPLATE, 1), hash_of(TEMPLATE, 2)}) == 3
 
 
-def test_a_pod_shares_nothing_with_its_template():
+def test_a_pod_does_not_alias_its_template():
     pod = pod_from_template(TEMPLATE, namespace="default", owner={"uid": "1"}, generate_name="web-")
     assert pod["metadata"] == {
         "namespace": "default",
@@ -64,5 +64,5 @@ def test_a_pod_shares_nothing_with_its_template():
 
 
 @pytest.mark.parametrize(("owner", "prefix"), [("web", "web-"), ("w" * 252, "w" * 252 + "-"), ("w" * 253, "w" * 253)])
-def test_what_names_begin_with(owner, prefix):
+def test_name_prefixes(owner, prefix):
     assert generate_name_of(owner) == prefix

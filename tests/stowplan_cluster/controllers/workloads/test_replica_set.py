@@ -14,7 +14,7 @@ def relabel(**labels):
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "ReplicationController"])
-def test_as_many_pods_as_asked_for(cluster, kind):
+def test_the_number_of_pods_follows_replicas(cluster, kind):
     manifest = workload(kind, replicas=3)
     cluster.create(manifest)
     cluster.settle()
@@ -36,7 +36,7 @@ def test_as_many_pods_as_asked_for(cluster, kind):
     assert (status["replicas"], status["observedGeneration"]) == (1, 2)
 
 
-def test_more_pods_than_one_reconcile_makes(cluster):
+def test_more_pods_than_one_reconcile_creates(cluster):
     cluster.create(workload("ReplicaSet", replicas=120))
     cluster.settle()
     assert len(cluster.pods()) == 120
@@ -68,7 +68,7 @@ def test_status_counts_ready_available_and_terminating_pods(cluster):
     assert third in names(cluster.pods())
 
 
-def test_pods_that_end_or_go_are_replaced(cluster):
+def test_finished_and_deleted_pods_are_replaced(cluster):
     cluster.create(workload("ReplicaSet", replicas=2))
     cluster.live()
     failed, gone = sorted(names(cluster.pods()))
@@ -80,7 +80,7 @@ def test_pods_that_end_or_go_are_replaced(cluster):
     assert not active & {failed, gone}
 
 
-def test_orphans_are_adopted_and_strangers_are_not(cluster):
+def test_only_orphans_are_adopted(cluster):
     for name, labels in (("twin", {"app": "web"}), ("stranger", {"app": "db"})):
         pod = workload("ReplicaSet", labels=labels)["spec"]["template"]
         cluster.create({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": name, "labels": labels}})
@@ -93,7 +93,7 @@ def test_orphans_are_adopted_and_strangers_are_not(cluster):
     assert not owners["stranger"]
 
 
-def test_an_orphan_that_comes_later_or_gets_the_labels_later_is_adopted(cluster):
+def test_later_orphans_are_adopted(cluster):
     cluster.create(workload("ReplicaSet", replicas=1))
     cluster.settle()
     pod = workload("ReplicaSet", labels={"app": "db"})["spec"]["template"]
@@ -132,7 +132,7 @@ def place(cluster, nodes):
         cluster.set_pod(name)
 
 
-def test_the_crowded_node_loses_first(cluster):
+def test_pods_of_crowded_nodes_are_deleted_first(cluster):
     cluster.create(workload("ReplicaSet", replicas=3))
     cluster.settle()
     first, second, third = sorted(names(cluster.pods()))
@@ -142,7 +142,7 @@ def test_the_crowded_node_loses_first(cluster):
     assert first in names(cluster.pods())
 
 
-def test_a_node_is_crowded_by_the_pods_of_sibling_sets_too(cluster):
+def test_pods_of_sibling_sets_count_for_crowding(cluster):
     reference = {"apiVersion": "example.com/v1", "kind": "Fleet", "name": "fleet", "uid": "1", "controller": True}
     for name in ("one", "two"):
         manifest = workload("ReplicaSet", name, replicas=2)
@@ -157,7 +157,7 @@ def test_a_node_is_crowded_by_the_pods_of_sibling_sets_too(cluster):
     assert {name for name in names(cluster.pods()) if name.startswith("one-")} == {lower}
 
 
-def test_a_selector_that_changes_leaves_the_pods_behind(cluster):
+def test_a_changed_selector_releases_the_pods(cluster):
     cluster.create(workload("ReplicationController", replicas=2))
     cluster.settle()
     before = names(cluster.pods())
@@ -173,7 +173,7 @@ def test_a_selector_that_changes_leaves_the_pods_behind(cluster):
     assert cluster.get("ReplicationController", "web")["status"]["fullyLabeledReplicas"] == 2
 
 
-def test_a_pod_made_anew_under_its_name_counts_once(cluster):
+def test_a_recreated_pod_counts_once(cluster):
     cluster.create(workload("ReplicaSet", replicas=2))
     cluster.settle()
     pod = cluster.pods()[0]
@@ -185,7 +185,7 @@ def test_a_pod_made_anew_under_its_name_counts_once(cluster):
     assert cluster.get("ReplicaSet", "web")["status"]["replicas"] == 2
 
 
-def test_a_pod_that_somebody_takes_away_is_replaced(cluster):
+def test_a_pod_whose_owner_is_removed_is_replaced(cluster):
     cluster.create(workload("ReplicaSet", replicas=1))
     cluster.settle()
     (name,) = names(cluster.pods())
@@ -194,7 +194,7 @@ def test_a_pod_that_somebody_takes_away_is_replaced(cluster):
     assert len(cluster.pods()) == 2
 
 
-def test_refused_pods_show_as_a_failure_and_are_tried_again(monkeypatch, caplog):
+def test_refused_pods_set_a_condition_and_are_retried(monkeypatch, caplog):
     cluster = LiveCluster(controllers=lambda registry: [ReplicaSetController(registry)])
     create = cluster.registry.create
 
@@ -222,7 +222,7 @@ def test_refused_pods_show_as_a_failure_and_are_tried_again(monkeypatch, caplog)
     assert "conditions" not in cluster.get("ReplicaSet", "web")["status"]
 
 
-def test_a_set_that_is_being_deleted_makes_no_pods(cluster):
+def test_a_terminating_set_creates_no_pods(cluster):
     cluster.create(workload("ReplicaSet", replicas=1))
     cluster.settle()
     cluster.delete("ReplicaSet", "web", propagation="Foreground")
@@ -231,7 +231,7 @@ def test_a_set_that_is_being_deleted_makes_no_pods(cluster):
     assert cluster.pods() == []
 
 
-def test_events_tell_of_pods(cluster):
+def test_events_about_pods(cluster):
     cluster.create(workload("ReplicaSet", replicas=1))
     cluster.settle()
     (name,) = names(cluster.pods())
@@ -243,7 +243,7 @@ def test_events_tell_of_pods(cluster):
     ]
 
 
-def test_a_template_that_changes_leaves_the_pods_that_are(cluster):
+def test_a_changed_template_keeps_existing_pods(cluster):
     cluster.create(workload("ReplicaSet", replicas=1))
     cluster.settle()
     before = names(cluster.pods())
@@ -252,7 +252,7 @@ def test_a_template_that_changes_leaves_the_pods_that_are(cluster):
     assert names(cluster.pods()) == before
 
 
-def test_a_new_loop_finds_what_there_is(cluster):
+def test_a_restart_finds_existing_pods(cluster):
     cluster.create(workload("ReplicaSet", replicas=2))
     cluster.loop.close()
     cluster.settle()

@@ -25,7 +25,7 @@ def rolling(**options):
     return {"type": "RollingUpdate", "rollingUpdate": options}
 
 
-def test_pods_come_one_after_the_other(cluster):
+def test_pods_are_created_in_order(cluster):
     cluster.create(workload("StatefulSet", replicas=3))
     cluster.settle()
     for count in (1, 2, 3):
@@ -39,7 +39,7 @@ def test_pods_come_one_after_the_other(cluster):
     assert labels["controller-revision-hash"] == cluster.get("StatefulSet", "web")["status"]["currentRevision"]
 
 
-def test_a_pod_that_is_not_available_holds_up_those_after_it(cluster):
+def test_an_unavailable_pod_blocks_later_ones(cluster):
     cluster.create(workload("StatefulSet", replicas=2, minReadySeconds=10))
     cluster.settle()
     run_next(cluster)
@@ -58,7 +58,7 @@ def test_parallel_pods_do_not_wait(cluster):
     assert names(cluster) == ["web-0", "web-1"]
 
 
-def test_scaling_down_goes_from_the_top_one_at_a_time(cluster):
+def test_scaling_down_deletes_the_highest_ordinal_first(cluster):
     cluster.create(workload("StatefulSet", replicas=3))
     cluster.live()
     cluster.scale("StatefulSet", "web", 1)
@@ -73,8 +73,8 @@ def test_scaling_down_goes_from_the_top_one_at_a_time(cluster):
 @pytest.mark.parametrize(
     ("phase", "left"),
     [
-        pytest.param("Running", ["web-0", "web-1", "web-2"], id="waits for pods that may get ready"),
-        pytest.param("Failed", ["web-0"], id="waits for none that never will"),
+        pytest.param("Running", ["web-0", "web-1", "web-2"], id="waits for pods that may become ready"),
+        pytest.param("Failed", ["web-0"], id="does not wait for failed pods"),
     ],
 )
 def test_scaling_down_past_pods_that_are_not_ready(cluster, phase, left):
@@ -87,7 +87,7 @@ def test_scaling_down_past_pods_that_are_not_ready(cluster, phase, left):
     assert names(cluster) == left
 
 
-def test_the_only_pod_that_is_not_ready_may_go(cluster):
+def test_the_only_unready_pod_may_be_deleted(cluster):
     cluster.create(workload("StatefulSet", replicas=3))
     cluster.live()
     cluster.set_pod("web-2", ready=False)
@@ -96,7 +96,7 @@ def test_the_only_pod_that_is_not_ready_may_go(cluster):
     assert names(cluster) == ["web-0"]
 
 
-def test_parallel_pods_do_not_wait_for_a_finished_one_to_go(cluster):
+def test_parallel_pods_do_not_wait_for_the_deletion_of_a_finished_one(cluster):
     cluster.create(workload("StatefulSet", replicas=1, podManagementPolicy="Parallel"))
     cluster.live()
     cluster.change("Pod", "web-0", lambda pod: pod["metadata"].update(finalizers=["example.com/audit"]))
@@ -106,7 +106,7 @@ def test_parallel_pods_do_not_wait_for_a_finished_one_to_go(cluster):
     assert names(cluster, terminating=True) == ["web-0", "web-1"]
 
 
-def test_a_pod_comes_back_under_its_name(cluster):
+def test_a_deleted_pod_is_recreated_with_its_name(cluster):
     cluster.create(workload("StatefulSet", replicas=2))
     cluster.live()
     before = cluster.get("Pod", "web-0")["metadata"]["uid"]
@@ -117,7 +117,7 @@ def test_a_pod_comes_back_under_its_name(cluster):
     assert after["status"]["phase"] == "Running"
 
 
-def test_ordinals_may_start_elsewhere(cluster):
+def test_start_ordinal(cluster):
     cluster.create(workload("StatefulSet", replicas=2, ordinals={"start": 5}))
     cluster.live()
     assert names(cluster) == ["web-5", "web-6"]
@@ -126,7 +126,7 @@ def test_ordinals_may_start_elsewhere(cluster):
     assert names(cluster) == ["web-6", "web-7"]
 
 
-def test_an_update_goes_from_the_top_and_waits_for_each(cluster):
+def test_an_update_starts_at_the_highest_ordinal_and_waits_for_each(cluster):
     cluster.create(workload("StatefulSet", replicas=3))
     cluster.live()
     cluster.change("StatefulSet", "web", set_image("app:2"))
@@ -144,7 +144,7 @@ def test_an_update_goes_from_the_top_and_waits_for_each(cluster):
     assert (status["currentReplicas"], status["updatedReplicas"], status["readyReplicas"]) == (3, 3, 3)
 
 
-def test_a_partition_keeps_the_lower_ordinals(cluster):
+def test_a_partition_excludes_lower_ordinals(cluster):
     cluster.create(workload("StatefulSet", replicas=3, updateStrategy=rolling(partition=2)))
     cluster.live()
     cluster.change("StatefulSet", "web", set_image("app:2"))
@@ -155,7 +155,7 @@ def test_a_partition_keeps_the_lower_ordinals(cluster):
     assert image_of(cluster, "web-0") == "app:1"
 
 
-def test_on_delete_updates_what_somebody_else_deletes(cluster):
+def test_on_delete_updates_deleted_pods(cluster):
     cluster.create(workload("StatefulSet", replicas=2, updateStrategy={"type": "OnDelete"}))
     cluster.live()
     cluster.change("StatefulSet", "web", set_image("app:2"))
@@ -166,7 +166,7 @@ def test_on_delete_updates_what_somebody_else_deletes(cluster):
     assert [image_of(cluster, name) for name in names(cluster)] == ["app:2", "app:1"]
 
 
-def test_revisions_are_numbered_reused_and_forgotten(cluster):
+def test_revisions_are_numbered_reused_and_deleted(cluster):
     cluster.create(workload("StatefulSet", replicas=1, revisionHistoryLimit=1))
     cluster.live()
     for image in ("app:2", "app:1", "app:3", "app:4"):
@@ -178,7 +178,7 @@ def test_revisions_are_numbered_reused_and_forgotten(cluster):
     assert all(one["metadata"]["labels"]["controller.kubernetes.io/hash"] for one in revisions)
 
 
-def test_each_pod_has_its_claims_and_they_stay(cluster):
+def test_each_pod_has_claims_that_are_retained(cluster):
     cluster.create(workload("StatefulSet", replicas=2, volumeClaimTemplates=[CLAIM]))
     cluster.live()
     cluster.scale("StatefulSet", "web", 1)
@@ -197,13 +197,13 @@ def test_each_pod_has_its_claims_and_they_stay(cluster):
 @pytest.mark.parametrize(
     ("deleted", "scaled", "owners"),
     [
-        pytest.param("Retain", "Retain", [[], []], id="both stay"),
-        pytest.param("Delete", "Retain", [["StatefulSet"], ["StatefulSet"]], id="they go with the set"),
-        pytest.param("Retain", "Delete", [[], ["Pod"]], id="the condemned one goes with its pod"),
-        pytest.param("Delete", "Delete", [["StatefulSet"], ["Pod"]], id="either"),
+        pytest.param("Retain", "Retain", [[], []], id="both retained"),
+        pytest.param("Delete", "Retain", [["StatefulSet"], ["StatefulSet"]], id="deleted with the set"),
+        pytest.param("Retain", "Delete", [[], ["Pod"]], id="deleted with the scaled-down pod"),
+        pytest.param("Delete", "Delete", [["StatefulSet"], ["Pod"]], id="deleted with either"),
     ],
 )
-def test_the_retention_policy_shows_in_owner_references(cluster, deleted, scaled, owners):
+def test_owner_references_by_retention_policy(cluster, deleted, scaled, owners):
     policy = {"whenDeleted": deleted, "whenScaled": scaled}
     cluster.create(
         workload(
@@ -220,7 +220,7 @@ def test_the_retention_policy_shows_in_owner_references(cluster, deleted, scaled
     assert [[one["kind"] for one in listed] for listed in references] == owners
 
 
-def test_a_pod_waits_for_the_claim_of_its_predecessor_to_go(cluster):
+def test_a_pod_waits_for_the_deletion_of_its_predecessors_claim(cluster):
     policy = {"whenDeleted": "Retain", "whenScaled": "Delete"}
     cluster.create(
         workload(
@@ -254,7 +254,7 @@ def test_an_orphan_of_the_right_name_is_adopted_and_labelled(cluster):
     assert not cluster.get("Pod", "other")["metadata"].get("ownerReferences")
 
 
-def test_nothing_is_left_to_do_when_all_is_well(cluster):
+def test_a_settled_set_writes_nothing(cluster):
     cluster.create(workload("StatefulSet", replicas=2, volumeClaimTemplates=[CLAIM]))
     cluster.live()
     version = cluster.store.version

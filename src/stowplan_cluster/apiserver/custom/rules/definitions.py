@@ -101,7 +101,7 @@ class _Place:
     is_resource: bool
     #: How many such parts there can be, by the limits around them; None: there is a list or map without one.
     cardinality: int | None = 1
-    #: The innermost list around it whose elements cannot be told apart.
+    #: The innermost enclosing list whose elements cannot be correlated.
     uncorrelatable: str = ""
 
     def inside(self, schema: JsonObject, step: str, of: JsonObject) -> _Place:

@@ -49,7 +49,7 @@ _NOT_CHECKED = (
 @dataclass(slots=True)
 class Violations:
     errors: Errors = field(default_factory=list)
-    #: What is let pass, as it was so before.
+    #: Violations that are tolerated because the old object has them, too (ratcheting).
     warnings: list[str] = field(default_factory=list)
 
 
