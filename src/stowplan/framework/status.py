@@ -171,6 +171,8 @@ def well_formed(answer: Status | None) -> Status | None:
     """Raise for an invalid status; plugins are not type-checked."""
     if answer is not None and not isinstance(answer, Status):
         raise unexpected("a Status or None", answer)
+    if answer is not None and not isinstance(answer.code, Code):
+        raise unexpected("a Code as the code of a Status", answer.code)
     return answer
 
 

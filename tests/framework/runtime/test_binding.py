@@ -312,6 +312,7 @@ def test_other_malformed_answers_are_the_plugins_error():
         pytest.param(None, "want (a Status or None, seconds), got None", id="nothing"),
         pytest.param((None,), "want (a Status or None, seconds), got (None,)", id="no seconds"),
         pytest.param(("wait", 1), "want a Status or None, got 'wait'", id="a word"),
+        pytest.param((Status("Wait"), 1), "want a Code as the code of a Status, got 'Wait'", id="the name of a code"),
         pytest.param((Status(Code.Wait), "1m"), "want a number of seconds beside Wait, got '1m'", id="a text"),
         pytest.param((Status(Code.Wait), float("nan")), "want a number of seconds beside Wait, got nan", id="NaN"),
     ],

@@ -10,7 +10,7 @@ import urllib.error
 from pathlib import Path
 
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
-from support.api.inert_manifests import POD, TARGET
+from support.api.inert_manifests import POD, TARGET, WEBHOOK
 from support.processes.api_client import Client
 
 RECORDED = Path(__file__).parent / "wrong_inert_manifests.json"
@@ -19,8 +19,13 @@ _GONE = object()
 
 
 def _of(api_version, kind, spec):
-    metadata = {"name": "wrong"} if kind == "IngressClass" else {"name": "wrong", "namespace": "default"}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+    return _made(api_version, kind, spec=spec)
+
+
+def _made(api_version, kind, name="wrong", **fields):
+    namespaced = _CATALOGUE.of_kind(api_version, kind).namespaced
+    metadata = {"name": name, "namespace": "default"} if namespaced else {"name": name}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 
 _BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
@@ -79,6 +84,29 @@ _GOOD = {
     ),
     "quota": _of("v1", "ResourceQuota", {"hard": {"pods": "10", "requests.cpu": "4"}}),
     "limit range": _of("v1", "LimitRange", {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}),
+    "pod template": _made("v1", "PodTemplate", template={"metadata": {"labels": {"a": "b"}}, **POD}),
+    "runtime class": _made(
+        "node.k8s.io/v1",
+        "RuntimeClass",
+        handler="runsc",
+        overhead={"podFixed": {"cpu": "10m"}},
+        scheduling={"nodeSelector": {"a": "b"}, "tolerations": [{"key": "a", "operator": "Exists"}]},
+    ),
+    "webhooks": _made("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", webhooks=[WEBHOOK]),
+    "mutating webhooks": _made("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", webhooks=[WEBHOOK]),
+    "API service": _made(
+        "apiregistration.k8s.io/v1",
+        "APIService",
+        name="v1beta1.metrics.example.com",
+        spec={
+            "group": "metrics.example.com",
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "caBundle": "aGk=",
+            "service": {"name": "m", "namespace": "kube-system"},
+        },
+    ),
 }
 
 _SCHEDULES = (
@@ -103,6 +131,73 @@ _HOSTS = ("1.2.3.4", "*", "*.a_b", "a.*.b", "A.b", "-a", "fe80::1")
 
 #: Manifest -> (path, value, …) of each change.
 _CHANGES = {
+    "mutating webhooks": [
+        ("webhooks.0.reinvocationPolicy", "Maybe"),
+        ("webhooks.0.sideEffects", "Some"),
+        ("webhooks", [WEBHOOK, WEBHOOK]),
+    ],
+    "webhooks": [
+        ("metadata.name", "Wrong"),
+        ("webhooks", [{}]),
+        ("webhooks.0.name", "a.b"),
+        ("webhooks.0.name", "Wrong"),
+        ("webhooks.0.failurePolicy", "Maybe"),
+        ("webhooks.0.matchPolicy", "Maybe"),
+        ("webhooks.0.sideEffects", _GONE),
+        ("webhooks.0.timeoutSeconds", 31),
+        ("webhooks.0.namespaceSelector", {"matchLabels": {"a": "b c"}}),
+        ("webhooks.0.admissionReviewVersions", ["v2"]),
+        ("webhooks.0.admissionReviewVersions", ["v1", "v1", "V1"]),
+        ("webhooks.0.matchConditions", [{"name": "a", "expression": " "}, {"expression": "true"}]),
+        ("webhooks.0.matchConditions", [{"name": name, "expression": "true"} for name in ("a", "a", "b c")]),
+        ("webhooks.0.clientConfig.url", "https://a.b"),
+        *(
+            ("webhooks.0.clientConfig", {"url": url})
+            for url in ("http://a.b", "https://u:p@a.b/c?d#e", "https:///x", "", "x")
+        ),
+        ("webhooks.0.clientConfig.service", {"port": 0}),
+        *(("webhooks.0.clientConfig.service.path", path) for path in ("a", "/a//b", "/A!/b/", "//", "/a/")),
+        ("webhooks.0.rules", [{}]),
+        ("webhooks.0.rules.0.operations", ["*", "CREATE", "PATCH"]),
+        ("webhooks.0.rules.0.apiGroups", ["*", "apps"], "webhooks.0.rules.0.apiVersions", ["*", ""]),
+        ("webhooks.0.rules.0.resources", ["pods", "*", ""]),
+        ("webhooks.0.rules.0.resources", ["*", "pods"]),
+        ("webhooks.0.rules.0.resources", ["*/*", "pods/*", "pods/status", "*/scale", "a/scale"]),
+        ("webhooks.0.rules.0.scope", "Some"),
+    ],
+    "pod template": [
+        ("template.spec.containers.0.image", ""),
+        ("template.spec.containers", []),
+        ("template.spec.restartPolicy", "Sometimes"),
+        ("template.metadata.labels.a", "b c"),
+        ("template", _GONE),
+        ("metadata.name", "Wrong"),
+    ],
+    "runtime class": [
+        ("handler", ""),
+        ("handler", "Run_sc"),
+        ("overhead.podFixed.cpu", "-1"),
+        ("overhead.podFixed.bad_name!", "1"),
+        ("scheduling.nodeSelector.a", "b c"),
+        ("scheduling.tolerations.0.operator", "Maybe"),
+        ("scheduling.tolerations", [{"key": "a", "operator": "Exists"}, {"key": "a", "operator": "Exists"}]),
+        ("metadata.name", "Wrong"),
+    ],
+    "API service": [
+        ("metadata.name", "wrong"),
+        ("metadata.name", "a/b"),
+        ("spec.group", ""),
+        ("spec.group", "Wrong!"),
+        ("spec.version", "V1"),
+        ("spec.group", "", "spec.version", "", "spec.groupPriorityMinimum", _GONE, "spec.versionPriority", _GONE),
+        ("spec.groupPriorityMinimum", 20_001),
+        ("spec.versionPriority", -1),
+        ("spec.service", _GONE),
+        ("spec.service", _GONE, "spec.caBundle", _GONE, "spec.insecureSkipTLSVerify", True),
+        ("spec.service.name", "", "spec.service.namespace", ""),
+        ("spec.service.port", 70_000),
+        ("spec.insecureSkipTLSVerify", True),
+    ],
     "cron job": [
         *(("spec.schedule", schedule) for schedule in _SCHEDULES),
         ("spec.timeZone", ""),

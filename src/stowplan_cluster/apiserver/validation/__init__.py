@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from stowplan_cluster.apiserver.rbac import GROUP
 from stowplan_cluster.apiserver.validation import (
     access,
+    api_services,
     autoscalers,
     claims,
     cron_jobs,
@@ -34,9 +35,11 @@ from stowplan_cluster.apiserver.validation import (
     pods,
     policy,
     quotas,
+    runtime_classes,
     scheduling,
     services,
     storage,
+    webhooks,
     workloads,
 )
 
@@ -148,6 +151,18 @@ _EVENTS = {
 }
 #: No controller acts on these; people deploy them.
 _OF_INERT = {
+    **{
+        f"{plural}.admissionregistration.k8s.io": _Rules(
+            webhooks.check_webhooks, webhooks.check_webhooks_update, known_finalizers=False
+        )
+        for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    },
+    "apiservices.apiregistration.k8s.io": _Rules(
+        api_services.check_api_service,
+        api_services.check_api_service_update,
+        names.path_segment,
+        known_finalizers=False,
+    ),
     "cronjobs.batch": _Rules(cron_jobs.check_cron_job, cron_jobs.check_cron_job_update),
     "horizontalpodautoscalers.autoscaling": _Rules(autoscalers.check_autoscaler, autoscalers.check_autoscaler_update),
     "ingressclasses.networking.k8s.io": _Rules(networking.check_ingress_class, networking.check_ingress_class_update),
@@ -155,6 +170,10 @@ _OF_INERT = {
     "limitranges": _Rules(quotas.check_limit_range, quotas.check_limit_range_update),
     "networkpolicies.networking.k8s.io": _Rules(
         networking.check_network_policy, networking.check_network_policy_update
+    ),
+    "podtemplates": _Rules(pods.check_stored_template, pods.check_stored_template_update),
+    "runtimeclasses.node.k8s.io": _Rules(
+        runtime_classes.check_runtime_class, runtime_classes.check_runtime_class_update
     ),
     "resourcequotas": _Rules(quotas.check_quota, quotas.check_quota_update),
 }
