@@ -66,7 +66,7 @@ spec:
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: n}
+metadata: {name: node}
 status: {allocatable: {cpu: 4, pods: "110"}, images: [{names: [a], sizeBytes: 5}]}
 """,
     "kubeconfig": """\
@@ -74,8 +74,8 @@ apiVersion: v1
 kind: Config
 current-context: a
 clusters: [{name: a, cluster: {server: "https://127.0.0.1", certificate-authority-data: aGk=}}]
-users: [{name: a, user: {token: t, exec: {command: c, args: [x], env: [{name: n, value: v}]}}}]
-contexts: [{name: a, context: {cluster: a, user: a, namespace: n}}]
+users: [{name: a, user: {token: t, exec: {command: c, args: [x], env: [{name: e, value: v}]}}}]
+contexts: [{name: a, context: {cluster: a, user: a, namespace: s}}]
 """,
 }
 SCALARS = (

@@ -14,6 +14,7 @@ from stowplan.api.yaml_text import (
     TooDeepError,
     composed,
     first_value,
+    to_yaml,
     with_string_keys,
 )
 from stowplan.config import ConfigError
@@ -144,3 +145,49 @@ def test_scalars_are_those_of_kubectl(text, value):
     """As `kubectl create --dry-run=client -o json` shows them."""
     found = first_value(f"a: {text}")["a"]
     assert (found, type(found)) == (value, type(value))
+
+
+#: Text that YAML reads as something else unless it is quoted, and any other.
+AMBIGUOUS = st.sampled_from(
+    [
+        "y",
+        "N",
+        "on",
+        "null",
+        "~",
+        "",
+        "0o17",
+        "017",
+        "0x1f",
+        "1_000",
+        "1e3",
+        ".5",
+        ".inf",
+        "1:30",
+        "2026-01-01",
+        "=",
+        "<<",
+    ]
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    AMBIGUOUS,
+    st.text(),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda values: st.one_of(
+        st.lists(values, max_size=4), st.dictionaries(st.one_of(AMBIGUOUS, st.text()), values, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES, st.sampled_from([80, 1000]))
+def test_written_values_are_read_back(value, width):
+    text = to_yaml(value, width=width)
+    assert first_value(text, KubernetesLoader) == value
+    assert yaml.safe_load(text) == value

@@ -1,6 +1,7 @@
 """`stowplan fit`, `drain`, `survive` and `what-if`: options, output and errors."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -196,6 +197,13 @@ class TestSurvive:
     def test_as_data(self, run, files):
         found = read(run("survive", "-f", files(*CLUSTER), "--by", "node", "-o", "json"))
         assert [(loss["lost"], loss["stranded"]) for loss in found["losses"]] == [("a", []), ("b", [])]
+
+    def test_progress_is_shown_on_a_terminal(self, run, files, monkeypatch):
+        terminal = SimpleNamespace(isatty=lambda: True)
+        monkeypatch.setattr("stowplan.cli.progress.sys", SimpleNamespace(stderr=terminal))
+        ran = run("survive", "-f", files(*CLUSTER), "--by", "node")
+        assert "survive: 1 of 2 losses\rsurvive: 2 of 2 losses\r" in ran.err
+        assert "\r" not in ran.out
 
     def test_nonsense(self, run, files):
         ran = run("survive", "-f", files(*CLUSTER), "--by", "rack")

@@ -1,4 +1,4 @@
-"""Moments of courses: built on demand, shared by concurrent requests, and cached."""
+"""Moments of timelines: built on demand, shared by concurrent requests, and cached."""
 
 import asyncio
 import json

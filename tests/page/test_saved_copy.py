@@ -6,10 +6,10 @@ import pytest
 
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
-from stowplan.page.courses import Courses
 from stowplan.page.plan import plan_of
 from stowplan.page.records import ConfigurationRecord, SourceRecord
 from stowplan.page.saved_copy import save_copy
+from stowplan.page.timelines import Timelines
 from stowplan.sources.cluster_source import ClusterSource
 from support.what_if.objects import node, pod
 
@@ -27,7 +27,7 @@ def saved(tmp_path):
         plan_of(cluster.state),
         source=source,
         configuration=ConfigurationRecord(profiles=()),
-        courses=Courses({}),
+        timelines=Timelines({}),
         answers=Answers(ClusterSource(cluster, {})),
     )
     return tmp_path / "deep" / "copy"

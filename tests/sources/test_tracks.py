@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from stowplan.page.course_file import read_course
 from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
+from stowplan.page.timeline_file import read_timeline
 from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.simulation import simulate_scenario
 from stowplan.sources.tracks import recorded_track, rerun_track, simulated_track
@@ -21,7 +21,7 @@ duration: 600
 seed: 4
 cluster:
   groups:
-  - {name: n, count: 4, capacity: {cpu: "8", memory: 32Gi, pods: "20"}, zones: [x, y]}
+  - {name: a, count: 4, capacity: {cpu: "8", memory: 32Gi, pods: "20"}, zones: [x, z]}
 workloads:
 - {name: web, file: pod.yaml, poisson: 12/m, lifetime: {exponential: 2m}}
 events:
@@ -56,19 +56,19 @@ def wild(tmp_path_factory):
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.34, 0.7, 1])
 def test_a_simulation_is_rerun_until_the_moment(wild, share):
-    course = read_course(wild / "out" / "course.jsonl.gz")[1]
-    look = course.looks[round(share * (len(course.looks) - 1))]
+    timeline = read_timeline(wild / "out" / "timeline.jsonl.gz")[1]
+    look = timeline.looks[round(share * (len(timeline.looks) - 1))]
     about = simulated_track(str(wild / "out")).moment(look.time, stop)
-    assert places(plan_of(about.engine.state)) == places(course.at(look.time))
-    assert plan_of(about.engine.state).nodes == course.at(look.time).nodes
+    assert places(plan_of(about.engine.state)) == places(timeline.at(look.time))
+    assert plan_of(about.engine.state).nodes == timeline.at(look.time).nodes
     args = about.cluster.config.to_dict()["profiles"][0]["pluginConfig"]
     assert "MostAllocated" in str(args)
 
 
 def test_the_end_can_be_questioned(wild):
     about = simulated_track(str(wild / "out")).moment(None, stop)
-    course = read_course(wild / "out" / "course.jsonl.gz")[1]
-    assert places(plan_of(about.engine.state)) == places(course.end())
+    timeline = read_timeline(wild / "out" / "timeline.jsonl.gz")[1]
+    assert places(plan_of(about.engine.state)) == places(timeline.end())
     info = next(about.pods())
     assert about.verdict(info).names
 
@@ -112,11 +112,11 @@ def test_moments_of_a_recording_and_of_one_decided_again(tmp_path):
     asyncio.run(a_short_run(path))
     config.write_text(PACKING)
     for track in (recorded_track(str(path), ()), rerun_track(str(path), str(config), ())):
-        course = track.course()
-        first, last = course.looks[0].time, course.looks[-1].time
+        timeline = track.timeline()
+        first, last = timeline.looks[0].time, timeline.looks[-1].time
         assert places(plan_of(track.moment(first + 5, stop).engine.state)).keys() == {"default/web"}
-        assert places(plan_of(track.moment(last, stop).engine.state)) == places(course.at(last))
-        assert places(plan_of(track.moment(None, stop).engine.state)) == places(course.end())
+        assert places(plan_of(track.moment(last, stop).engine.state)) == places(timeline.at(last))
+        assert places(plan_of(track.moment(None, stop).engine.state)) == places(timeline.end())
 
 
 def test_a_missing_recording(tmp_path):

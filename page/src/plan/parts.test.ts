@@ -8,7 +8,7 @@ import { grouped as byLabel, layout, need, stowed } from "./layout";
 import type { NodeItem, PodItem } from "./model";
 import { fitted, SvgPen } from "./pen";
 import { parseSelector } from "./selector";
-import { Course } from "../time/course";
+import { Timeline } from "../time/timeline";
 import type { NodesBlock, PodsBlock } from "../protocol";
 
 const pod = (name: string, cpu: number): PodItem => ({
@@ -118,10 +118,10 @@ const podsAt = (node: string): PodsBlock => ({
   terminating: [], times: [""], nodeNames: ["", node], workloads: [""], labelSets: [{}], amountSets: [{}],
 });
 
-test("a course goes on and back", () => {
+test("a timeline goes on and back", () => {
   const frames = ["a", "b", "c"].map((node) => ({ time: "", nodes: noNodes, pods: podsAt(node), goneNodes: [], gonePods: [] }));
-  const course = new Course({ kind: "Frames", track: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [] } }, frames });
-  const seen = [2, 0, 3, 1, 99].map((at) => (course.go(at), course.model.pods.get("d/p")?.node));
+  const timeline = new Timeline({ kind: "Frames", track: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [] } }, frames });
+  const seen = [2, 0, 3, 1, 99].map((at) => (timeline.go(at), timeline.model.pods.get("d/p")?.node));
   assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
 });
 

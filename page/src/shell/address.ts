@@ -39,7 +39,7 @@ function split(key: string): string[] {
   return at < 0 ? ["default", key] : [key.slice(0, at), key.slice(at + 1)];
 }
 
-/** A moment of a course: seconds since the epoch, as the server wrote them. */
+/** A moment of a timeline: seconds since the epoch, as the server wrote them. */
 export interface Moment {
   track: string;
   at: string;

@@ -40,7 +40,7 @@ export interface Source {
   can(what: Capability): boolean;
   /** Calls the follower with messages until the returned function is called. */
   follow(follower: Follower): () => void;
-  /** As of a moment of a course, if one is given. */
+  /** As of a moment of a timeline, if one is given. */
   explain(pod: string, moment?: Moment): Promise<VerdictRecord>;
   pending(limit?: number): Promise<QueueRecord>;
   decisions(limit?: number): Promise<DecisionsRecord>;

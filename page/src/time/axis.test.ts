@@ -9,14 +9,14 @@ function record(...time: number[]): TimeRecord {
   return { kind: "Time", track: "t", from: "", to: "", marks: [], series: { time, columns: [] } };
 }
 
-test("one course's looks are the moments, even two of the same time", () => {
+test("one timeline's looks are the moments, even two of the same time", () => {
   const axis = axisOf([record(100, 100, 101.5)]);
   assert.deepEqual(axis.moments, [0, 0, 1.5]);
   assert.deepEqual(axis.looks, [[0, 1, 2]]);
   assert.equal(isoOf(axis, 2), "1970-01-01T00:01:41.500Z");
 });
 
-test("two courses are in step by what has passed since each began", () => {
+test("two timelines are in step by what has passed since each began", () => {
   const axis = axisOf([record(100, 102, 104), record(5000, 5001, 5004)]);
   assert.deepEqual(axis.moments, [0, 1, 2, 4]);
   assert.deepEqual(axis.looks, [
@@ -34,7 +34,7 @@ test("a time is the last moment before it", () => {
   assert.deepEqual([5, 10, 19.9, 20, 35].map(at), [0, 0, 0, 1, 2]);
 });
 
-test("a course that ends earlier stays as it was", () => {
+test("a timeline that ends earlier stays as it was", () => {
   assert.deepEqual(axisOf([record(0, 1), record(0, 1, 5)]).looks[0], [0, 1, 1]);
 });
 

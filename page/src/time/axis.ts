@@ -1,4 +1,4 @@
-/** One axis for one course or for two in step: seconds since each began, and where each is at every moment. */
+/** One axis for one timeline or for two in step: seconds since each began, and where each is at every moment. */
 import type { TimeRecord } from "../protocol";
 
 /** More could not be told apart on a scrubber. */
@@ -9,9 +9,9 @@ const ROUNDED = 1000;
 export interface Axis {
   /** Seconds since the beginning, rising. */
   moments: number[];
-  /** When the first course began, in milliseconds since the epoch. */
+  /** When the first timeline began, in milliseconds since the epoch. */
   start: number;
-  /** For each course, the look that holds at every moment. */
+  /** For each timeline, the look that holds at every moment. */
   looks: number[][];
 }
 
@@ -29,7 +29,7 @@ function thinned(moments: number[]): number[] {
 function looksAt(times: number[], moments: number[]): number[] {
   let at = 0;
   return moments.map((moment, i) => {
-    // Of a single course each look is a moment, though two may have the same time.
+    // Of a single timeline each look is a moment, though two may have the same time.
     if (times === moments) return i;
     while (at + 1 < times.length && times[at + 1]! <= moment) at++;
     return at;

@@ -1,4 +1,4 @@
-/** Lines over time, one for each course, with the moment that is shown: utilisation, pending pods, waits. */
+/** Lines over time, one for each timeline, with the moment that is shown: utilisation, pending pods, waits. */
 import { useMemo } from "preact/hooks";
 import type { Drawn } from "../parts/pictures";
 import { span } from "../parts/format";
@@ -11,7 +11,7 @@ const HEIGHT = 90;
 export interface Figure {
   name: string;
   unit: string;
-  /** Of each course, its value at every moment. */
+  /** Of each timeline, its value at every moment. */
   lines: number[][];
 }
 

@@ -1,4 +1,4 @@
-/** Plays one course, or two in step: one scrubber, a plan for each, what differs between them, and figures below. */
+/** Plays one timeline, or two in step: one scrubber, a plan for each, what differs between them, and figures below. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { byName, count, grouped, span } from "../parts/format";
 import { PictureButtons } from "../parts/pictures";
@@ -12,7 +12,7 @@ import type { FramesRecord, Mark, TimeRecord } from "../protocol";
 import { amend, type Address, parse, podHref } from "../shell/address";
 import { type Axis, axisOf, isoOf, momentAt } from "./axis";
 import { Chart, type Figure, picture } from "./chart";
-import { Course } from "./course";
+import { Timeline } from "./timeline";
 import { type Difference, differences } from "./differences";
 
 const SPEEDS = [0.5, 1, 5, 20, 100, 500, 2000, 10_000];
@@ -26,7 +26,7 @@ const NAMES: Record<string, string> = {
 };
 const ZONE = "topology.kubernetes.io/zone";
 
-/** What is told of one course. */
+/** What is told of one timeline. */
 export interface Told {
   name: string;
   time: TimeRecord;
@@ -35,7 +35,7 @@ export interface Told {
 
 /** `asks`: whether pods can be asked about as of a moment. */
 export function Player({ told, address, asks }: { told: Told[]; address: Address; asks: boolean }) {
-  const courses = useMemo(() => told.map(({ frames }) => new Course(frames)), [told]);
+  const timelines = useMemo(() => told.map(({ frames }) => new Timeline(frames)), [told]);
   const axis = useMemo(() => axisOf(told.map(({ time }) => time)), [told]);
   const figures = useMemo(() => figuresOf(told, axis), [told, axis]);
   const last = axis.moments.length - 1;
@@ -43,13 +43,13 @@ export function Player({ told, address, asks }: { told: Told[]; address: Address
   const [at, setAt] = useState(() => (wanted ? momentAt(axis, wanted) : last));
   const [plays, setPlays] = useState(false);
   const [speed, setSpeed] = useState(() => usual(axis.moments));
-  const colours = useMemo(() => new Colours("workload", everybody(courses), Date.now()), [courses]);
+  const colours = useMemo(() => new Colours("workload", everybody(timelines), Date.now()), [timelines]);
   // Before anything is read of the models: what is said shall be of this moment.
-  useMemo(() => courses.forEach((course, i) => course.go(axis.looks[i]![at]!)), [courses, axis, at]);
+  useMemo(() => timelines.forEach((timeline, i) => timeline.go(axis.looks[i]![at]!)), [timelines, axis, at]);
   // The address follows once it rests, and leads when it is opened.
   useEffect(() => {
     if (plays) return;
-    // Of what it is by then: another course may have been chosen meanwhile.
+    // Of what it is by then: another timeline may have been chosen meanwhile.
     const timer = setTimeout(() => amend(parse(location.hash), { at: isoOf(axis, at) }), 400);
     return () => clearTimeout(timer);
   }, [at, plays]);
@@ -94,7 +94,7 @@ export function Player({ told, address, asks }: { told: Told[]; address: Address
           </div>
         ))}
       </div>
-      <Plans told={told} courses={courses} colours={colours} at={at} seconds={asks ? axis.looks.map((looks, i) => told[i]!.time.series.time[looks[at]!]!) : undefined} />
+      <Plans told={told} timelines={timelines} colours={colours} at={at} seconds={asks ? axis.looks.map((looks, i) => told[i]!.time.series.time[looks[at]!]!) : undefined} />
       <Figures figures={figures} axis={axis} at={at} names={told.map(({ name }) => name)} onPick={go} />
       {marks.flat().length > 0 && <Marks marks={marks} names={told.map(({ name }) => name)} onPick={go} />}
     </>
@@ -106,10 +106,10 @@ function usual(moments: number[]): number {
   return SPEEDS.find((speed) => moments.at(-1)! / speed <= 30) ?? SPEEDS.at(-1)!;
 }
 
-function* everybody(courses: Course[]): Generator<PodItem> {
+function* everybody(timelines: Timeline[]): Generator<PodItem> {
   const seen = new Set<string>();
-  for (const course of courses) {
-    for (const pod of course.pods.values()) {
+  for (const timeline of timelines) {
+    for (const pod of timeline.pods.values()) {
       if (!seen.has(pod.key)) yield pod;
       seen.add(pod.key);
     }
@@ -144,25 +144,25 @@ function usePlaying(plays: boolean, speed: number, moments: number[], at: number
 
 interface PlansProps {
   told: Told[];
-  courses: Course[];
+  timelines: Timeline[];
   colours: Colours;
   at: number;
-  /** Of each course, the time of its look, if pods can be asked about as of then. */
+  /** Of each timeline, the time of its look, if pods can be asked about as of then. */
   seconds?: number[];
 }
 
-function Plans({ told, courses, colours, at, seconds }: PlansProps) {
+function Plans({ told, timelines, colours, at, seconds }: PlansProps) {
   const [chosen, select] = useState<[string, string]>(["", ""]);
   const [marked, mark] = useState(true);
-  const pair = courses.length > 1;
-  const differ = useMemo(() => (pair ? differences(courses[0]!.model, courses[1]!.model) : []), [courses, at]);
+  const pair = timelines.length > 1;
+  const differ = useMemo(() => (pair ? differences(timelines[0]!.model, timelines[1]!.model) : []), [timelines, at]);
   const shown = useMemo(() => {
     if (!pair || !marked) return () => true;
     const keys = new Set(differ.map(({ pod }) => pod));
     return (pod: PodItem) => keys.has(pod.key);
   }, [pair, marked, differ]);
-  const group = courses.some(({ model }) => [...model.nodes.values()].some((node) => node.labels[ZONE])) ? ZONE : "";
-  const resource = useMemo(() => (courses.some(({ pods }) => [...pods.values()].some((pod) => pod.requests.cpu)) ? "cpu" : "pods"), [courses]);
+  const group = timelines.some(({ model }) => [...model.nodes.values()].some((node) => node.labels[ZONE])) ? ZONE : "";
+  const resource = useMemo(() => (timelines.some(({ pods }) => [...pods.values()].some((pod) => pod.requests.cpu)) ? "cpu" : "pods"), [timelines]);
   return (
     <>
       {pair && (
@@ -174,12 +174,12 @@ function Plans({ told, courses, colours, at, seconds }: PlansProps) {
         </div>
       )}
       <div class={pair ? "pair" : undefined}>
-        {courses.map((course, i) => (
-          <OnePlan key={told[i]!.name} model={course.model} name={told[i]!.name} heading={pair ? i : undefined} settings={{ group, resource, colour: "workload" }} colours={colours} shown={shown} chosen={chosen} onSelect={select} />
+        {timelines.map((timeline, i) => (
+          <OnePlan key={told[i]!.name} model={timeline.model} name={told[i]!.name} heading={pair ? i : undefined} settings={{ group, resource, colour: "workload" }} colours={colours} shown={shown} chosen={chosen} onSelect={select} />
         ))}
       </div>
-      {(chosen[0] || chosen[1]) && <Chosen chosen={chosen} told={told} courses={courses} seconds={seconds} onSelect={select} />}
-      {courses.map(({ model }, i) => (
+      {(chosen[0] || chosen[1]) && <Chosen chosen={chosen} told={told} timelines={timelines} seconds={seconds} onSelect={select} />}
+      {timelines.map(({ model }, i) => (
         <Pods key={told[i]!.name} title={`${count(model.pending.size, "pending pod")}${pair ? ` in ${told[i]!.name}` : ""}`} pods={[...model.pending]} chosen={chosen[1]} onSelect={select} />
       ))}
       {pair && differ.length > 0 && <Differences rows={differ} names={told.map(({ name }) => name)} onSelect={select} />}
@@ -226,20 +226,20 @@ function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSel
 interface ChosenProps {
   chosen: [string, string];
   told: Told[];
-  courses: Course[];
+  timelines: Timeline[];
   seconds?: number[];
   onSelect: (chosen: [string, string]) => void;
 }
 
 /** The pods of the node that was chosen; where a pod that was chosen in one plan is in the other, and the way to why. */
-function Chosen({ chosen: [node, pod], told, courses, seconds, onSelect }: ChosenProps) {
-  const of = (i: number) => (courses.length > 1 ? `${told[i]!.name}: ` : "");
+function Chosen({ chosen: [node, pod], told, timelines, seconds, onSelect }: ChosenProps) {
+  const of = (i: number) => (timelines.length > 1 ? `${told[i]!.name}: ` : "");
   return (
     <section class="chosen" aria-label="Selection">
       {pod && (
         <p class="sum">
           <strong>{pod}</strong>
-          {courses.map(({ model }, i) => {
+          {timelines.map(({ model }, i) => {
             const there = model.pods.get(pod);
             return (
               <span key={told[i]!.name} class="place">
@@ -255,7 +255,7 @@ function Chosen({ chosen: [node, pod], told, courses, seconds, onSelect }: Chose
           })}
         </p>
       )}
-      {node && courses.map(({ model }, i) => (
+      {node && timelines.map(({ model }, i) => (
         <Pods key={told[i]!.name} title={`${of(i)}${count(model.podsOn(node).length, "pod")} on ${node}`} pods={model.podsOn(node)} chosen={pod} onSelect={onSelect} open />
       ))}
     </section>
@@ -376,7 +376,7 @@ interface Placed extends Mark {
 }
 
 function placeOf(axis: Axis, told: Told[], time: TimeRecord, mark: Mark): number {
-  // Courses that began at other times are in step by what has passed.
+  // Timelines that began at other times are in step by what has passed.
   const later = 1000 * ((time.series.time[0] ?? 0) - (told[0]!.time.series.time[0] ?? 0));
   return momentAt(axis, new Date(Date.parse(mark.time) - later).toISOString());
 }

@@ -23,6 +23,7 @@ from stowplan.api.decode import (
 )
 from stowplan.api.file_documents import TOO_DEEP, UnreadableError, documents_of
 from stowplan.api.manifest_folders import SUFFIXES, first_of, manifest_files
+from stowplan.api.yaml_text import QUOTE_BOOLEANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -313,7 +314,7 @@ class _Loader:
 def _quoting(error: DecodeError) -> str:
     """What to do about a text that YAML reads as something else."""
     is_boolean = error.message == "expected a string, got true or false"
-    return "; quote it, as y, n, yes, no, on and off are booleans in YAML" if is_boolean else ""
+    return f"; {QUOTE_BOOLEANS}" if is_boolean else ""
 
 
 def _has_metadata(raw: Mapping[str, Any]) -> bool:

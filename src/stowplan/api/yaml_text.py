@@ -1,4 +1,4 @@
-"""Parse YAML as Kubernetes does, with bounds against hostile input.
+"""Parse YAML as Kubernetes does, with bounds against hostile input; write it so that Kubernetes reads the same.
 
 It is parsed as version 1.1 (a bare `yes` is true), like in kubectl, but timestamps stay strings and `1:30` is not a
 number. Map keys become strings.
@@ -193,8 +193,7 @@ class JsonValueLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on
         self._tags: dict[str, str] = {}
         self._scalars: dict[tuple[str, str], Any] = {}
 
-    # -- depth: composers call these two around each node, and `resolve` for each node without a tag
-    # ----------------------
+    # -- depth: composers call these two around each node, and `resolve` for each node without a tag -------------------
 
     def descend_resolver(self, parent: yaml.Node | None, index: Any) -> None:
         self._depth += 1
@@ -327,6 +326,8 @@ for _tag, _constructor in (
     JsonValueLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _constructor)
 
 
+#: A hint for messages.
+QUOTE_BOOLEANS = "quote it, as y, n, yes, no, on and off are booleans in YAML"
 #: Tag of a plain scalar, and the characters that it can begin with. A `=` is text, and so are timestamps. Numbers are
 #: what Go parses once underscores are removed.
 _RESOLVERS = (
@@ -360,3 +361,27 @@ class StrictLoader(KubernetesLoader):
                 None, None, f"key {json.dumps(key.value, ensure_ascii=False)} already set in map", key.start_mark
             )
         return super().construct_mapping(node, deep=deep)
+
+
+# --- writing
+
+
+class KubernetesDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # as for the loaders
+    """Quotes text that Kubernetes or PyYAML would read as something else, such as `n`, `1e3` and dates."""
+
+
+for _tag, _pattern, _first in _RESOLVERS:
+    KubernetesDumper.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
+
+
+def to_yaml(*documents: Any, sort_keys: bool = False, width: int = 80) -> str:
+    """Documents of JSON values as YAML."""
+    text: str = yaml.dump_all(
+        documents,
+        Dumper=KubernetesDumper,
+        default_flow_style=False,
+        allow_unicode=True,
+        sort_keys=sort_keys,
+        width=width,
+    )
+    return text

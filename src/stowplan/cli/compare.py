@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stowplan.cli.data_output import write_data
-from stowplan.cli.run_progress import RunProgress
+from stowplan.cli.progress import Progress
 from stowplan.cli.scenario_options import OUTPUT, QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
@@ -81,7 +81,7 @@ def compare(
     from stowplan.sweeps.workers import WorkersError
 
     workers = workers_of(jobs=jobs, dask=dask)
-    progress = RunProgress(quiet=quiet)
+    progress = Progress(quiet=quiet)
     try:
         if recording is not None:
             found = _on_recording(recording, configs, plugins, workers, progress)
@@ -112,7 +112,7 @@ def _on_scenario(
     configs: Sequence[str],
     plugins: Sequence[str],
     workers: Workers,
-    progress: RunProgress,
+    progress: Progress,
     *,
     seeds: int,
     first: int | None,
@@ -140,7 +140,7 @@ def _on_scenario(
 
 
 def _on_recording(
-    recording: str, configs: Sequence[str], plugins: Sequence[str], workers: Workers, progress: RunProgress
+    recording: str, configs: Sequence[str], plugins: Sequence[str], workers: Workers, progress: Progress
 ) -> ComparisonRecord:
     from stowplan.compare.comparison import compare_recorded
     from stowplan.compare.recorded import RECORDED, configuration_of

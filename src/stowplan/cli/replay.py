@@ -117,8 +117,7 @@ def _shown(data: dict[str, Any], page: list[Block], output: str) -> None:
         write_data(data, output)
 
 
-# -- summary
-# --------------------------------------------------------------------------------------------------------------
+# -- summary -----------------------------------------------------------------------------------------------------------
 
 
 def _summarize(file: str, output: str) -> None:
@@ -169,8 +168,7 @@ def _summarize(file: str, output: str) -> None:
     _shown(data, page, output)
 
 
-# -- verification
-# ---------------------------------------------------------------------------------------------------------
+# -- verification ------------------------------------------------------------------------------------------------------
 
 
 def _check(file: str, registry: Registry, calls: InterruptedCalls, output: str) -> None:
@@ -248,8 +246,7 @@ def _as_item(obj: Any) -> Any:
     return {"apiVersion": obj.api_version, "kind": obj.kind, **item}
 
 
-# -- rescheduling
-# ---------------------------------------------------------------------------------------------------------
+# -- rescheduling ------------------------------------------------------------------------------------------------------
 
 
 def _show_rerun(found: RerunResult, output: str) -> None:

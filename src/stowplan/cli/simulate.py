@@ -59,8 +59,8 @@ def simulate(
     workloads and faults that a YAML file describes. The same file and seed give the same results, byte for byte.
 
     Writes decisions.jsonl (one row per pod), series.jsonl (the cluster's state over time), summary.json, report.html (a
-    self-contained report with charts) and course.jsonl.gz, which `stowplan ui --simulation FOLDER` plays; also Parquet
-    files if pyarrow is installed. Ctrl-C ends the simulation early and keeps the results so far.
+    self-contained report with charts) and timeline.jsonl.gz, which `stowplan ui --simulation FOLDER` plays; also
+    Parquet files if pyarrow is installed. Ctrl-C ends the simulation early and keeps the results so far.
     docs/simulate.md explains scenarios.
 
     \b

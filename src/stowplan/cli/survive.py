@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
 from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.progress import Progress
 from stowplan.command_line.errors import reported
 from stowplan.what_if.survive import survive as what_survives
 from stowplan.what_if.text import survive_page
@@ -36,4 +38,10 @@ def survive(*, by: str | None, only: str | None, output: str, **source: Any) -> 
     with reported(source["config"]):
         about = cluster_of(**source)
         about.note_unplaced()
-        answer(what_survives(about.cluster, by, only=only), survive_page, output)
+        # A node at a time can take a minute in a large cluster.
+        progress = Progress(unit="losses")
+        try:
+            found = what_survives(about.cluster, by, only=only, progress=partial(progress, "survive"))
+        finally:
+            progress.close()
+        answer(found, survive_page, output)

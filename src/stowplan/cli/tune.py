@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.cli.data_output import write_data
-from stowplan.cli.run_progress import RunProgress
+from stowplan.cli.progress import Progress
 from stowplan.cli.scenario_options import (
     OUTPUT,
     QUIET,
@@ -107,7 +107,7 @@ def tune(
     # NumPy and the scheduler are slow to import.
     from stowplan.tuning.text import tuning_page
 
-    progress = RunProgress(quiet=quiet)
+    progress = Progress(quiet=quiet)
     try:
         with reported(search["config"]):
             found = _tuned(scenario, folder, progress, **search)
@@ -125,7 +125,7 @@ def tune(
 def _tuned(
     scenario: str,
     folder: Path,
-    progress: RunProgress,
+    progress: Progress,
     *,
     config: str | None,
     space: str | None,

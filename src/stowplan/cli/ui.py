@@ -33,15 +33,15 @@ from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
-from stowplan.page.courses import Courses
 from stowplan.page.moments import MomentError, Moments
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
+from stowplan.page.timelines import Timelines
 from stowplan.page.trials import Trials
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
-from stowplan.sources.courses import simulated_course
+from stowplan.sources.timelines import simulated_timeline
 from stowplan.sources.tracks import NO_RERUN, recorded_track, rerun_track, simulated_track
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     metavar="FILE",
     multiple=True,
     shell_complete=complete_file,
-    help="Show a recording (stowplan record, kube-scheduler --record): its end and course, or one moment with --at. "
+    help="Show a recording (stowplan record, kube-scheduler --record): its end and timeline, or one moment with --at. "
     "Given twice, two of them side by side. With --config, next to what that configuration would have done.",
 )
 @click.option(
@@ -83,7 +83,7 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     metavar="FOLDER",
     multiple=True,
     shell_complete=complete_file,
-    help="Show the results of `stowplan simulate`: end and course. Given twice, two of them side by side.",
+    help="Show the results of `stowplan simulate`: end and timeline. Given twice, two of them side by side.",
 )
 @click.option("--at", metavar="TIME", help="A moment of the recording, as 2026-11-20T12:03 (UTC).")
 @config_option()
@@ -123,7 +123,7 @@ def ui(**given: Any) -> None:
         elif options.follows:
             _live(show, options)
         elif options.recordings or options.simulations:
-            _course(show, options)
+            _timeline(show, options)
         else:
             about = cluster_of(
                 files=options.files,
@@ -197,17 +197,17 @@ class _Options:
             raise click.UsageError(
                 "-f, --recording or --simulation, and --kubeconfig or --context are three clusters: give one."
             )
-        courses = len(self.recordings) + len(self.simulations)
-        if courses > 2:
+        timelines = len(self.recordings) + len(self.simulations)
+        if timelines > 2:
             raise click.UsageError("--recording and --simulation: two are shown side by side, no more.")
-        one_recording = courses == 1 and bool(self.recordings)
+        one_recording = timelines == 1 and bool(self.recordings)
         if self.at is not None and not one_recording:
             raise click.UsageError("--at is for a moment of a recording: give one --recording FILE.")
-        if self.config is not None and courses and not one_recording:
+        if self.config is not None and timelines and not one_recording:
             raise click.UsageError("--config is another configuration for one recording: give one --recording FILE.")
 
 
-def _course(show: _Show, options: _Options) -> None:
+def _timeline(show: _Show, options: _Options) -> None:
     """Show a recording or simulation."""
     recordings, config, plugins = options.recordings, options.config, options.plugins
     moment = moment_from_option(options.at)
@@ -268,7 +268,7 @@ class _Show:
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
-    """A cluster that does not change, and the courses that led to it."""
+    """A cluster that does not change, and the timelines that led to it."""
 
     plan: Plan
     source: SourceRecord
@@ -285,8 +285,8 @@ class _Standing:
             self._save(export)
 
     @property
-    def _courses(self) -> Courses:
-        return Courses({name: track.course for name, track in self.tracks.items()})
+    def _timelines(self) -> Timelines:
+        return Timelines({name: track.timeline for name, track in self.tracks.items()})
 
     def _moments(self) -> Moments:
         return Moments({name: track.moment for name, track in self.tracks.items()}, self.about)
@@ -306,7 +306,7 @@ class _Standing:
                 source=source,
                 configuration=self.configuration,
                 answers=None if asked is None else Answers(asked),
-                courses=self._courses,
+                timelines=self._timelines,
             )
         except OSError as error:
             raise InputError(f"--export {folder}: {error.strerror}: {error.filename}") from error
@@ -317,7 +317,7 @@ class _Standing:
         from stowplan.page.site import PREFIX, site
 
         stopped, feed, about, source = stop.event(), Feed(self.plan.copy()), self.about, self.source
-        answers: dict[str, Page] = {**self._courses.pages(PREFIX)}
+        answers: dict[str, Page] = {**self._timelines.pages(PREFIX)}
         moments = self._moments()
         if self.tracks:
             answers |= moments.pages(PREFIX)
@@ -347,12 +347,12 @@ def _standing(
 
 
 def _show_simulation(show: _Show, export: Path | None, folder: str, tracks: Mapping[str, Track]) -> None:
-    header, course = simulated_course(folder)
+    header, timeline = simulated_timeline(folder)
     source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, tuple(tracks))
     if header.rerun is None:
         can = tuple(one for one in source.can if one in ("plan", "configuration", "time", "moments"))
         source = replace(source, can=can, why_not=dict.fromkeys(("explain", "pending", "whatIf"), NO_RERUN))
-    _Standing(plan=course.end(), source=source, configuration=header.configuration, tracks=tracks).show(show, export)
+    _Standing(plan=timeline.end(), source=source, configuration=header.configuration, tracks=tracks).show(show, export)
 
 
 # -- a live cluster ---------------------------------------------------------------------------------------------------
@@ -467,8 +467,7 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
         await show.until(stopped.wait(), passed.pages(), passed, url)
 
 
-# -- shared
-# ---------------------------------------------------------------------------------------------------------------
+# -- shared ------------------------------------------------------------------------------------------------------------
 
 
 def _source(mode: str, title: str, scheduler_name: str, tracks: tuple[str, ...] = ()) -> SourceRecord:

@@ -106,8 +106,7 @@ class HypotheticalNodes(Nodes):
             self._ports[position] = set(self.state.ports.on(self.row(position)))
         return self._ports[position]
 
-    # -- hypothetical resource usage
-    # --------------------------------------------------------------------------------------
+    # -- hypothetical resource usage -----------------------------------------------------------------------------------
 
     def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
         if not isinstance(resource, slice) and resource >= self._requested.shape[0]:

@@ -140,8 +140,7 @@ class InFlightObjects(CopiedBeforeChange):
         for obj in dumped:
             self.wrote(obj, created=True)
 
-    # -- invariants
-    # -------------------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
         """Violated invariants."""

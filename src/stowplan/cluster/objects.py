@@ -178,8 +178,7 @@ class ObjectStore:
             self._mark.watched.setdefault(version, version.number)
         version.number = self._clock
 
-    # -- lookups
-    # ----------------------------------------------------------------------------------------------------------
+    # -- lookups -------------------------------------------------------------------------------------------------------
 
     def get(self, kind: type[T], key: str) -> T | None:
         return self._objects[kind].get(key)

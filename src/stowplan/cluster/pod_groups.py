@@ -30,8 +30,7 @@ class PodGroups:
         #: UIDs of the pods that are currently on trial, whose placement is hypothetical.
         self.on_trial: frozenset[str] = frozenset()
 
-    # -- updates by the cluster state
-    # -------------------------------------------------------------------------------------
+    # -- updates by the cluster state ----------------------------------------------------------------------------------
 
     def attached(self, info: PodInfo) -> None:
         """A pod of a group was placed on a node."""
@@ -44,8 +43,7 @@ class PodGroups:
         if not members:
             del self._placed[group]
 
-    # -- queries
-    # ----------------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     def known(self, group: str) -> bool:
         """Whether any pod of the group is known."""

@@ -143,8 +143,7 @@ class PodShape(Memos):
         #: Number of placed pods of this shape.
         self.refs = 0
 
-    # -- requests: resource name -> integer (cpu in millicores), one variant per reader
-    # -----------------------------------
+    # -- requests: resource name -> integer (cpu in millicores), one variant per reader --------------------------------
 
     @_TemplateFact
     def requests(self) -> dict[str, int]:

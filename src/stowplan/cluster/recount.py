@@ -54,8 +54,7 @@ def problems_of(state: ClusterState) -> list[str]:
     ]
 
 
-# -- nodes and the lists of their pods
-# ------------------------------------------------------------------------------------
+# -- nodes and the lists of their pods ---------------------------------------------------------------------------------
 
 
 def _problems_of_nodes(state: ClusterState) -> Iterator[str]:
@@ -143,8 +142,7 @@ def _problems_of_pods_without_node(state: ClusterState) -> Iterator[str]:
                 yield f"pod {info.key} ({info.uid}): nominated to node {node_name}, but it is not pending"
 
 
-# -- counters
-# -------------------------------------------------------------------------------------------------------------
+# -- counters ----------------------------------------------------------------------------------------------------------
 
 
 def _problems_of_shapes(state: ClusterState) -> Iterator[str]:

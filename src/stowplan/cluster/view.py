@@ -73,8 +73,7 @@ class Nodes:
     def allocatable(self, resource: int) -> npt.NDArray[np.int64]:
         return self.take(self.table.allocatable[resource])
 
-    # -- resource usage of pods
-    # -------------------------------------------------------------------------------------------
+    # -- resource usage of pods ----------------------------------------------------------------------------------------
 
     def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
         """The requested amount of a resource per node; for several resources, one row each."""

@@ -62,8 +62,7 @@ class Commands(click.Group):
         self.sections = tuple(sections)
         self._homes = homes
 
-    # -- finding commands
-    # -------------------------------------------------------------------------------------------------
+    # -- finding commands ----------------------------------------------------------------------------------------------
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted((*self._own_names(), *self._contributed(ctx).offered()))
@@ -106,8 +105,7 @@ class Commands(click.Group):
                 for line in section.lines():
                     formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
-    # -- exit codes
-    # -------------------------------------------------------------------------------------------------------
+    # -- exit codes ----------------------------------------------------------------------------------------------------
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *more: Any, **extra: Any) -> Any:
         extra["standalone_mode"] = False

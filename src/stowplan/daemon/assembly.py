@@ -215,8 +215,12 @@ def _write_configuration(config: Configuration, path: str) -> None:
 def _as_yaml(config: dict[str, Any]) -> str:
     import yaml
 
+    from stowplan.api.yaml_text import KubernetesDumper
+
     class Dumper(yaml.SafeDumper):
         """Quotes strings like Go's library."""
+
+        yaml_implicit_resolvers = KubernetesDumper.yaml_implicit_resolvers
 
     def text(dumper: Any, value: str) -> yaml.ScalarNode:
         tag = "tag:yaml.org,2002:str"

@@ -108,8 +108,7 @@ class CacheDebugger:
             await self.compare()
             await self.dump()
 
-    # -- comparison
-    # -------------------------------------------------------------------------------------------------------
+    # -- comparison ----------------------------------------------------------------------------------------------------
 
     async def compare(self) -> tuple[Mismatch, Mismatch]:
         """Nodes and pods that only the API server or only the scheduler has."""
@@ -134,8 +133,7 @@ class CacheDebugger:
         _log.v(3).info("Cache comparer finished")
         return nodes, pods
 
-    # -- dump
-    # -------------------------------------------------------------------------------------------------------------
+    # -- dump ----------------------------------------------------------------------------------------------------------
 
     async def dump(self) -> None:
         waiting = [queued.pod for queued in self._queue.pending()]
@@ -209,8 +207,7 @@ def _mismatch(actual: set[str], cached: set[str]) -> Mismatch:
     return Mismatch(sorted(actual - cached), sorted(cached - actual))
 
 
-# -- formatting
-# -----------------------------------------------------------------------------------------------------------
+# -- formatting --------------------------------------------------------------------------------------------------------
 
 
 def _node_lines(node: _NodeCopy) -> str:

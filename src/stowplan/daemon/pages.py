@@ -278,8 +278,7 @@ class SchedulerPages:
         finally:
             self._waiting -= 1
 
-    # -- standby
-    # ----------------------------------------------------------------------------------------------------------
+    # -- standby -------------------------------------------------------------------------------------------------------
 
     def _caveat(self) -> list[Block]:
         """A note that pending pods are not being tried here."""
@@ -421,8 +420,7 @@ class SchedulerPages:
         )
 
 
-# -- requests and responses
-# -----------------------------------------------------------------------------------------------
+# -- requests and responses --------------------------------------------------------------------------------------------
 
 
 def _page_of_deleted(key: str, known: SchedulerRecord, *, wide: bool) -> list[Block]:

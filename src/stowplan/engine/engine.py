@@ -568,8 +568,7 @@ class Engine:
         self.statuses.close()
         self.profiles.close()
 
-    # -- pages, metrics, drivers and tests
-    # --------------------------------------------------------------------------------
+    # -- pages, metrics, drivers and tests -----------------------------------------------------------------------------
 
     def refresh_metrics(self) -> None:
         """Set the gauges of sizes, before metrics are exported."""

@@ -84,8 +84,7 @@ class WallClock(NamedTuple):
     ahead: float
 
 
-# -- calls of plugins' coroutines between steps; the same calls within a step are not inputs
-# -------------------------------
+# -- calls of plugins' coroutines between steps; the same calls within a step are not inputs ---------------------------
 
 
 class Activated(NamedTuple):

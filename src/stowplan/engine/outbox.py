@@ -113,8 +113,7 @@ class Outbox:
         """Effect number -> waiter."""
         return self._waiters
 
-    # -- end of step
-    # ------------------------------------------------------------------------------------------------------
+    # -- end of step ---------------------------------------------------------------------------------------------------
 
     def soon(self, sleeper: Sleeper) -> None:
         """Wake a sleeper before the step ends, after the current caller, such as a plugin, has finished."""

@@ -80,8 +80,7 @@ class Profiles:
     def _extenders_of(self, configuration: Configuration) -> tuple[Extender, ...]:
         return configured_extenders(configuration) if self._given is None else self._given
 
-    # -- replacing the configuration
-    # --------------------------------------------------------------------------------------
+    # -- replacing the configuration -----------------------------------------------------------------------------------
 
     def take_offer(self, configuration: Mapping[str, Any]) -> None:
         """Build the profiles of a configuration; sets `refusal` if that fails."""
@@ -146,8 +145,7 @@ class Profiles:
     def _new(self, frameworks: Mapping[str, Framework]) -> list[Framework]:
         return [framework for name, framework in frameworks.items() if self.in_force.get(name) is not framework]
 
-    # -- closing
-    # ----------------------------------------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------------------------------
 
     def close_unused(self, used: Collection[Framework]) -> None:
         """Close the replaced profiles that no binding cycle uses any more."""

@@ -507,8 +507,7 @@ class PodStatuses:
             writes = self._known[one.uid] = PodWrites(self, Pod(metadata=metadata, status=one.status))
             writes.ahead = True
 
-    # -- invariants
-    # -------------------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
         """Violated invariants between steps."""

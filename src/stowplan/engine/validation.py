@@ -149,8 +149,7 @@ class Validation:
             if assumed and state.pending.by_uid(info.uid) is None and info.uid not in self._bindings.under_way:
                 yield f"pod {info.key} ({info.uid}): assumed on {info.node_name}, but neither pending nor on its way"
 
-    # -- waiters
-    # ----------------------------------------------------------------------------------------------------------
+    # -- waiters -------------------------------------------------------------------------------------------------------
 
     def _problems_of_listeners(self) -> Iterator[str]:
         announcing = [binding for binding in self._bindings.under_way.values() if binding.stage is Stage.ANNOUNCING]

@@ -131,8 +131,7 @@ def _wrong(where: str, wanted: str, value: Any) -> AnswerError:
     return AnswerError(f"{where}: expected {wanted}, got {found}" if where else f"expected {wanted}, got {found}")
 
 
-# -- responses
-# ------------------------------------------------------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------------------------------
 
 
 def _filtered(value: Any) -> FilterAnswer:

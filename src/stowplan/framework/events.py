@@ -280,8 +280,7 @@ def _conditions(node: t.Node) -> dict[str, str]:
     return {c.type: c.status for c in node.status.conditions}
 
 
-# -- registrations
-# ------------------------------------------------------------------------------------------------------
+# -- registrations -----------------------------------------------------------------------------------------------------
 
 
 def with_implied(events: Iterable[ClusterEventWithHint]) -> list[ClusterEventWithHint]:

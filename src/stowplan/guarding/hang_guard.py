@@ -258,8 +258,7 @@ class HangGuard(_Interrupting):
         self._spent.clear()
         self._interrupted_in_turn.clear()
 
-    # -- watching thread and signal handler
-    # -------------------------------------------------------------------------------
+    # -- watching thread and signal handler ----------------------------------------------------------------------------
 
     def _watch(self) -> None:
         usual = min(_MOST, max(_LEAST, self.seconds / 10))

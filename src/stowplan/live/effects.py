@@ -151,8 +151,7 @@ class Effects:
             running.withdrawn = True
             running.task.cancel()
 
-    # -- effects with an outcome
-    # ------------------------------------------------------------------------------------------
+    # -- effects with an outcome ---------------------------------------------------------------------------------------
 
     def _request(self, number: int, request: Request) -> None:
         if self.is_over and not _tells_users(request):

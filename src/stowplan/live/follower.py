@@ -78,8 +78,7 @@ class Follower:
         """Run until cancelled; exceptions of the listener propagate."""
         await self._informers.run()
 
-    # -- informer callbacks
-    # -----------------------------------------------------------------------------------------------
+    # -- informer callbacks --------------------------------------------------------------------------------------------
 
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
         self._take(Changes(kind, changes))

@@ -152,8 +152,7 @@ class Informers:
         except (ApiError, Unreachable):
             return True  # presumably; the next list reports the problem
 
-    # -- adding kinds
-    # -----------------------------------------------------------------------------------------------------
+    # -- adding kinds --------------------------------------------------------------------------------------------------
 
     async def try_out(self, kinds: Sequence[WatchedKind]) -> None:
         """Start watching those of these kinds that are not watched yet; return once each has been listed.
@@ -215,8 +214,7 @@ class Informers:
                 self._awaited[kind] = str(report.why)
         self._report(str(report))
 
-    # -- served and missing kinds
-    # -----------------------------------------------------------------------------------------
+    # -- served and missing kinds --------------------------------------------------------------------------------------
 
     def _is_tried_out(self, kind: type[ApiStruct]) -> bool:
         """Whether its plugins are enabled only after it is adopted."""

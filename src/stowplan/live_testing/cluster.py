@@ -138,8 +138,7 @@ class LiveCluster:
         """Seconds since the epoch."""
         return self._time.now
 
-    # -- actions
-    # ----------------------------------------------------------------------------------------------------------
+    # -- actions -------------------------------------------------------------------------------------------------------
 
     def create(self, *objects: Mapping[str, Any]) -> None:
         """Create objects of any kind in this order, including CustomResourceDefinitions."""
@@ -183,8 +182,7 @@ class LiveCluster:
         self._time.run(until=self._time.now)
         self._attempts.check()
 
-    # -- queries
-    # ----------------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     def get(self, plural: str, name: str, *, namespace: str = "default") -> dict[str, Any]:
         """An object, with the fields that the scheduler reads; raises NotFound."""

@@ -163,8 +163,7 @@ class Cluster:
         self.state.transactions.register("pod names", self._names)
         self.state.transactions.register("reservations", self._reservations)
 
-    # -- constructors
-    # -----------------------------------------------------------------------------------------------------
+    # -- constructors --------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_files(
@@ -348,8 +347,7 @@ class Cluster:
         info = self.state.pod_info(found)
         return self.state.placed(info.uid) or info
 
-    # -- questions
-    # --------------------------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------------------
 
     def explain(self, pod: Mapping[str, Any] | str | t.Pod, *, extenders: bool = True) -> Verdict:
         """Judge a pod on every node without side effects. A placed pod is judged as if it were not placed.

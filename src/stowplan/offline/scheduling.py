@@ -212,8 +212,7 @@ class Scheduling:
     def _gated(self, info: PodInfo) -> Decision:
         return Decision(info, status=self._cluster.framework_of(info).run_pre_enqueue(info))
 
-    # -- notifications of the engine
-    # --------------------------------------------------------------------------------------
+    # -- notifications of the engine -----------------------------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
         uid = decision.pod.uid

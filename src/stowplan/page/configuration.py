@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from stowplan.api.yaml_text import to_yaml
 from stowplan.config.declaration import enabled_by_default
 from stowplan.config.load import Loaded
 from stowplan.config.reports.effective import effective_profiles
@@ -34,7 +33,7 @@ def configuration_record(
     return ConfigurationRecord(
         profiles=tuple(_profile(one, found) for one, found in zip(profiles, written["profiles"], strict=True)),
         extenders=tuple(written.get("extenders") or ()),
-        yaml=yaml.safe_dump(written, sort_keys=False, allow_unicode=True),
+        yaml=to_yaml(written),
     )
 
 

@@ -195,8 +195,7 @@ def _columns(rows: Collection[Any], count: int) -> Any:
     return zip(*rows, strict=True) if rows else ((),) * count
 
 
-# -- decoding
-# -------------------------------------------------------------------------------------------------------------
+# -- decoding ----------------------------------------------------------------------------------------------------------
 
 
 def change_of(message: DeltaMessage) -> PlanChange:

@@ -1,7 +1,7 @@
-"""Answers about a moment of a course: the cluster is rebuilt on demand.
+"""Answers about a moment of a timeline: the cluster is rebuilt on demand.
 
-    /stowplan/explain/NS/POD?track=NAME&at=SECONDS   the routes of `answers` and `trials` at a moment of a course
-    /stowplan/explain/NS/POD                         at the end of the first course, which the plan shows
+    /stowplan/explain/NS/POD?track=NAME&at=SECONDS   the routes of `answers` and `trials` at a moment of a timeline
+    /stowplan/explain/NS/POD                         at the end of the first timeline, which the plan shows
 
 Rebuilding takes as long as deciding took until then. It is done in another thread, once for all concurrent requests;
 the last few moments are cached.
@@ -42,7 +42,7 @@ class MomentCluster(JudgedCluster, Protocol):
 
 
 class Build(Protocol):
-    """Rebuilds the moments of a course."""
+    """Rebuilds the moments of a timeline."""
 
     def __call__(self, at: float | None, stopped: Callable[[], bool], /) -> MomentCluster:
         """The cluster at that time, None: at the end; raises MomentError.
@@ -52,7 +52,7 @@ class Build(Protocol):
 
 
 class Moments:
-    """Moments of courses by the names of their tracks. `end`: that of the first course, if already known."""
+    """Moments of timelines by the names of their tracks. `end`: that of the first timeline, if already known."""
 
     def __init__(self, built_by: Mapping[str, Build], end: MomentCluster | None = None) -> None:
         self._built_by = built_by
@@ -66,7 +66,7 @@ class Moments:
         return {f"{prefix}{route}": self._page(prefix, f"{prefix}{route}") for route in _ROUTES}
 
     def end(self) -> MomentCluster:
-        """The end of the first course; raises MomentError."""
+        """The end of the first timeline; raises MomentError."""
         return self._built(self._tracks[0], None)
 
     def close(self) -> None:

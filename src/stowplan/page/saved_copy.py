@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan.page.answers import Answers
-    from stowplan.page.courses import Courses
     from stowplan.page.plan import Plan
     from stowplan.page.records import ConfigurationRecord, SourceRecord
+    from stowplan.page.timelines import Timelines
 
 #: Number of pending pods, each of one kind, whose verdicts are saved.
 MAX_VERDICTS = 200
@@ -35,14 +35,14 @@ def save_copy(
     source: SourceRecord,
     configuration: ConfigurationRecord,
     answers: Answers | None,
-    courses: Courses,
+    timelines: Timelines,
 ) -> None:
     """Write the page to a folder, which is created; other files in it are kept. Raises OSError."""
     data = {
         "source": document(source),
         "plan": document(snapshot(plan, version=1)),
         "configuration": document(configuration),
-        **courses.documents(),
+        **timelines.documents(),
     }
     if answers is not None:
         queue = answers.queue(_MAX_PODS)

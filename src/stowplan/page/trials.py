@@ -17,7 +17,7 @@ import yaml
 
 from stowplan.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.api.load import LoadError
-from stowplan.api.yaml_text import HostileYamlError, first_value
+from stowplan.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.config import ConfigError
 from stowplan.inspection.records import document
 from stowplan.loading.files import objects_of_files
@@ -242,5 +242,5 @@ def _command(*words: str) -> str:
 def _config_text(changes: list[Change]) -> str:
     for change in changes:
         if isinstance(change, Reconfigure):
-            return yaml.safe_dump(change.config, sort_keys=False, allow_unicode=True)
+            return to_yaml(change.config)
     return ""

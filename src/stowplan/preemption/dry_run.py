@@ -135,8 +135,7 @@ class _Simulation:
         starts = (np.cumsum(kept) - kept)[has]
         outcome.found(self.rows[has], starts, slots, violations[has])
 
-    # -- adding and removing pods
-    # -----------------------------------------------------------------------------------------
+    # -- adding and removing pods --------------------------------------------------------------------------------------
 
     def _remove_all(self) -> Status | None:
         shapes = self.pods.shape[self.slots]
@@ -174,8 +173,7 @@ class _Simulation:
         shift = PodShift.of_slots(self.pods, self.rows[positions], slots, sign)
         return self.framework.shift_pods(self.state, self.pod, shift, self.nodes)
 
-    # -- the two passes
-    # ---------------------------------------------------------------------------------------------------
+    # -- the two passes ------------------------------------------------------------------------------------------------
 
     def _fits(self) -> nominated.Filtered | Status:
         return nominated.fits(self.framework, self.state, self.pod, self.nodes, self.arrivals)

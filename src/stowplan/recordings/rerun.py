@@ -161,8 +161,7 @@ class Rerun:
         """The current state; read-only."""
         return self._engine.state
 
-    # -- notifications of the engine
-    # --------------------------------------------------------------------------------------
+    # -- notifications of the engine -----------------------------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
         """An attempt has ended."""
@@ -176,8 +175,7 @@ class Rerun:
             pod.node_now, pod.bound_now = attempt.node_name, self._time.now
             self.waits.add(pod.bound_now - pod.came)
 
-    # -- recorded inputs
-    # --------------------------------------------------------------------------------------------------
+    # -- recorded inputs -----------------------------------------------------------------------------------------------
 
     def take(self, now: float, input_: Input) -> None:
         """Apply a recorded input at its time."""

@@ -123,8 +123,7 @@ class Faults:
         self._fleet.remove(node, why)
         self._kubelets.forget(node)
 
-    # -- administrators and providers
-    # -------------------------------------------------------------------------------------
+    # -- administrators and providers ----------------------------------------------------------------------------------
 
     def _drain(self, spec: DrainSpec, chance: Random) -> None:
         for node in self._fleet.chosen(spec, chance):

@@ -36,8 +36,8 @@ from stowplan.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.page.configuration import configuration_record
-from stowplan.page.course_file import NAME as COURSE
-from stowplan.page.course_file import CourseHeader, CourseWriter, RerunRecord
+from stowplan.page.timeline_file import NAME as TIMELINE
+from stowplan.page.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
 from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import Problems, ScenarioError
 from stowplan.scenarios.faults import Faults
@@ -166,7 +166,7 @@ def simulate_scenario(
     if not decisions or not simulation.scenario.output.decisions:
         sink = DiscardRows()
     try:
-        with nullcontext() if out is None or sink is not out else simulation.writing_course(out.path):
+        with nullcontext() if out is None or sink is not out else simulation.writing_timeline(out.path):
             result = simulation.run(sink, progress)
     except BaseException:
         if out is not None:
@@ -189,7 +189,7 @@ def simulated_until(
     plugins: Sequence[type[Plugin]],
     stopped: Callable[[], bool],
 ) -> Simulation:
-    """Run a scenario again up to the time of one of its course's frames; return the engine at that time.
+    """Run a scenario again up to the time of one of its timeline's frames; return the engine at that time.
 
     `stopped`: whether the result is no longer needed. Raises like `simulate_scenario`.
     """
@@ -225,7 +225,7 @@ class Simulation:
         self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
         self.config = self._configuration(config)
         self._stopped = self._is_prepared = False
-        self._course: CourseWriter | None = None
+        self._timeline: TimelineWriter | None = None
 
     def _configuration(self, given: Any) -> Configuration:
         if isinstance(given, Configuration):
@@ -248,23 +248,23 @@ class Simulation:
             self._time.halted = True
 
     @contextmanager
-    def writing_course(self, folder: Path) -> Iterator[None]:
+    def writing_timeline(self, folder: Path) -> Iterator[None]:
         """While it runs, write what `stowplan ui --simulation` plays to this folder. Raises ScenarioError."""
         declarations = self._registry.declarations
-        header = CourseHeader(
+        header = TimelineHeader(
             title=self.scenario.name,
             scheduler_name=self.config.profiles[0].scheduler_name,
             configuration=configuration_record(self.config, declarations, self._features),
             rerun=self._rerun(folder),
         )
         try:
-            self._course = CourseWriter(folder / COURSE, header, duration=self.scenario.duration)
+            self._timeline = TimelineWriter(folder / TIMELINE, header, duration=self.scenario.duration)
             try:
                 yield
             finally:
-                self._course.close()
+                self._timeline.close()
         except OSError as error:
-            raise ScenarioError(f"{error.filename or folder / COURSE}: {error.strerror or error}") from error
+            raise ScenarioError(f"{error.filename or folder / TIMELINE}: {error.strerror or error}") from error
 
     def _rerun(self, folder: Path) -> RerunRecord | None:
         if self._document is None:
@@ -276,8 +276,7 @@ class Simulation:
             plugins=tuple(f"{plugin.__module__}:{plugin.__qualname__}" for plugin in self._plugins),
         )
 
-    # -- setup
-    # ------------------------------------------------------------------------------------------------------------
+    # -- setup ---------------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Build the initial cluster; raises the errors of the inputs."""
@@ -407,15 +406,15 @@ class Simulation:
         if not self._is_prepared:
             self.prepare()
         self._digest.go_to(sink)
-        if self._course is not None:
-            self._course.begin(self.engine.state, self.ledger.waits)
+        if self._timeline is not None:
+            self._timeline.begin(self.engine.state, self.ledger.waits)
         expected = self._expected()
         quiet_since, seen = 0.0, -1
         duration = self.scenario.duration
 
         def tell() -> None:
-            if self._course is not None:
-                self._course.moment(self._time.now)
+            if self._timeline is not None:
+                self._timeline.moment(self._time.now)
             if progress is not None:
                 progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
 
@@ -467,8 +466,8 @@ class Simulation:
         return None if None in sizes else sum(cast("list[int]", sizes))
 
     def _finish(self) -> SimulationResult:
-        if self._course is not None:
-            self._course.end(self._time.now)
+        if self._timeline is not None:
+            self._timeline.end(self._time.now)
         self.fleet.account()
         self.ledger.finish()
         self._time.close()

@@ -79,8 +79,7 @@ class DecisionOrder:
         self._ordered: list[tuple[_Place, str]] = []
         self._oldest: list[tuple[int, str]] = []
 
-    # -- observations
-    # -----------------------------------------------------------------------------------------------------
+    # -- observations --------------------------------------------------------------------------------------------------
 
     def pending(self, pod: Pod, now: float, *, came: bool) -> None:
         """A pod exists without a node; `came`: it was just created, after we started."""
@@ -125,8 +124,7 @@ class DecisionOrder:
             self._held[held.uid] = held._replace(change=Change(held.change.old, change.new))
         return True
 
-    # -- judgement
-    # --------------------------------------------------------------------------------------------------------
+    # -- judgement -----------------------------------------------------------------------------------------------------
 
     def held(self) -> Iterator[Bind]:
         return iter(self._held.values())

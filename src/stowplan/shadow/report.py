@@ -106,8 +106,7 @@ class Report:
         self._agreement.set(self.agreement)
         return "".join(family_text(family) for family in self._registry.families())
 
-    # -- output
-    # -----------------------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -135,8 +135,7 @@ class SimulatedCluster:
             self._end_in(last.new, grace)
         return changes
 
-    # -- deliveries
-    # -------------------------------------------------------------------------------------------------------
+    # -- deliveries ----------------------------------------------------------------------------------------------------
 
     def tell(self, changes: Changes) -> None:
         """Deliver changes to watchers, and schedule the end of pods that were placed."""
@@ -189,8 +188,7 @@ class SimulatedCluster:
         self._told_at[kind] = at
         self._agenda.put(at, change)
 
-    # -- ends of pods
-    # -----------------------------------------------------------------------------------------------------
+    # -- ends of pods --------------------------------------------------------------------------------------------------
 
     def _run(self, old: Pod | None, pod: Pod) -> None:
         """Schedule the end of a pod that was just placed."""

@@ -175,8 +175,7 @@ class VirtualTime:
         }
         engine.attach(self)
 
-    # -- for callers
-    # ------------------------------------------------------------------------------------------------------
+    # -- for callers ---------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
@@ -414,8 +413,7 @@ class VirtualTime:
         else:
             self._agenda.line.append(Answer(call.number, asked))
 
-    # -- requests of callers
-    # ----------------------------------------------------------------------------------------------
+    # -- requests of callers -------------------------------------------------------------------------------------------
 
     def _callers(self, request: Request) -> None:
         try:

@@ -229,8 +229,7 @@ class ObjectStore:
         if version.isdecimal():
             self.version = max(self.version, int(version))
 
-    # -- storage
-    # ----------------------------------------------------------------------------------------------------------
+    # -- storage -------------------------------------------------------------------------------------------------------
 
     def _next_version(self, metadata: ObjectMeta) -> ObjectMeta:
         self.version += 1
@@ -274,8 +273,7 @@ class ObjectStore:
             return (*conditions, scheduled)
         return tuple(scheduled if one is known else one for one in conditions)
 
-    # -- validation
-    # -------------------------------------------------------------------------------------------------------
+    # -- validation ----------------------------------------------------------------------------------------------------
 
     def _check_name(self, kind: type[ApiStruct], metadata: ObjectMeta) -> None:
         if not metadata.name and not metadata.generate_name:

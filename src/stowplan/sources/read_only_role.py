@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import yaml
-
 from stowplan.api.resources import resource_of
+from stowplan.api.yaml_text import to_yaml
 from stowplan.engine.engine import Engine
 from stowplan.engine.watched_kinds import watched_kinds
 
@@ -42,4 +41,4 @@ def role_text(configuration: Configuration, registry: Registry, *, name: str) ->
         "metadata": {"name": name},
         "rules": rules,
     }
-    return yaml.safe_dump(role, sort_keys=False)
+    return to_yaml(role)

@@ -1,8 +1,8 @@
-"""Tracks of the page: a recording, a rescheduled one, or a simulation, each a course with its moments.
+"""Tracks of the page: a recording, a rescheduled one, or a simulation, each a timeline with its moments.
 
 A moment is the cluster at that time. A recording is replayed up to it; another configuration reschedules the recording
-up to it; a simulation is run again from the scenario in its folder, and compared with the course's plan of that moment,
-because scenarios refer to files, and plugins change.
+up to it; a simulation is run again from the scenario in its folder, and compared with the timeline's plan of that
+moment, because scenarios refer to files, and plugins change.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulated_until
 from stowplan.sources.cluster_source import ClusterSource, known_gates
-from stowplan.sources.courses import recorded_course, rerun_course, rerun_until, simulated_course
+from stowplan.sources.timelines import recorded_timeline, rerun_timeline, rerun_until, simulated_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from stowplan.page.course import Course
-    from stowplan.page.course_file import CourseHeader
     from stowplan.page.moments import Build
     from stowplan.page.plan import Plan
+    from stowplan.page.timeline import Timeline
+    from stowplan.page.timeline_file import TimelineHeader
 
 NO_RERUN = (
     "its folder does not say how to run it again, as its scenario was put together in Python; "
@@ -48,9 +48,9 @@ _PROBLEMS = (InputError, RecordingError, ScenarioError, ConfigError, PluginLoadE
 
 @dataclass(frozen=True)
 class Track:
-    """A course, and the cluster at any moment of it."""
+    """A timeline, and the cluster at any moment of it."""
 
-    course: Callable[[], Course]
+    timeline: Callable[[], Timeline]
     moment: Build
 
 
@@ -69,7 +69,7 @@ def recorded_track(path: str, plugins: Sequence[str]) -> Track:
         with _told(path):
             return ClusterSource.of_recording(path, at, None, plugins)
 
-    return Track(partial(recorded_course, path, plugins), moment)
+    return Track(partial(recorded_timeline, path, plugins), moment)
 
 
 def rerun_track(path: str, config: str, plugins: Sequence[str]) -> Track:
@@ -79,18 +79,18 @@ def rerun_track(path: str, config: str, plugins: Sequence[str]) -> Track:
             cluster = Cluster(objects, config, plugins=named_plugins(plugins), feature_gates=known_gates(gates))
         return ClusterSource(cluster, {}, where=f"{path} at that time", whole=True)
 
-    return Track(partial(rerun_course, path, config, plugins), moment)
+    return Track(partial(rerun_timeline, path, config, plugins), moment)
 
 
 def simulated_track(folder: str) -> Track:
     def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
         with _told(folder, "the simulation cannot be run again: "):
-            header, course = simulated_course(folder)
+            header, timeline = simulated_timeline(folder)
             if header.rerun is None:
                 raise InputError(NO_RERUN)
-            at = course.looks[-1].time if at is None else at
+            at = timeline.looks[-1].time if at is None else at
             cluster = _simulated_again(folder, header, at, stopped)
-        problem = _difference(course.at(at), plan_of(cluster.state))
+        problem = _difference(timeline.at(at), plan_of(cluster.state))
         if problem and not stopped():
             raise MomentError(
                 f"{folder}: running the simulation again gave a different result: {problem}. Have the scenario's "
@@ -98,10 +98,10 @@ def simulated_track(folder: str) -> Track:
             )
         return ClusterSource(cluster, {}, where=f"{folder} at that time", whole=True)
 
-    return Track(lambda: simulated_course(folder)[1], moment)
+    return Track(lambda: simulated_timeline(folder)[1], moment)
 
 
-def _simulated_again(folder: str, header: CourseHeader, at: float, stopped: Callable[[], bool]) -> Cluster:
+def _simulated_again(folder: str, header: TimelineHeader, at: float, stopped: Callable[[], bool]) -> Cluster:
     rerun = header.rerun
     assert rerun is not None
     located = load_scenario(rerun.scenario, folder=Path(folder, rerun.folder).resolve())

@@ -31,7 +31,7 @@ def _body(found: TuningRecord) -> Iterator[str]:
     if scored and len(found.axes) == 2:
         yield _front(found, scored)
     if scored:
-        yield _course(found, scored)
+        yield _timeline(found, scored)
     if found.judged:
         yield f"<h2>On the held-out part</h2>{_judged(found)}"
         yield "<p>± is half of a 95 % interval of confidence; * marks differences that chance does not explain.</p>"
@@ -74,7 +74,7 @@ def _on_axis(value: float) -> str:
     return f"{value:,.4g}"
 
 
-def _course(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
+def _timeline(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
     """Scores may be negative, but lines start at 0: shows the improvement of the best so far over the baseline."""
     lead, best = [], 0.0
     for one in scored:
@@ -86,7 +86,7 @@ def _course(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
         "Lead over the baseline by trial", [float(one.number) for one in scored], series, lambda n: f"{n:.0f}", _on_axis
     )
     return figure(
-        "The course of the search", "Lead over the baseline in the objective, by trial.", picture, (), "course"
+        "The timeline of the search", "Lead over the baseline in the objective, by trial.", picture, (), "timeline"
     )
 
 

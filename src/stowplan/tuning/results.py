@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
+from stowplan.api.yaml_text import to_yaml
 from stowplan.tuning.errors import TuningError
 from stowplan.tuning.page import tuning_html
 from stowplan.tuning.records import BETTER
@@ -56,4 +56,4 @@ def _yaml(record: TuningRecord, configuration: dict[str, Any]) -> str:
     # A name with a line break must not extend beyond the comment.
     said = [f"stowplan tune {record.scenario}, objective {record.objective}, seed {record.seed}", verdict_text(record)]
     head = "".join(f"# {' '.join(line.split())}\n" for line in said)
-    return head + yaml.safe_dump(apart, sort_keys=True, allow_unicode=True, width=1000)
+    return head + to_yaml(apart, sort_keys=True, width=1000)

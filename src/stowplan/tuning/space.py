@@ -138,8 +138,7 @@ def _meant(name: str, known: Sequence[str]) -> str:
     return next(did_you_mean(name, known), f"there are {', '.join(known) or 'none'}")
 
 
-# -- points
-# ---------------------------------------------------------------------------------------------------------------
+# -- points ------------------------------------------------------------------------------------------------------------
 
 
 class ValueChooser(Protocol):

@@ -263,10 +263,10 @@ async def _objects(api: Api) -> list[ApiStruct]:
 
 
 def _write_documents(file: str, objects: Sequence[ApiStruct]) -> None:
-    import yaml
+    from stowplan.api.yaml_text import to_yaml
 
     try:
-        Path(file).write_text(yaml.safe_dump_all(map(to_dict, objects), sort_keys=False), encoding="utf-8")
+        Path(file).write_text(to_yaml(*map(to_dict, objects)), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
     click.echo(f"note: {count(len(objects), 'object')} written to {file}", err=True)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from stowplan.api.yaml_text import HostileYamlError, first_value
+from stowplan.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.serving.tls.certificates import write_private
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def kubeconfig(url: str, *, token: str, ca_certificate: bytes | None) -> JsonObj
 
 def write_kubeconfig(path: Path, config: JsonObject) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    write_private(path, to_yaml(config).encode())
 
 
 def is_ours(path: Path) -> bool:

@@ -16,7 +16,7 @@ VIEWS = {
     "workbench": '#/workbench?change={"remove":["node-0"]}',
     "configuration": "#/configuration",
 }
-COURSES = {"two courses": "#/time", "one course": "#/time?track=packed", "a pod of one": "#/pod/default/web-3"}
+TIMELINES = {"two timelines": "#/time", "one timeline": "#/time?track=packed", "a pod of one": "#/pod/default/web-3"}
 GROUPS = {"a group": "#/group/default/train"}
 
 
@@ -27,9 +27,9 @@ def test_views(open_tab, address, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_courses(open_tab, pair, scheme):
+def test_timelines(open_tab, pair, scheme):
     with open_tab(color_scheme=scheme, bypass_csp=True) as tab:
-        check(tab.page, pair, COURSES)
+        check(tab.page, pair, TIMELINES)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

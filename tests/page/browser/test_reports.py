@@ -157,10 +157,10 @@ def test_positions_of_trials_in_the_front(opened, width, scheme):
         assert joined == 3
 
 
-def test_the_course_of_a_search_ends_at_its_best_value(opened):
+def test_the_timeline_of_a_search_ends_at_its_best_value(opened):
     with opened(tuning_html(tuned())) as page:
-        up = reading(page, "#course text.value", 1)
-        top = page.eval_on_selector("#course polyline", "one => one.getBoundingClientRect().top")
+        up = reading(page, "#timeline text.value", 1)
+        top = page.eval_on_selector("#timeline polyline", "one => one.getBoundingClientRect().top")
         assert up(top) == pytest.approx(20, abs=1)
 
 

@@ -1,4 +1,4 @@
-"""The time controls: moments of recordings and simulations, playback, and two courses side by side."""
+"""The time controls: moments of recordings and simulations, playback, and two timelines side by side."""
 
 import asyncio
 import csv
@@ -151,7 +151,7 @@ def test_the_reason_why_questions_are_unavailable_is_shown(tmp_path, page):
         expect(page.get_by_role("main")).to_contain_text("its scenario was put together in Python")
 
 
-def test_two_courses_are_synchronized_and_differences_listed(at_pair):
+def test_two_timelines_are_synchronized_and_differences_listed(at_pair):
     spread, packed = at_pair.get_by_role("region", name="spread"), at_pair.get_by_role("region", name="packed")
     expect(spread).to_contain_text("5 nodes, 8 pods stowed")
     expect(packed).to_contain_text("5 nodes, 8 pods stowed")
@@ -175,7 +175,7 @@ def test_two_courses_are_synchronized_and_differences_listed(at_pair):
     expect(at_pair.get_by_role("img", name="CPU requested: 40.0 % and 40.0 %")).to_be_visible()
 
 
-def test_differences_can_be_hidden_and_one_course_selected(at_pair):
+def test_differences_can_be_hidden_and_one_timeline_selected(at_pair):
     mark = at_pair.get_by_role("button", name="Highlight differences")
     expect(mark).to_have_attribute("aria-pressed", "true")
     mark.click()

@@ -100,6 +100,7 @@ def test_contradictions(change, problem):
         ("", "want one YAML document, got 0"),
         ("a: 1\n---\nb: 2\n", "got 2"),
         ("name: a\nname: b\n", "name"),
+        ("name: n\n", "name: want a string, got true or false; quote it, as y, n,"),
     ],
 )
 def test_invalid_files(tmp_path, text, problem):

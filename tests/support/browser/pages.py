@@ -13,11 +13,11 @@ from stowplan.daemon.plugin_registry import registry_with
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
-from stowplan.page.course import Run, course_of
-from stowplan.page.courses import Courses
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
+from stowplan.page.timeline import Run, timeline_of
+from stowplan.page.timelines import Timelines
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.timing.waits import Waits
 from support.what_if.objects import node, owned, pod
@@ -82,9 +82,11 @@ def run(*arguments):
 
 
 def save_page(folder, objects, *, title):
-    """Saves a copy with two courses that end as they begin; returns the file to open."""
+    """Saves a copy with two timelines that end as they begin; returns the file to open."""
     about = ClusterSource(Cluster(objects), {})
-    courses = Courses({f"{which} {title}": partial(_standing_still, about.engine.state) for which in ("one", "other")})
+    timelines = Timelines(
+        {f"{which} {title}": partial(_standing_still, about.engine.state) for which in ("one", "other")}
+    )
     save_copy(
         folder,
         plan_of(about.engine.state),
@@ -92,17 +94,17 @@ def save_page(folder, objects, *, title):
             mode="static",
             title=title,
             can=("plan", "explain", "pending", "configuration", "time"),
-            tracks=courses.tracks,
+            tracks=timelines.tracks,
         ),
         configuration=configuration_record(about.cluster.config, registry_with(()).declarations, DEFAULT_FEATURES),
         answers=Answers(about),
-        courses=courses,
+        timelines=timelines,
     )
     return folder / "index.html"
 
 
 def _standing_still(state):
-    return course_of([Run(state, [1.0, 2.0])], Waits())
+    return timeline_of([Run(state, [1.0, 2.0])], Waits())
 
 
 def simulated(folder):

@@ -115,8 +115,7 @@ def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[Wha
     raise click.UsageError(f"{_WANTED}; got {' '.join(words)!r}.")
 
 
-# -- mutually exclusive options
-# -------------------------------------------------------------------------------------------
+# -- mutually exclusive options ----------------------------------------------------------------------------------------
 
 
 def _check_clusters(options: Options) -> None:

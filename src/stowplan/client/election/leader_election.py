@@ -134,8 +134,7 @@ class LeaderElector:
         self._leading = False
         self._show_status(leading=False)
 
-    # -- state
-    # ------------------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
@@ -395,8 +394,7 @@ class LeaderElector:
             return None
         return lease if self._names_us else None
 
-    # -- logging
-    # ----------------------------------------------------------------------------------------------------------
+    # -- logging -------------------------------------------------------------------------------------------------------
 
     def _record_event(self, what: str) -> None:
         if self._recorder is not None and self._lease is not None:

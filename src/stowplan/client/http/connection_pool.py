@@ -118,8 +118,7 @@ class ConnectionPool:
         # Connections that were being opened are closed in the next iteration of the event loop.
         await asyncio.sleep(0)
 
-    # -- callbacks of connections
-    # -----------------------------------------------------------------------------------------
+    # -- callbacks of connections --------------------------------------------------------------------------------------
 
     def made(self, connection: HttpConnection) -> None:
         self._all.add(connection)
@@ -144,8 +143,7 @@ class ConnectionPool:
         if self._closing is not None and not self._all and not self._closing.done():
             self._closing.set_result(None)
 
-    # -- getting a connection
-    # ---------------------------------------------------------------------------------------------
+    # -- getting a connection ------------------------------------------------------------------------------------------
 
     def _follow_certificates(self) -> None:
         if self._tls is None:
@@ -229,8 +227,7 @@ class ConnectionPool:
             self._refuse(error)
         self._dial_for_waiting()
 
-    # -- timeouts
-    # ---------------------------------------------------------------------------------------------------------
+    # -- timeouts ------------------------------------------------------------------------------------------------------
 
     def _check_at(self, due: float) -> None:
         if self._timer is not None:

@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from stowplan.api.yaml_text import to_yaml
 from stowplan.config.schema import API_VERSION, CONFIGURATION_KIND
 
 if TYPE_CHECKING:
@@ -114,5 +113,5 @@ def _scalar(value: Any) -> str:
     if isinstance(value, str):
         if any(not character.isprintable() for character in value):
             return json.dumps(value)
-        return str(yaml.safe_dump(value, allow_unicode=True, width=2**31 - 1)).removesuffix("\n").removesuffix("\n...")
+        return to_yaml(value, width=2**31 - 1).removesuffix("\n").removesuffix("\n...")
     return json.dumps(value)

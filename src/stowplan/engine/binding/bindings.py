@@ -481,8 +481,7 @@ class Bindings:
         if not binding.calls and not binding.begins:
             self._next_group(binding)
 
-    # -- success and failure
-    # ----------------------------------------------------------------------------------------------
+    # -- success and failure -------------------------------------------------------------------------------------------
 
     def _succeeded(self, binding: Binding) -> None:
         attempt = binding.attempt

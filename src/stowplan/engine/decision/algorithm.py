@@ -314,8 +314,7 @@ class SchedulingAlgorithm:
         name = self.cluster.table.names[row]
         return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
 
-    # -- questions
-    # --------------------------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------------------
 
     def judge(self, framework: Framework, pod: PodInfo, extenders: ExtenderResults | None = None) -> Judged:
         """Decide for a question, with every node and the result of every plugin; see `CycleState.asking`.

@@ -164,8 +164,7 @@ class Question:
             if verbs and is_interested(extender, self.pod):
                 yield extender.name, not_asked_to(verbs)
 
-    # -- variants of the pod or the cluster
-    # -------------------------------------------------------------------------------
+    # -- variants of the pod or the cluster ----------------------------------------------------------------------------
 
     def gated(self, pod: PodInfo) -> Status | None:
         """The PreEnqueue rejection of the pod; None if there is none."""

@@ -351,8 +351,7 @@ class _Try:
             if row is not None and totals[row] != INFEASIBLE:
                 totals[row] += added
 
-    # -- provisional nomination
-    # -------------------------------------------------------------------------------------------
+    # -- provisional nomination ----------------------------------------------------------------------------------------
 
     def _hold(self, best: Callable[[], str]) -> None:
         """Nominate the pod provisionally; an existing nomination stays."""

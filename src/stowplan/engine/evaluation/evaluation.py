@@ -117,8 +117,7 @@ class Evaluation:
         #: The last results if all nodes were filtered and some were scored.
         self._standing: IncrementalResults | None = None
 
-    # -- incremental fast path
-    # --------------------------------------------------------------------------------------------
+    # -- incremental fast path -----------------------------------------------------------------------------------------
 
     def standing(self, pod: PodInfo) -> IncrementalResults | None:
         """What `filter` of all nodes and `score` would return, if little changed since an equal pod; None if not.
@@ -295,8 +294,7 @@ class Evaluation:
         """The verdict on every node after a full `filter` with this outcome."""
         return self._filtering.diagnosis(refused)
 
-    # -- node-level plugins
-    # -----------------------------------------------------------------------------------------------
+    # -- node-level plugins --------------------------------------------------------------------------------------------
 
     def passing(self, pod: PodInfo, rows: Rows) -> Mask | Status:
         """Which of some feasible rows also pass the plugins that the last `filter` left out."""

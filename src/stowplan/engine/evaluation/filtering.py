@@ -105,8 +105,7 @@ class Filtering:
         if self._metrics is not None:
             self.state.plugin_times = self._metrics.sample
 
-    # -- full run
-    # ---------------------------------------------------------------------------------------------------------
+    # -- full run ------------------------------------------------------------------------------------------------------
 
     def run(self, pod: PodInfo, *, within: Rows | None, one_by_one: bool = True) -> None:
         """Call every plugin for every node. Without `one_by_one`, node-level plugins are left out."""
@@ -175,8 +174,7 @@ class Filtering:
         if self._metrics is not None:
             self._metrics.count(asked, self._metrics.filter, self._cluster.table.n)
 
-    # -- incremental update
-    # -----------------------------------------------------------------------------------------------
+    # -- incremental update --------------------------------------------------------------------------------------------
 
     def planned(self, pod: PodInfo) -> bool:
         """Whether only counters and sums can change the results, so that `update` needs no full plugin calls."""
@@ -421,8 +419,7 @@ class Filtering:
             nodes.candidates = left
         return nodes
 
-    # -- node-level plugins
-    # -----------------------------------------------------------------------------------------------
+    # -- node-level plugins --------------------------------------------------------------------------------------------
 
     def _leaves_out(self, plugin: FilterPlugin) -> bool:
         return not self.whole and isinstance(plugin, NodeFilterPlugin)

@@ -143,8 +143,7 @@ class Evictions:
         """Preemptors that are activated after a delay."""
         return sum(preemption.stage is PlanStage.DELAYED for preemption in self._plans)
 
-    # -- preemptions in progress
-    # ------------------------------------------------------------------------------------------
+    # -- preemptions in progress ---------------------------------------------------------------------------------------
 
     def _stays(self, uid: str) -> bool:
         """Whether the pod is known to be on a node, and is not being deleted."""
@@ -170,8 +169,7 @@ class Evictions:
         """Drop the refusal count of a preemptor that is gone."""
         self._refusals.pop(uid, None)
 
-    # -- stages of a plan
-    # -------------------------------------------------------------------------------------------------
+    # -- stages of a plan ----------------------------------------------------------------------------------------------
 
     def go_on(self, preemption: Preemption) -> None:
         """Continue after the scheduling cycle, a cleared nomination, or the delay."""

@@ -75,8 +75,7 @@ class VictimEvictions:
         """Evictions that wait for a pod status write."""
         return (eviction for eviction in self._at_work if eviction.stage is EvictionStage.ANNOUNCING)
 
-    # -- concurrency
-    # ------------------------------------------------------------------------------------------------------
+    # -- concurrency ---------------------------------------------------------------------------------------------------
 
     def enqueue(self, preemption: Preemption, victims: Iterable[PodInfo]) -> None:
         self._waiting.extend(Eviction(self, preemption, victim) for victim in victims)
@@ -107,8 +106,7 @@ class VictimEvictions:
         if self._waiting:
             self._outbox.soon(self)
 
-    # -- evicting a pod
-    # ---------------------------------------------------------------------------------------------------
+    # -- evicting a pod ------------------------------------------------------------------------------------------------
 
     def _begin(self, eviction: Eviction) -> None:
         preemption, victim = eviction.preemption, eviction.victim

@@ -184,8 +184,7 @@ class GroupCycle:
                 self._pods.settle(own, queued, Failure(status=error(text)), started=started)
         return None
 
-    # -- outcome
-    # ----------------------------------------------------------------------------------------------------------
+    # -- outcome -------------------------------------------------------------------------------------------------------
 
     def _submit(self, framework: Framework, members: Sequence[QueuedPod], trial: GroupTrial, started: float) -> None:
         """Let each pod proceed, or fail."""

@@ -106,8 +106,7 @@ class GroupStatuses:
             "observedGeneration": generation,
         }
 
-    # -- patches
-    # ----------------------------------------------------------------------------------------------------------
+    # -- patches -------------------------------------------------------------------------------------------------------
 
     def send(self, patch: GroupPatch) -> None:
         if self._under_way.get(patch.group) is patch:

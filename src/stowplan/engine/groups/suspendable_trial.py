@@ -184,8 +184,7 @@ class _Trial:
         row_of = self._state.table.row_of
         return np.array([row_of[name] for name in self._names or () if name in row_of], np.intp)
 
-    # -- undo and replay
-    # --------------------------------------------------------------------------------------------------
+    # -- undo and replay -----------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         self._on_trial.open()

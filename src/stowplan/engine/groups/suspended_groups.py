@@ -175,8 +175,7 @@ class SuspendedGroups:
     def put_back(self, trial: SuspendableGroup) -> None:
         self._break_off(trial, "an equal group was decided")
 
-    # -- aborting
-    # ---------------------------------------------------------------------------------------------------------
+    # -- aborting ------------------------------------------------------------------------------------------------------
 
     def _break_off(self, trial: SuspendableGroup, why: str, *, give_back: bool = True) -> None:
         """Abort a waiting trial; its pods return to the queue in their current version, unless others handle them."""

@@ -388,8 +388,7 @@ def _read_change(name: str, kind: type[ApiStruct], written: Any, known: dict[_Ke
     return Change(old, new)
 
 
-# -- outcomes
-# -------------------------------------------------------------------------------------------------------------
+# -- outcomes ----------------------------------------------------------------------------------------------------------
 
 
 def _write_answer(answer: Answer) -> Any:

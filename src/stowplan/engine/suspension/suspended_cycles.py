@@ -227,8 +227,7 @@ class SuspendedCycles:
         if self.under_way.get(cycle.uid) is cycle:
             del self.under_way[cycle.uid]
 
-    # -- line
-    # -------------------------------------------------------------------------------------------------------------
+    # -- line ----------------------------------------------------------------------------------------------------------
 
     def _may_ask(self, cycle: SuspendedCycle) -> bool:
         """Whether the interested extenders have a free slot; if not, the cycle waits in line."""
@@ -314,8 +313,7 @@ class SuspendedCycles:
         self._over(cycle)
         self._parts.queue.give_back(cycle.queued, EQUAL_POD_DECIDED)
 
-    # -- aborting
-    # ---------------------------------------------------------------------------------------------------------
+    # -- aborting ------------------------------------------------------------------------------------------------------
 
     def _break_off(self, cycle: SuspendedCycle, why: str) -> None:
         """Abort a waiting cycle."""
@@ -401,8 +399,7 @@ class SuspendedCycles:
             if newest is not None:
                 self._parts.queue.add(newest)
 
-    # -- invariants
-    # -------------------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     def problems(self) -> Iterator[str]:
         """Violated invariants between steps."""

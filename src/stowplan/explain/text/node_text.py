@@ -32,8 +32,7 @@ class _Page:
     def blocks(self) -> list[Block]:
         return [self._headline(), *self._state(), *self._full(), *self._pods(), *self._waiting()]
 
-    # -- the node
-    # ---------------------------------------------------------------------------------------------------------
+    # -- the node ------------------------------------------------------------------------------------------------------
 
     def _headline(self) -> Line:
         view = self._view
@@ -80,8 +79,7 @@ class _Page:
         blocks: list[Block] = [Line(), Line(((head, "head"), (", the most important first", "dim"))), grid]
         return blocks + _left(len(pods) - len(shown), "pod")
 
-    # -- pending pods
-    # -----------------------------------------------------------------------------------------------------
+    # -- pending pods --------------------------------------------------------------------------------------------------
 
     def _waiting(self) -> list[Block]:
         view = self._view

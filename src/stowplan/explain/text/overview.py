@@ -101,8 +101,7 @@ def _cause(verdict: Verdict) -> tuple[str, str]:
     return (groups[0].plugin, groups[0].text) if groups else ("", verdict.message)
 
 
-# -- pages
-# ----------------------------------------------------------------------------------------------------------------
+# -- pages -------------------------------------------------------------------------------------------------------------
 
 
 def overview(record: SummaryRecord, *, wide: bool = False) -> list[Block]:

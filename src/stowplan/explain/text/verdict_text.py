@@ -183,8 +183,7 @@ class _Page:
             return [(f" {self._has_its_node} ", ""), (chosen, "best"), (" and would go there again", "")]
         return [(f" {self._has_its_node} {current}; placed again it would go to ", ""), (chosen, "best")]
 
-    # -- placement
-    # --------------------------------------------------------------------------------------------------------
+    # -- placement -----------------------------------------------------------------------------------------------------
 
     def _choice(self) -> list[Block]:
         ranked = self._verdict.ranked()
@@ -237,8 +236,7 @@ class _Page:
         # Extenders have scores, too.
         return plugin if self._wide or known is None else known.short_name or plugin
 
-    # -- rejected nodes
-    # ---------------------------------------------------------------------------------------------------
+    # -- rejected nodes ------------------------------------------------------------------------------------------------
 
     def _refused(self) -> list[Block]:
         diagnosis = self._verdict.diagnosis
@@ -279,8 +277,7 @@ class _Page:
             rows.append([self._at.names[row], ((group.plugin, "bad"),), group.text, group.code.name, detail])
         return [Grid(rows, ("node", "plugin", "reason", "code", "detail"))]
 
-    # -- suggestions
-    # ------------------------------------------------------------------------------------------------------
+    # -- suggestions ---------------------------------------------------------------------------------------------------
 
     def _help(self) -> list[Block]:
         advice = self._verdict.advice
@@ -295,8 +292,7 @@ class _Page:
             blocks.append(Line(((f"… and {count(left, 'more suggestion')} (-o wide)", "dim"),), 2))
         return blocks
 
-    # -- preemption
-    # -------------------------------------------------------------------------------------------------------
+    # -- preemption ----------------------------------------------------------------------------------------------------
 
     def _preemption(self) -> list[Block]:
         outcome = self._verdict.preemption
@@ -311,8 +307,7 @@ class _Page:
             return [Line(), head, Line(f"would not help: {outcome.unhelpful}", 2)]
         return [Line(), head, *self._victims(outcome, outcome.selected)]
 
-    # -- plugins not called
-    # -----------------------------------------------------------------------------------------------
+    # -- plugins not called --------------------------------------------------------------------------------------------
 
     def _victims(self, outcome: Preemption, selected: Eviction) -> list[Block]:
         victims = selected.victims

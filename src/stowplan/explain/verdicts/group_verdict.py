@@ -81,8 +81,7 @@ class GroupVerdict(GroupJudgement):
             total.update(refused.pod.shape.requests)
         return {resource: amount(resource, number) for resource, number in total.items() if number}
 
-    # -- text
-    # -------------------------------------------------------------------------------------------------------------
+    # -- text ----------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"<GroupVerdict: {self.in_words()}>"
@@ -117,8 +116,7 @@ class GroupVerdict(GroupJudgement):
 
         return group_html(self)
 
-    # -- data
-    # -------------------------------------------------------------------------------------------------------------
+    # -- data ----------------------------------------------------------------------------------------------------------
 
     def to_frame(self) -> Any:
         """A pandas or polars data frame of `rows`."""

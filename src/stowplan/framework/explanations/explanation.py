@@ -84,8 +84,7 @@ class Explanation:
         """The reasons of a group of nodes, as one line."""
         return refusal.text
 
-    # -- obstacles and remedies
-    # -------------------------------------------------------------------------------------------
+    # -- obstacles and remedies ----------------------------------------------------------------------------------------
 
     def obstacles(self) -> Iterable[str]:
         """Facts that make every node infeasible, independent of other plugins."""

@@ -146,8 +146,7 @@ class Framework(ProfilePlugins):
 
     _sign_measured = timed("Sign")(_sign)
 
-    # -- plugins to call
-    # --------------------------------------------------------------------------------------------------
+    # -- plugins to call -----------------------------------------------------------------------------------------------
 
     def concerned(self, shape: PodShape) -> ApplicablePlugins:
         """The plugins that apply to pods of the shape."""

@@ -154,8 +154,7 @@ class Answers:
             known.searches[code] = search
         return answer
 
-    # -- irrelevant devices
-    # -----------------------------------------------------------------------------------------------
+    # -- irrelevant devices --------------------------------------------------------------------------------------------
 
     def _told(self, known: _Known, claims: tuple[Claim, ...], seen: Seen) -> Any:
         """A key that is equal if the search cannot tell nodes apart.

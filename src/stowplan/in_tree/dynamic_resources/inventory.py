@@ -86,8 +86,7 @@ class Inventory:
         #: Rows for which node selectors of slices are invalid, and why.
         self.problems: list[tuple[Mask, str]] = []
 
-    # -- updates
-    # ----------------------------------------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Process all changes."""
@@ -229,8 +228,7 @@ class Inventory:
             self._names = list(names)
             self._recode_all = True
 
-    # -- shared pools
-    # -----------------------------------------------------------------------------------------------------
+    # -- shared pools --------------------------------------------------------------------------------------------------
 
     def _see_shared_pools(self) -> None:
         """Group the nodes by what they see of shared pools."""
@@ -417,8 +415,7 @@ class Inventory:
         # 0 means no devices.
         return self._interned.setdefault(key, len(self._interned) + 1)
 
-    # -- queries
-    # ----------------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:

@@ -320,8 +320,7 @@ class DynamicResources(
         waiting.append(f"{pod.namespace}/{IN_MEMORY}")
         return problem.template.format(claim=waiting[problem.claim], device=device, pool=pool)
 
-    # -- node-allocatable resources
-    # ---------------------------------------------------------------------------------------
+    # -- node-allocatable resources ------------------------------------------------------------------------------------
 
     def _used_by_others(self, pod: PodInfo, nodes: Nodes) -> Iterator[tuple[Mask, Reason]]:
         """Nodes on which other pods take resources through claims that the pod also has."""
@@ -374,8 +373,7 @@ class DynamicResources(
                 found |= ~matches_selector(nodes, claim.where)
         return found
 
-    # -- PostFilter
-    # -------------------------------------------------------------------------------------------------------
+    # -- PostFilter ----------------------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
         if not self._enabled:

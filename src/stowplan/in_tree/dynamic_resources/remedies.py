@@ -62,8 +62,7 @@ class DeviceRemedy(Remedy):
             yield from self._given_back(one)
             yield from self._asked_otherwise(one, row)
 
-    # -- other pods leave
-    # -------------------------------------------------------------------------------------------------
+    # -- other pods leave ----------------------------------------------------------------------------------------------
 
     def _given_back(self, problem: RequestProblem) -> Iterator[Way]:
         for key in problem.holders[:_TRIED]:
@@ -81,8 +80,7 @@ class DeviceRemedy(Remedy):
             return replace(moved, text=f"{moved.text}, which gives back the devices of claim {key}", objects=(free,))
         return Change("claims", f"deallocate claim {key}, which no placed pod uses", {"claims": [key]}, objects=(free,))
 
-    # -- the claim changes
-    # ------------------------------------------------------------------------------------------------
+    # -- the claim changes ---------------------------------------------------------------------------------------------
 
     def _asked_otherwise(self, problem: RequestProblem, row: int) -> Iterator[Way]:
         claim = next((claim for claim in self._explanation.waiting if claim_key(claim) == problem.claim), None)

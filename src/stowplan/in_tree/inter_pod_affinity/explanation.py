@@ -79,8 +79,7 @@ class InterPodAffinityExplanation(Explanation):
     def _code(self, key: str, row: int) -> int:
         return int(self.inspection.table.label(key).codes[row])
 
-    # -- repelling pods
-    # ---------------------------------------------------------------------------------------------------
+    # -- repelling pods ------------------------------------------------------------------------------------------------
 
     def _matched_by(self, term: AffinityTerm) -> bool:
         pod = self.inspection.pod

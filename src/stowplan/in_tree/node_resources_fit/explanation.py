@@ -86,8 +86,7 @@ class NodeResourcesFitExplanation(Explanation):
     def remedy(self, mask: Mask) -> Remedy:
         return _AskForLess(self, mask)
 
-    # -- shortages
-    # --------------------------------------------------------------------------------------------------------
+    # -- shortages -----------------------------------------------------------------------------------------------------
 
     def shortfalls(self, row: int) -> list[Shortfall]:
         """Requests of the pod that exceed what is free on a node."""

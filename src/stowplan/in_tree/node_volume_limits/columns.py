@@ -100,8 +100,7 @@ class AttachedVolumes:
         self._attached_to: dict[str, set[str]] = defaultdict(set)
         self._attachments_of: dict[str, set[str]] = defaultdict(set)
 
-    # -- queries
-    # --------------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
@@ -168,8 +167,7 @@ class AttachedVolumes:
             found = self._fresh[use] = behind(use, self._objects)
         return found
 
-    # -- updates
-    # --------------------------------------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Process all changes."""
@@ -274,8 +272,7 @@ class AttachedVolumes:
                 rows |= self._reattached(attachment)
         return rows
 
-    # -- resolution of uses
-    # -----------------------------------------------------------------------------------------------
+    # -- resolution of uses --------------------------------------------------------------------------------------------
 
     def _look(self, use: VolumeUse) -> Found:
         """Resolve a use and record the objects that the result depends on."""

@@ -293,8 +293,7 @@ class NodeVolumeLimits(
                 new[list(there)] -= 1
         return new
 
-    # -- hypothetical pods
-    # ------------------------------------------------------------------------------------------------
+    # -- hypothetical pods ---------------------------------------------------------------------------------------------
 
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
         if all(shape.volume_uses == () for shape in shift.shapes):

@@ -223,8 +223,7 @@ def _compiled_by_labels(selector: NodeSelector) -> NodeSelectorMatcher:
     return NodeSelectorMatcher(tuple(NodeTerm(term.expressions, errors=term.errors) for term in terms))
 
 
-# -- waiting claims
-# --------------------------------------------------------------------------------------------------------
+# -- waiting claims ----------------------------------------------------------------------------------------------------
 
 
 def _delayed_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> DelayedClaim:

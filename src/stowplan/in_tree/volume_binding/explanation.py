@@ -190,8 +190,7 @@ class VolumeBindingExplanation(Explanation):
             by = f"provisioner {storage_class.provisioner} has made none" if storage_class and makes else "none is made"
             yield f"claim {name} waits to be bound to {_wanted_text(wanted)}: {self._tried(wanted)}, and {by}"
 
-    # -- remedies
-    # ---------------------------------------------------------------------------------------------------------
+    # -- remedies ------------------------------------------------------------------------------------------------------
 
     def remedy(self, mask: Mask) -> Remedy:
         return _CreateVolumes(self, mask)

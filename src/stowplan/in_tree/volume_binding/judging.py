@@ -138,8 +138,7 @@ class Judge:
         self._migrated[plugin] = watch, table.generation, mask
         return mask
 
-    # -- waiting claims
-    # ---------------------------------------------------------------------------------------------------
+    # -- waiting claims ------------------------------------------------------------------------------------------------
 
     def _delayed(self, claims: tuple[DelayedClaim, ...], found: Judgement) -> None:
         elsewhere = self._elsewhere(claims, found.n)

@@ -182,8 +182,7 @@ class Volumes:
         self._held: dict[str, dict[str, Volume]] = {}
         self._best: OrderedDict[tuple[ClaimRequirements, int], tuple[tuple[int, int], Ids]] = OrderedDict()
 
-    # -- updates
-    # ----------------------------------------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Process all changes."""
@@ -244,8 +243,7 @@ class Volumes:
                     del of_class.groups[volume.group]
             of_class.changed(queue, self._clock)
 
-    # -- queries
-    # ----------------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     def held_for(self, claim: PersistentVolumeClaim, wanted: ClaimRequirements) -> tuple[int, ...]:
         """Volumes that are reserved for this claim, and match it."""

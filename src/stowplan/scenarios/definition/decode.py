@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get
 
 import msgspec
 
+from stowplan.api.yaml_text import QUOTE_BOOLEANS
 from stowplan.config.hints import did_you_mean
 from stowplan.scenarios.definition.amounts import Distribution, Rate, Span, Times
 from stowplan.scenarios.definition.schema import Spec
@@ -108,5 +109,6 @@ def _in_words(text: str, choices: list[Any], value: object) -> str:
     if text.startswith("Expected `"):
         parts = text.split("`")
         wanted = " or ".join(_WORDS.get(one, one) for one in parts[1].split(" | ") if one != "null")
-        return f"want {wanted}, got {_WORDS.get(parts[3], parts[3])}" if len(parts) > 3 else f"want {wanted}"
+        hint = f"; {QUOTE_BOOLEANS}" if parts[1] == "str" and isinstance(value, bool) else ""
+        return f"want {wanted}, got {_WORDS.get(parts[3], parts[3])}{hint}" if len(parts) > 3 else f"want {wanted}"
     return text

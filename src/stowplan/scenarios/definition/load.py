@@ -54,8 +54,7 @@ def _checked(scenario: Scenario, document: Document) -> Scenario:
     return scenario
 
 
-# -- cross-field validation
-# -----------------------------------------------------------------------------------------------
+# -- cross-field validation --------------------------------------------------------------------------------------------
 
 
 def _contradictions(scenario: Scenario) -> Iterator[Problem]:

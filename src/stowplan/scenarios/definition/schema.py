@@ -85,8 +85,7 @@ class SchedulerSpec(Spec, frozen=True, kw_only=True):
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
 
 
-# -- events
-# ---------------------------------------------------------------------------------------------------------------
+# -- events ------------------------------------------------------------------------------------------------------------
 
 
 class When(Spec, frozen=True, kw_only=True):

@@ -58,8 +58,7 @@ class Autoscaler:
             world.ledger.on_failure.append(self._refused)
             world.time.watch(self)
 
-    # -- scale-up
-    # ---------------------------------------------------------------------------------------------------------
+    # -- scale-up ------------------------------------------------------------------------------------------------------
 
     def _refused(self, entry: Entry) -> None:
         self._plan()
@@ -142,8 +141,7 @@ class Autoscaler:
                     accepted.add(info.uid)
         return accepted
 
-    # -- scale-down
-    # -------------------------------------------------------------------------------------------------------
+    # -- scale-down ----------------------------------------------------------------------------------------------------
 
     def changed(self, change: Change[Any]) -> None:
         old: Any = change.old

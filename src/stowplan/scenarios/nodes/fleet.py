@@ -172,8 +172,7 @@ class Fleet:
         self.account()
         self.groups[group].price = price
 
-    # -- adding and removing nodes
-    # ----------------------------------------------------------------------------------------
+    # -- adding and removing nodes -------------------------------------------------------------------------------------
 
     def add_to(self, group: Group, zone: str | None = None) -> str:
         """Add a node to a group immediately; return its name."""
@@ -217,8 +216,7 @@ class Fleet:
         if node is not None:
             self.update(name, taints=tuple(one for one in node.spec.taints if one.key not in keys))
 
-    # -- selection
-    # --------------------------------------------------------------------------------------------------------
+    # -- selection -----------------------------------------------------------------------------------------------------
 
     def zone_of(self, name: str) -> str:
         return self.nodes[name].metadata.labels.get(ZONE, "")

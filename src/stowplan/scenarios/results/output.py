@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from stowplan.page.course_file import NAME as COURSE
+from stowplan.page.timeline_file import NAME as TIMELINE
 from stowplan.scenarios.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.results.records import DecisionRow, SampleRow, SummaryRecord
 
 DECISIONS, SERIES, SUMMARY, REPORT = "decisions.jsonl", "series.jsonl", "summary.json", "report.html"
-_FILES = (DECISIONS, SERIES, SUMMARY, REPORT, COURSE, "decisions.parquet", "series.parquet")
+_FILES = (DECISIONS, SERIES, SUMMARY, REPORT, TIMELINE, "decisions.parquet", "series.parquet")
 #: Rows per group of a Parquet file, and bytes per write of a text file.
 _ROWS, _BYTES = 50_000, 1 << 16
 
@@ -141,8 +141,7 @@ def _line(record: Record) -> bytes:
     return msgspec.json.encode(record, order="deterministic") + b"\n"
 
 
-# -- Parquet, if pyarrow is installed
-# ------------------------------------------------------------------------------------
+# -- Parquet, if pyarrow is installed ----------------------------------------------------------------------------------
 
 
 class _ParquetTable:

@@ -130,8 +130,7 @@ class DaemonSetController:
             self._look_at(node)
         self._advance()
 
-    # -- rollouts
-    # ---------------------------------------------------------------------------------------------------------
+    # -- rollouts ------------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         strategy = self._template.update

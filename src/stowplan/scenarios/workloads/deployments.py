@@ -80,8 +80,7 @@ class DeploymentController(WorkloadController):
         # A lost pod may also allow the next step of the rollout.
         self._world.later(self._world.models.controller_delay, self._reconcile)
 
-    # -- rollouts
-    # ---------------------------------------------------------------------------------------------------------
+    # -- rollouts ------------------------------------------------------------------------------------------------------
 
     def _revision_of(self, name: str) -> int:
         return self._revisions.of(self._world.ledger.of(self._active[name]))

@@ -112,8 +112,7 @@ class Profiling:
         return _gzipped(profile, name)
 
 
-# -- constant responses
-# ---------------------------------------------------------------------------------------------------
+# -- constant responses ------------------------------------------------------------------------------------------------
 
 
 def _to_index(request: Request) -> Response:

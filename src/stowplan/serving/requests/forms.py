@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
 from stowplan.api.api_errors import NotAcceptable
 from stowplan.api.decode import to_dict
+from stowplan.api.yaml_text import to_yaml
 from stowplan.serving.requests.messages import JSON, NO_SNIFF, Response
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 YAML = "application/yaml"
 PLAIN_TEXT = "text/plain"
 
-_dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 #: Maximum number of clauses that are parsed.
 _MAX_CLAUSES = 100
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
@@ -176,5 +175,4 @@ def error_headers(error: ApiError) -> tuple[tuple[str, str], ...]:
 
 
 def as_yaml(obj: Any) -> bytes:
-    text: str = yaml.dump(obj, Dumper=_dumper, default_flow_style=False, allow_unicode=True)
-    return text.encode()
+    return to_yaml(obj, sort_keys=True).encode()

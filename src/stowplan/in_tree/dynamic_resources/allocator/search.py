@@ -260,8 +260,7 @@ class Search:
             raise _BrokenError(Problem(text, claim, pool=unusable))
         return _Prepared(wanted, len(found), tuple(found))
 
-    # -- state machine
-    # ----------------------------------------------------------------------------------------------------
+    # -- state machine -------------------------------------------------------------------------------------------------
 
     def _enter(self, position: _Position) -> _Signal:
         assert self._prepared is not None

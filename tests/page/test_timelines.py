@@ -1,4 +1,4 @@
-"""Routes of courses: each course is computed once, by name."""
+"""Routes of timelines: each timeline is computed once, by name."""
 
 import json
 
@@ -9,22 +9,22 @@ from stowplan.api.decode import decode_object
 from stowplan.api.users import ANONYMOUS_USER
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.input_log.recording import RecordingError
-from stowplan.page.course import Run, course_of
-from stowplan.page.courses import Courses
+from stowplan.page.timeline import Run, timeline_of
+from stowplan.page.timelines import Timelines
 from stowplan.serving.requests.messages import Request
 from stowplan.testing import a_node, a_pod
 from stowplan.timing.waits import Waits
 from support.page.client import rows
 
 
-def get(courses, name, **query):
+def get(timelines, name, **query):
     asked = Request(
         method="GET", path=f"/{name}", user=ANONYMOUS_USER, query={key: [one] for key, one in query.items()}
     )
-    return json.loads(courses.pages("/")[f"/{name}"](asked).body)
+    return json.loads(timelines.pages("/")[f"/{name}"](asked).body)
 
 
-def a_course(*nodes):
+def a_timeline(*nodes):
     state = ClusterState()
 
     def moments():
@@ -34,13 +34,13 @@ def a_course(*nodes):
         state.add_pod(decode_object(a_pod("p").on(nodes[0]).obj()))
         yield 2.0
 
-    return course_of([Run(state, moments())], Waits())
+    return timeline_of([Run(state, moments())], Waits())
 
 
-def test_a_course_is_computed_once_for_two_routes():
+def test_a_timeline_is_computed_once_for_two_routes():
     count = []
-    courses = Courses({"recorded": lambda: count.append(1) or a_course("a")})
-    time, frames = get(courses, "time"), get(courses, "frames")
+    timelines = Timelines({"recorded": lambda: count.append(1) or a_timeline("a")})
+    time, frames = get(timelines, "time"), get(timelines, "frames")
     assert (time["from"], time["track"]) == ("1970-01-01T00:00:01.000Z", "recorded")
     assert list(rows(frames["start"], "nodes")) == ["a"]
     assert rows(frames["frames"][0], "pods")["default/p"]["node"] == "a"
@@ -48,13 +48,13 @@ def test_a_course_is_computed_once_for_two_routes():
 
 
 def test_tracks_have_names():
-    courses = Courses({"one": lambda: a_course("a"), "other": lambda: a_course("b")})
-    assert courses.tracks == ("one", "other")
-    assert list(rows(get(courses, "frames", track="other")["start"], "nodes")) == ["b"]
-    assert get(courses, "time")["track"] == "one"
+    timelines = Timelines({"one": lambda: a_timeline("a"), "other": lambda: a_timeline("b")})
+    assert timelines.tracks == ("one", "other")
+    assert list(rows(get(timelines, "frames", track="other")["start"], "nodes")) == ["b"]
+    assert get(timelines, "time")["track"] == "one"
     with pytest.raises(NotFound, match="track 'third' not found; there is 'one', 'other'"):
-        get(courses, "time", track="third")
-    assert set(courses.documents()["frames"]) == {"one", "other"}
+        get(timelines, "time", track="third")
+    assert set(timelines.documents()["frames"]) == {"one", "other"}
 
 
 def test_a_broken_recording():
@@ -62,4 +62,4 @@ def test_a_broken_recording():
         raise RecordingError("line 3: this is none")
 
     with pytest.raises(BadRequest, match="line 3: this is none"):
-        get(Courses({"recorded": broken}), "time")
+        get(Timelines({"recorded": broken}), "time")

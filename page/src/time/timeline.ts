@@ -2,7 +2,7 @@
 import { PlanModel, type PodItem } from "../plan/model";
 import type { FramesRecord } from "../protocol";
 
-export class Course {
+export class Timeline {
   readonly model = new PlanModel();
   /** Every pod that there ever is, for colours that stay. */
   readonly pods: ReadonlyMap<string, PodItem>;

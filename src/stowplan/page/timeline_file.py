@@ -1,7 +1,7 @@
-"""A course in a file, written while a simulation runs, for the page.
+"""A timeline in a file, written while a simulation runs, for the page.
 
 Compressed lines of JSON: a header, then one frame per line with its figures and the changes since the previous frame.
-In a long simulation the interval doubles whenever there are as many frames as a course keeps. Beyond `MOST_ROWS` rows
+In a long simulation the interval doubles whenever there are as many frames as a timeline keeps. Beyond `MOST_ROWS` rows
 of nodes and pods, which is what a browser can hold, nothing more is written, and the last line says so.
 """
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.inspection.records import Record
-from stowplan.page.course import MOST, Course, FrameChanges, Watch
 from stowplan.page.messages import DeltaMessage, change_of, delta
 from stowplan.page.records import ConfigurationRecord  # noqa: TC001 (msgspec reads annotations)
+from stowplan.page.timeline import MOST, FrameChanges, Timeline, Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.timing.waits import Waits
 
-NAME = "course.jsonl.gz"
+NAME = "timeline.jsonl.gz"
 #: Incremented when the encoding of nodes and pods changes.
 FORMAT = 2
 MOST_ROWS = 300_000
 #: A higher level takes twice the time for a tenth of the size.
 _LEVEL = 3
-#: The initial interval of a course of unknown length.
+#: The initial interval of a timeline of unknown length.
 _FIRST_INTERVAL = 1.0
 
 
-class CourseFileError(ValueError):
+class TimelineFileError(ValueError):
     """The file cannot be read; the message names it."""
 
 
@@ -43,15 +43,15 @@ class RerunRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What is needed to run the simulation again; the configuration is in the header."""
 
     scenario: dict[str, Any]
-    #: The base of the scenario's relative paths, relative to the course's folder.
+    #: The base of the scenario's relative paths, relative to the timeline's folder.
     folder: str
     seed: int
     #: MODULE:CLASS of plugins in addition to the scenario's own.
     plugins: tuple[str, ...] = ()
 
 
-class CourseHeader(Record, frozen=True, kw_only=True, omit_defaults=False):
-    kind: str = "Course"
+class TimelineHeader(Record, frozen=True, kw_only=True, omit_defaults=False):
+    kind: str = "Timeline"
     format: int = FORMAT
     title: str
     scheduler_name: str = ""
@@ -70,13 +70,13 @@ class _EndLine(Record, frozen=True, kw_only=True, omit_defaults=False):
     note: str
 
 
-class CourseWriter:
+class TimelineWriter:
     """Samples a state and writes frames. Raises OSError."""
 
-    def __init__(self, path: Path, header: CourseHeader, *, duration: float | None) -> None:
+    def __init__(self, path: Path, header: TimelineHeader, *, duration: float | None) -> None:
         """`duration`: seconds from the first frame to the last; None if unknown."""
         self._file = path.open("wb")
-        # Without a name or time, so that equal courses are equal files.
+        # Without a name or time, so that equal timelines are equal files.
         self._packer = GzipFile("", "wb", compresslevel=_LEVEL, fileobj=self._file, mtime=0)
         self._interval = _FIRST_INTERVAL if duration is None else duration / MOST
         self._looks = self._rows = 0
@@ -122,40 +122,40 @@ class CourseWriter:
         self._packer.write(msgspec.json.encode(record, order="deterministic") + b"\n")
 
 
-def read_course(path: Path) -> tuple[CourseHeader, Course]:
-    """Raises CourseFileError. A truncated file, whose writer was killed, is read up to its end."""
-    course = Course()
+def read_timeline(path: Path) -> tuple[TimelineHeader, Timeline]:
+    """Raises TimelineFileError. A truncated file, whose writer was killed, is read up to its end."""
+    timeline = Timeline()
     try:
         with path.open("rb") as file:
-            header = _read_lines(file, course)
+            header = _read_lines(file, timeline)
     except (BadGzipFile, msgspec.MsgspecError, ValueError, IndexError, zlib.error) as error:
-        raise CourseFileError(f"{path}: this is not the course of a simulation: {error}") from error
+        raise TimelineFileError(f"{path}: this is not the timeline of a simulation: {error}") from error
     except OSError as error:
-        raise CourseFileError(f"{path}: {error.strerror or error}") from error
-    return header, course
+        raise TimelineFileError(f"{path}: {error.strerror or error}") from error
+    return header, timeline
 
 
-def _read_lines(file: BinaryIO, course: Course) -> CourseHeader:
+def _read_lines(file: BinaryIO, timeline: Timeline) -> TimelineHeader:
     lines = GzipFile(fileobj=file)
-    header = msgspec.json.decode(lines.readline(), type=CourseHeader)
-    if header.kind != "Course" or header.format != FORMAT:
-        want = f"want a Course of format {FORMAT}, got {header.kind} of format {header.format}"
+    header = msgspec.json.decode(lines.readline(), type=TimelineHeader)
+    if header.kind != "Timeline" or header.format != FORMAT:
+        want = f"want a Timeline of format {FORMAT}, got {header.kind} of format {header.format}"
         raise ValueError(f"{want}; `stowplan simulate` writes a new one")
     try:
         for line in lines:
             if not line.endswith(b"\n"):
                 break
-            _read_line(line, course)
+            _read_line(line, timeline)
     except EOFError:
-        course.note = "its writer was stopped: the course is known up to here"
+        timeline.note = "its writer was stopped: the timeline is known up to here"
     return header
 
 
-def _read_line(line: bytes, course: Course) -> None:
+def _read_line(line: bytes, timeline: Timeline) -> None:
     if line.startswith(b'{"note"'):
-        course.note = msgspec.json.decode(line, type=_EndLine).note
+        timeline.note = msgspec.json.decode(line, type=_EndLine).note
         return
     read = msgspec.json.decode(line, type=_FrameLine)
-    course.add(FrameChanges(read.time, change_of(read.change), read.figures))
-    if len(course.looks) > MOST:
-        course.halve()
+    timeline.add(FrameChanges(read.time, change_of(read.change), read.figures))
+    if len(timeline.looks) > MOST:
+        timeline.halve()

@@ -1,4 +1,4 @@
-"""A course in a file reads back as written, even if the writer was killed."""
+"""A timeline in a file reads back as written, even if the writer was killed."""
 
 import gzip
 
@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
-from stowplan.page import course_file
-from stowplan.page.course import MOST, Run, course_of
-from stowplan.page.course_file import CourseFileError, CourseHeader, CourseWriter, read_course
+from stowplan.page import timeline_file
 from stowplan.page.messages import change_of, delta
 from stowplan.page.plan import NodeRow, Plan, PlanChange, PodRow, plan_of
 from stowplan.page.records import ConfigurationRecord
+from stowplan.page.timeline import MOST, Run, timeline_of
+from stowplan.page.timeline_file import TimelineFileError, TimelineHeader, TimelineWriter, read_timeline
 from stowplan.testing import a_node, a_pod
 from stowplan.timing.waits import Waits
 
-HEADER = CourseHeader(title="week", scheduler_name="mine", configuration=ConfigurationRecord(profiles=()))
+HEADER = TimelineHeader(title="week", scheduler_name="mine", configuration=ConfigurationRecord(profiles=()))
 TEXT = st.text("ab/\u2028<", max_size=3)
 PAIRS = st.dictionaries(TEXT, TEXT, max_size=2).map(lambda found: tuple(sorted(found.items())))
 AMOUNTS = st.dictionaries(TEXT, st.integers(0, 9), max_size=2).map(lambda found: tuple(sorted(found.items())))
@@ -44,7 +44,7 @@ def written(path, moments, duration=None, until=None):
     """A node at first, then one more pod at each moment; returns the state."""
     state, waits = ClusterState(), Waits()
     state.add_node(decode_object(a_node("a").obj()))
-    writer = CourseWriter(path, HEADER, duration=duration)
+    writer = TimelineWriter(path, HEADER, duration=duration)
     writer.begin(state, waits)
     for i, now in enumerate(moments):
         state.add_pod(decode_object(a_pod(f"p{i}").on("a").obj()))
@@ -57,17 +57,17 @@ def written(path, moments, duration=None, until=None):
 
 
 def test_a_file_round_trips(tmp_path):
-    state = written(tmp_path / "course", [10.0, 10.5, 11.0, 12.0], until=12.0)
-    header, course = read_course(tmp_path / "course")
+    state = written(tmp_path / "timeline", [10.0, 10.5, 11.0, 12.0], until=12.0)
+    header, timeline = read_timeline(tmp_path / "timeline")
     assert header == HEADER
     # A second apart, as the total duration is unknown.
-    assert [look.time for look in course.looks] == [10, 11, 12]
-    assert [look.figures["pods"] for look in course.looks] == [1, 3, 4]
-    assert course.looks[-1].figures["wait95"] == pytest.approx(3, rel=0.01)
-    assert course.end() == without_uids(plan_of(state))
+    assert [look.time for look in timeline.looks] == [10, 11, 12]
+    assert [look.figures["pods"] for look in timeline.looks] == [1, 3, 4]
+    assert timeline.looks[-1].figures["wait95"] == pytest.approx(3, rel=0.01)
+    assert timeline.end() == without_uids(plan_of(state))
 
 
-def test_the_same_course_is_the_same_file(tmp_path):
+def test_the_same_timeline_is_the_same_file(tmp_path):
     for name in ("one", "other"):
         written(tmp_path / name, [1.0, 2.0], until=3.0)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
@@ -75,57 +75,57 @@ def test_the_same_course_is_the_same_file(tmp_path):
 
 @pytest.mark.slow
 def test_moments_of_a_known_duration(tmp_path):
-    written(tmp_path / "course", [i / 10 for i in range(5 * MOST)], duration=MOST / 2)
-    assert len(read_course(tmp_path / "course")[1].looks) == pytest.approx(MOST, abs=2)
+    written(tmp_path / "timeline", [i / 10 for i in range(5 * MOST)], duration=MOST / 2)
+    assert len(read_timeline(tmp_path / "timeline")[1].looks) == pytest.approx(MOST, abs=2)
 
 
 def test_the_size_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(course_file, "MOST_ROWS", 3)
-    written(tmp_path / "course", [1.0, 2.0, 3.0, 4.0], until=5.0)
-    _, course = read_course(tmp_path / "course")
-    assert [look.time for look in course.looks] == [1, 2]
-    assert "known up to here" in course.note
-    assert course.time_record("t").note == course.note
+    monkeypatch.setattr(timeline_file, "MOST_ROWS", 3)
+    written(tmp_path / "timeline", [1.0, 2.0, 3.0, 4.0], until=5.0)
+    _, timeline = read_timeline(tmp_path / "timeline")
+    assert [look.time for look in timeline.looks] == [1, 2]
+    assert "known up to here" in timeline.note
+    assert timeline.time_record("t").note == timeline.note
 
 
 def test_a_file_of_a_killed_writer(tmp_path):
-    state = written(tmp_path / "course", [float(i) for i in range(50)])
-    data = (tmp_path / "course").read_bytes()
-    (tmp_path / "course").write_bytes(data[:-20])
-    _, course = read_course(tmp_path / "course")
-    assert 0 < len(course.looks) <= 50
-    assert set(course.end().pods) <= set(plan_of(state).pods)
+    state = written(tmp_path / "timeline", [float(i) for i in range(50)])
+    data = (tmp_path / "timeline").read_bytes()
+    (tmp_path / "timeline").write_bytes(data[:-20])
+    _, timeline = read_timeline(tmp_path / "timeline")
+    assert 0 < len(timeline.looks) <= 50
+    assert set(timeline.end().pods) <= set(plan_of(state).pods)
 
 
-NEWER = b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}}\n'
+NEWER = b'{"kind":"Timeline","format":9,"title":"","configuration":{"profiles":[]}}\n'
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        pytest.param(b"", "this is not the course of a simulation", id="empty"),
-        pytest.param(b"{}", "this is not the course of a simulation", id="not compressed"),
+        pytest.param(b"", "this is not the timeline of a simulation", id="empty"),
+        pytest.param(b"{}", "this is not the timeline of a simulation", id="not compressed"),
         pytest.param(gzip.compress(b"{}\n"), "missing required field", id="no header"),
         pytest.param(
-            gzip.compress(b'{"kind":"Course","format":9,"title":"","configuration":{"profiles":[]}}\n'),
-            "format 2, got Course of format 9",
+            gzip.compress(b'{"kind":"Timeline","format":9,"title":"","configuration":{"profiles":[]}}\n'),
+            "format 2, got Timeline of format 9",
             id="another format",
         ),
     ],
 )
 def test_invalid_files(tmp_path, content, said):
-    (tmp_path / "course").write_bytes(content)
-    with pytest.raises(CourseFileError, match=said):
-        read_course(tmp_path / "course")
+    (tmp_path / "timeline").write_bytes(content)
+    with pytest.raises(TimelineFileError, match=said):
+        read_timeline(tmp_path / "timeline")
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(CourseFileError, match=r"nothing: No such file"):
-        read_course(tmp_path / "nothing")
+    with pytest.raises(TimelineFileError, match=r"nothing: No such file"):
+        read_timeline(tmp_path / "nothing")
 
 
-def test_courses_of_files_and_states_agree(tmp_path):
-    state = written(tmp_path / "course", [1.0], until=1.0)
-    _, read = read_course(tmp_path / "course")
-    seen = course_of([Run(state, [1.0])], Waits())
+def test_timelines_of_files_and_states_agree(tmp_path):
+    state = written(tmp_path / "timeline", [1.0], until=1.0)
+    _, read = read_timeline(tmp_path / "timeline")
+    seen = timeline_of([Run(state, [1.0])], Waits())
     assert read.end() == without_uids(seen.end())

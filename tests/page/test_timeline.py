@@ -1,12 +1,12 @@
-"""A course: its frames lead from the first plan to the last, even if moments were merged."""
+"""A timeline: its frames lead from the first plan to the last, even if moments were merged."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
-from stowplan.page.course import MOST_MARKS, Run, course_of
 from stowplan.page.plan import Plan, PlanChange, difference, plan_of
+from stowplan.page.timeline import MOST_MARKS, Run, timeline_of
 from stowplan.timing.waits import Waits
 from support.examples import times
 from support.what_if.objects import node, pod
@@ -31,7 +31,7 @@ def played(state, steps):
 
 
 def seen(state, moments, **options):
-    return course_of([Run(state, moments)], Waits(), **options)
+    return timeline_of([Run(state, moments)], Waits(), **options)
 
 
 def filled():
@@ -40,7 +40,7 @@ def filled():
     return state
 
 
-def test_a_course():
+def test_a_timeline():
     state = filled()
     steps = [
         (10.0, lambda: None),
@@ -50,10 +50,10 @@ def test_a_course():
         (14.0, lambda: state.add_node(decode_object(node("b")))),
         (15.0, lambda: state.remove_node("b")),
     ]
-    course = seen(state, played(state, steps))
-    assert [look.time for look in course.looks] == [10, 11, 12, 13, 14, 15]
-    assert (list(course.start.nodes), list(course.start.pods)) == (["a"], [])
-    record = course.time_record("recorded")
+    timeline = seen(state, played(state, steps))
+    assert [look.time for look in timeline.looks] == [10, 11, 12, 13, 14, 15]
+    assert (list(timeline.start.nodes), list(timeline.start.pods)) == (["a"], [])
+    record = timeline.time_record("recorded")
     assert [(mark.what, mark.detail) for mark in record.marks] == [
         ("preemption", "default/p waits for room on a"),
         ("node added", "b"),
@@ -84,10 +84,10 @@ def test_frames_lead_to_the_last_plan(steps, most):
         now += wait
         times.append(now)
         done.append((now, lambda name=name, where=where: do(state, name, where)))
-    course = seen(state, played(state, done), most=most)
-    assert len(course.looks) <= most + 2
-    plan = course.start.copy()
-    for look in course.looks[1:]:
+    timeline = seen(state, played(state, done), most=most)
+    assert len(timeline.looks) <= most + 2
+    plan = timeline.start.copy()
+    for look in timeline.looks[1:]:
         plan.apply(look.change)
     assert plan == plan_of(state)
 
@@ -130,8 +130,8 @@ def test_the_number_of_marks_is_bounded():
 
 def test_plans_are_not_aliased():
     state = filled()
-    course = seen(state, played(state, [(1.0, lambda: None), (2.0, lambda: put(state, "p", "a"))]))
-    assert course.start == Plan(nodes=course.start.nodes)
+    timeline = seen(state, played(state, [(1.0, lambda: None), (2.0, lambda: put(state, "p", "a"))]))
+    assert timeline.start == Plan(nodes=timeline.start.nodes)
 
 
 def test_runs_follow_one_another():
@@ -146,17 +146,17 @@ def test_runs_follow_one_another():
         Run(first, played(first, [(1.0, lambda: None), (2.0, lambda: put(first, "p", "a"))])),
         Run(second, played(second, steps)),
     ]
-    course = course_of(runs, Waits())
-    assert [look.time for look in course.looks] == [1, 2, 4, 5]
-    assert course.looks[2].change == PlanChange(gone_pods=("default/p",))
-    assert course.marks == []
-    assert course.end() == plan_of(second)
+    timeline = timeline_of(runs, Waits())
+    assert [look.time for look in timeline.looks] == [1, 2, 4, 5]
+    assert timeline.looks[2].change == PlanChange(gone_pods=("default/p",))
+    assert timeline.marks == []
+    assert timeline.end() == plan_of(second)
 
 
 def test_waiting_times_so_far():
     state, waits = filled(), Waits()
     steps = [(0.0, lambda: None), (5.0, lambda: waits.add(4.0)), (6.0, lambda: put(state, "p", "a"))]
-    course = course_of([Run(state, played(state, steps))], waits)
-    columns = {column.name: column for column in course.time_record("t").series.columns}
+    timeline = timeline_of([Run(state, played(state, steps))], waits)
+    columns = {column.name: column for column in timeline.time_record("t").series.columns}
     assert columns["waitHalf"].unit == "seconds"
     assert columns["waitHalf"].values == (0, 4, 4)

@@ -1,9 +1,9 @@
-"""The routes of courses: the history of a recording or a simulation, optionally with a second one.
+"""The routes of timelines: the history of a recording or a simulation, optionally with a second one.
 
     /stowplan/time?track=NAME     its times, figures and marks
     /stowplan/frames?track=NAME   its initial plan, and the changes of each frame
 
-A course is computed on first request.
+A timeline is computed on first request.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stowplan.inspection.records import Record
-    from stowplan.page.course import Course
+    from stowplan.page.timeline import Timeline
     from stowplan.serving.requests.messages import Page, Request
 
 
 @dataclass
-class Courses:
-    """Courses by the names of their tracks, each with the function that computes it."""
+class Timelines:
+    """Timelines by the names of their tracks, each with the function that computes it."""
 
-    made_by: Mapping[str, Callable[[], Course]]
-    _known: dict[str, Course] = field(default_factory=dict)
+    made_by: Mapping[str, Callable[[], Timeline]]
+    _known: dict[str, Timeline] = field(default_factory=dict)
 
     @property
     def tracks(self) -> tuple[str, ...]:
@@ -40,15 +40,15 @@ class Courses:
     def pages(self, prefix: str) -> dict[str, Page]:
         def time(request: Request) -> Response:
             track = track_of(request, self.tracks)
-            return _json(self.course(track).time_record(track))
+            return _json(self.timeline(track).time_record(track))
 
         def frames(request: Request) -> Response:
             track = track_of(request, self.tracks)
-            return _json(self.course(track).frames_record(track))
+            return _json(self.timeline(track).frames_record(track))
 
         return {f"{prefix}time": time, f"{prefix}frames": frames}
 
-    def course(self, track: str) -> Course:
+    def timeline(self, track: str) -> Timeline:
         """Raises BadRequest if its recording cannot be played."""
         if track not in self._known:
             try:
@@ -59,10 +59,10 @@ class Courses:
 
     def documents(self) -> dict[str, Any]:
         """All of them, for a saved copy."""
-        found = {track: self.course(track) for track in self.tracks}
+        found = {track: self.timeline(track) for track in self.tracks}
         return {
-            "time": {track: document(course.time_record(track)) for track, course in found.items()},
-            "frames": {track: document(course.frames_record(track)) for track, course in found.items()},
+            "time": {track: document(timeline.time_record(track)) for track, timeline in found.items()},
+            "frames": {track: document(timeline.frames_record(track)) for track, timeline in found.items()},
         }
 
 

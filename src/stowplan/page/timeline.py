@@ -1,4 +1,4 @@
-"""A course: the initial plan, the changes between successive frames, and figures.
+"""A timeline: the initial plan, the changes between successive frames, and figures.
 
 A replayed recording, or a simulation, is sampled once per interval. It may last seconds or days: when there are too
 many frames, neighbors are merged and the interval doubles, so that their number is bounded and one pass is sufficient.
@@ -40,7 +40,7 @@ UNITS = {
 
 
 class MarkRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A point of interest in a course."""
+    """A point of interest in a timeline."""
 
     time: str
     what: str
@@ -87,7 +87,7 @@ class FramesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Run(NamedTuple):
-    """Part of a course: iterating advances the state from moment to moment."""
+    """Part of a timeline: iterating advances the state from moment to moment."""
 
     state: ClusterState
     moments: Iterable[float]
@@ -103,7 +103,7 @@ class FrameChanges:
 
 
 @dataclass
-class Course:
+class Timeline:
     """The initial plan, and the frames; the first frame has no changes, and the initial figures."""
 
     start: Plan = field(default_factory=Plan)
@@ -194,9 +194,9 @@ def _frame(look: FrameChanges) -> FrameRecord:
     )
 
 
-def course_of(runs: Iterable[Run], waits: Waits, *, most: int = MOST) -> Course:
-    """The course of consecutive runs; `waits` grows while they are played."""
-    course, interval = Course(), FIRST_INTERVAL
+def timeline_of(runs: Iterable[Run], waits: Waits, *, most: int = MOST) -> Timeline:
+    """The timeline of consecutive runs; `waits` grows while they are played."""
+    timeline, interval = Timeline(), FIRST_INTERVAL
     plan = Plan()
     for run in runs:
         watch, last, now = Watch(run.state, waits, plan), None, None
@@ -204,17 +204,17 @@ def course_of(runs: Iterable[Run], waits: Waits, *, most: int = MOST) -> Course:
             for now in run.moments:
                 if last is not None and now - last < interval:
                     continue
-                watch.look_into(course, now)
+                watch.look_into(timeline, now)
                 last = now
-                if len(course.looks) > most:
-                    course.halve()
+                if len(timeline.looks) > most:
+                    timeline.halve()
                     interval *= 2
             if now is not None:
-                watch.look_into(course, now)
+                watch.look_into(timeline, now)
         finally:
             watch.end()
         plan = watch.plan
-    return course
+    return timeline
 
 
 class Watch:
@@ -248,10 +248,10 @@ class Watch:
         self._last = now
         return FrameChanges(now, change, figures_of(self._state, plan, self._waits))
 
-    def look_into(self, course: Course, now: float) -> None:
+    def look_into(self, timeline: Timeline, now: float) -> None:
         found = self.look(now)
         if found is not None:
-            course.add(found)
+            timeline.add(found)
 
 
 def figures_of(state: ClusterState, plan: Plan, waits: Waits) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Progress of runs, on stderr if it is a terminal."""
+"""Shows the progress of many equal steps, on stderr if it is a terminal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 import click
 
 
-class RunProgress:
-    def __init__(self, *, quiet: bool) -> None:
+class Progress:
+    def __init__(self, *, quiet: bool = False, unit: str = "runs") -> None:
         self._shown = sys.stderr.isatty() and not quiet
+        self._unit = unit
 
     def __call__(self, what: str, done: int, of: int) -> None:
         if self._shown:
-            click.echo(f"\r\x1b[K{what}: {done} of {of} runs", err=True, nl=False)
+            click.echo(f"\r\x1b[K{what}: {done} of {of} {self._unit}", err=True, nl=False)
 
     def close(self) -> None:
         if self._shown:

@@ -1,4 +1,4 @@
-"""Courses for the page: of a recording, of a rescheduled recording, of a simulation."""
+"""Timelines for the page: of a recording, of a rescheduled recording, of a simulation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from stowplan.engine.inputs import Changes
 from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.interrupted_calls import InterruptedCalls
-from stowplan.page.course import Run, course_of
-from stowplan.page.course_file import NAME, CourseFileError, read_course
+from stowplan.page.timeline import Run, timeline_of
+from stowplan.page.timeline_file import NAME, TimelineFileError, read_timeline
 from stowplan.recordings.files import entries_of, files_of_run, header_of, rotated
 from stowplan.recordings.replaying import Replayed
 from stowplan.recordings.rerun import Rerun
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from stowplan.engine.input_log.recording import Header
     from stowplan.engine.inputs import Input
     from stowplan.framework.runtime.registry import Registry
-    from stowplan.page.course import Course
-    from stowplan.page.course_file import CourseHeader
+    from stowplan.page.timeline import Timeline
+    from stowplan.page.timeline_file import TimelineHeader
 
 
-def recorded_course(path: str, plugins: Sequence[str]) -> Course:
+def recorded_timeline(path: str, plugins: Sequence[str]) -> Timeline:
     """Replay a recording, including its rotated files. Raises RecordingError."""
     waits = _RecordedWaits()
-    return course_of(_played(_files(path), plugins, waits), waits)
+    return timeline_of(_played(_files(path), plugins, waits), waits)
 
 
 def _files(path: str) -> list[str]:
@@ -84,21 +84,20 @@ class _RecordedWaits(Waits):
                 self._came.setdefault(new.metadata.uid, now)
 
 
-# -- rescheduled recordings
-# -----------------------------------------------------------------------------------------------
+# -- rescheduled recordings --------------------------------------------------------------------------------------------
 
 
-def rerun_course(path: str, config: str, plugins: Sequence[str]) -> Course:
+def rerun_timeline(path: str, config: str, plugins: Sequence[str]) -> Timeline:
     """The same pods and nodes with another configuration. Raises RecordingError, ConfigError."""
     files = files_of_run(path)
     again, _ = _rerun(files, config, plugins)
-    return course_of([Run(again.state, _rerun_moments(again, files))], again.waits)
+    return timeline_of([Run(again.state, _rerun_moments(again, files))], again.waits)
 
 
 def rerun_until(
     path: str, config: str, plugins: Sequence[str], at: float | None
 ) -> tuple[list[Any], Mapping[str, bool]]:
-    """The cluster at that time of such a course, None: at its end; and the recorded feature gates."""
+    """The cluster at that time of such a timeline, None: at its end; and the recorded feature gates."""
     files = files_of_run(path)
     again, gates = _rerun(files, config, plugins)
     for entry in entries_of(files):
@@ -134,7 +133,7 @@ def _rerun_moments(again: Rerun, files: Sequence[str]) -> Iterator[float]:
 # -- simulations ------------------------------------------------------------------------------------------------------
 
 
-def simulated_course(folder: str) -> tuple[CourseHeader, Course]:
+def simulated_timeline(folder: str) -> tuple[TimelineHeader, Timeline]:
     """The output of `stowplan simulate`; raises InputError."""
     path = Path(folder)
     if not (path / NAME).exists():
@@ -145,6 +144,6 @@ def simulated_course(folder: str) -> tuple[CourseHeader, Course]:
         )
         raise InputError(f"--simulation {folder}: {hint}")
     try:
-        return read_course(path / NAME)
-    except CourseFileError as error:
+        return read_timeline(path / NAME)
+    except TimelineFileError as error:
         raise InputError(str(error)) from error
