@@ -1,5 +1,7 @@
 """How many more fit, compared with scheduling copies one by one; nodes to add, compared with adding them."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,6 +138,25 @@ def test_the_cheapest_mix(wanted, mix, price):
     cluster = Cluster([node("small", "2", unschedulable=True), node("large", "8", unschedulable=True)])
     found = fit(cluster, pod(), replicas=wanted, kinds=[NodeKind("small", 1.0), NodeKind("large", 3.0)])
     assert (found.cheapest.nodes, found.cheapest.price) == (mix, price)
+
+
+@given(
+    wanted=st.integers(1, 12),
+    kinds=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), min_size=2, max_size=3),
+)
+def test_no_mix_is_cheaper(wanted, kinds):
+    """Compared with every mix of at most `wanted` nodes of each kind."""
+    cluster = Cluster([node(f"k{i}", str(cpu), unschedulable=True) for i, (cpu, _) in enumerate(kinds)])
+    asked = [NodeKind(f"k{i}", float(price)) for i, (_, price) in enumerate(kinds)]
+    found = fit(cluster, pod(), replicas=wanted, kinds=asked).cheapest
+    room = {f"k{i}": cpu for i, (cpu, _) in enumerate(kinds)}
+    assert sum(room[name] * number for name, number in found.nodes.items()) >= wanted
+    cheapest = min(
+        sum(number * price for number, (_, price) in zip(numbers, kinds, strict=True))
+        for numbers in product(range(wanted + 1), repeat=len(kinds))
+        if sum(number * cpu for number, (cpu, _) in zip(numbers, kinds, strict=True)) >= wanted
+    )
+    assert found.price == cheapest
 
 
 def test_useless_kinds_of_nodes_are_reported():
