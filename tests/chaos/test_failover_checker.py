@@ -34,10 +34,10 @@ def checked(*sent, refused=()):
 @pytest.mark.parametrize(
     ("sent", "wrong"),
     [
-        pytest.param([bind(0, "a")], "nobody leads", id="without a lease"),
+        pytest.param([bind(0, "a")], "without any leader", id="without a lease"),
         pytest.param([claim(0, "a"), claim(1, "b"), bind(2, "a")], "while b leads", id="lease taken by another"),
-        pytest.param([claim(0, "a"), bind(4, "a")], "too old", id="expired lease"),
-        pytest.param([claim(0, "a"), claim(1, "a", ""), bind(2, "a")], "afterwards", id="released lease"),
+        pytest.param([claim(0, "a"), bind(4, "a")], "expired claim", id="expired lease"),
+        pytest.param([claim(0, "a"), claim(1, "a", ""), bind(2, "a")], "after it lost the lease", id="released lease"),
     ],
 )
 def test_two_leaders_at_once_are_detected(sent, wrong):

@@ -386,7 +386,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((0.0, 0.25, 0.5, 1.0, 1.75, 5.0, 12.0, 30.0, 101.0)))
     def time_passes(self, seconds):
-        self.harness.passes(seconds)
+        self.harness.advance(seconds)
         self.plain.flush(UNSCHEDULABLE_TIMEOUT)
 
     @rule(seconds=st.sampled_from((0.25, 1.0, 12.0)))

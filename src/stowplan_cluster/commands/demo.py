@@ -102,7 +102,7 @@ async def _show(api: Api, kubeconfig: str) -> None:
 
     watcher = PodWatcher(clock=REAL_TIMES.clock, write=lambda line: _tell([line]))
     pods = ListWatch(api, Pod, times=REAL_TIMES, report=lambda problem: click.echo(problem, err=True))
-    workload, unschedulable_workloads = demo_cluster.workload(), demo_cluster.unschedulable_workloads()
+    workload, late_workloads = demo_cluster.workload(), demo_cluster.late_workloads()
     total = demo_cluster.pod_count(workload)
     async with running(pods.run(watcher.deliver)) as watching:
         _tell(_chapter("A workload arrives"))
@@ -110,8 +110,8 @@ async def _show(api: Api, kubeconfig: str) -> None:
         seconds = watcher.seconds
         _tell(_placed(await _asked(kubeconfig), total, seconds))
         _tell(_chapter("Then come a checkout, which is critical, and a notebook"))
-        total += demo_cluster.pod_count(unschedulable_workloads)
-        await _create(api, unschedulable_workloads, watcher, watching, total, may_wait=demo_cluster.MAY_WAIT)
+        total += demo_cluster.pod_count(late_workloads)
+        await _create(api, late_workloads, watcher, watching, total, may_wait=demo_cluster.MAY_WAIT)
     _tell(_chapter(f"Why does {demo_cluster.WAITING} wait, and what would help?"))
     _tell(_explained(await _asked(kubeconfig)))
 

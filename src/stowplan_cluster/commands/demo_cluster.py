@@ -60,8 +60,8 @@ def workload() -> list[Obj]:
     ]
 
 
-def unschedulable_workloads() -> list[Obj]:
-    """Workloads that do not fit; one of them may preempt others."""
+def late_workloads() -> list[Obj]:
+    """Workloads for which no room is left; one of them may preempt others."""
     notebook = _template("ml", "notebook", cpu="2", memory="8Gi", gpus=1)
     notebook["metadata"]["name"] = "notebook"
     checkout = _template("shop", "checkout", cpu="2", memory="2Gi", priorityClassName="critical")

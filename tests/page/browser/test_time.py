@@ -123,7 +123,7 @@ def test_questions_about_a_pod_at_a_moment_of_a_simulation(at_pair):
     chosen.locator(".place", has_text="packed").get_by_role("link", name="Why this node?").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(key.partition("/")[2])
     expect(page.locator(".crumbs")).to_contain_text("packed, ")
-    expect(page.locator(".verdict")).to_contain_text("nodes would take it")
+    expect(page.locator(".verdict")).to_contain_text("nodes feasible")
     expect(page.get_by_role("region", name="Points")).to_contain_text("NodeResourcesFit")
     page.locator(".crumbs").get_by_role("link").click()
     expect(page.get_by_role("slider", name="Moment")).to_be_visible()

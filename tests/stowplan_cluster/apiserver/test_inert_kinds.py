@@ -31,6 +31,13 @@ SPECS = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         "maxReplicas": 7,
     },
+    "APIService": {"group": "example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10},
+}
+#: Fields apart from the spec that some kinds require, and the name that one kind requires.
+OTHER_FIELDS = {
+    "PodTemplate": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox"}]}}},
+    "RuntimeClass": {"handler": "runc"},
+    "APIService": {"metadata": {"name": "v1.example.com"}},
 }
 
 
@@ -62,21 +69,22 @@ def row(server, resource):
 @pytest.mark.parametrize("resource", INERT, ids=lambda one: f"{one.api_version} {one.kind}")
 def test_every_verb_works(server, resource):
     namespace = "default" if resource.namespaced else ""
-    stored = made(server, resource, spec=SPECS.get(resource.kind))
-    assert server.registry.get(resource, namespace, "x").uid == stored.uid
+    stored = made(server, resource, spec=SPECS.get(resource.kind), **OTHER_FIELDS.get(resource.kind, {}))
+    name = stored.name
+    assert server.registry.get(resource, namespace, name).uid == stored.uid
     assert row(server, resource)
     patch = {"metadata": {"labels": {"a": "b"}}}
     for kind in ("merge", "strategic"):
-        server.registry.patch(resource, namespace, "x", patch, kind=kind)
+        server.registry.patch(resource, namespace, name, patch, kind=kind)
     applied = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"labels": {"c": "d"}}}
-    server.registry.patch(resource, namespace, "x", applied, kind="apply", options=Options(field_manager="me"))
-    found = server.registry.to_dict(resource, server.registry.get(resource, namespace, "x"))
+    server.registry.patch(resource, namespace, name, applied, kind="apply", options=Options(field_manager="me"))
+    found = server.registry.to_dict(resource, server.registry.get(resource, namespace, name))
     assert found["metadata"]["labels"] == {"a": "b", "c": "d"}
     if resource.has_status:
         changed = {**found, "status": {}, "metadata": {**found["metadata"], "labels": None}}
-        server.registry.update(resource, namespace, "x", changed, subresource="status")
-    server.registry.delete(resource, namespace, "x")
-    assert not server.registry.has(resource, namespace, "x")
+        server.registry.update(resource, namespace, name, changed, subresource="status")
+    server.registry.delete(resource, namespace, name)
+    assert not server.registry.has(resource, namespace, name)
 
 
 def test_defaults(server):

@@ -56,7 +56,7 @@ def nobody_serves(url):
 
 def test_each_pod_is_printed_when_it_is_bound(shown):
     placed = [found["pod"] for found in shown.news if found["node"]]
-    total = demo_cluster.pod_count([*demo_cluster.workload(), *demo_cluster.latecomers()])
+    total = demo_cluster.pod_count([*demo_cluster.workload(), *demo_cluster.late_workloads()])
     assert len(placed) == len(set(placed)) >= total - 1 - len(demo_cluster.MAY_WAIT)
     assert {"shop/db-0", "shop/cache-2", "ml/train-1"} <= set(placed)
     assert any(pod.startswith("shop/checkout-") for pod in placed)

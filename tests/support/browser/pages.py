@@ -28,14 +28,14 @@ name: rush
 duration: 100
 cluster:
   groups:
-  - {name: n, count: 4, capacity: {cpu: "8", memory: 32Gi, pods: "20"}}
+  - {name: pool, count: 4, capacity: {cpu: "8", memory: 32Gi, pods: "20"}}
 workloads:
 - name: web
   manifest: {kind: Pod, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "2", memory: 1Gi}}}]}}
   every: 10s
   count: 8
 events:
-- {at: 50s, resize: {group: n, count: 5}}
+- {at: 50s, resize: {group: pool, count: 5}}
 """
 PACKING = """
 apiVersion: kubescheduler.config.k8s.io/v1
