@@ -165,7 +165,7 @@ def test_two_timelines_are_synchronized_and_differences_listed(at_pair):
     expect(differ).to_have_text("Both are the same at this moment")
     at_pair.keyboard.press("End")
     at_pair.get_by_text("placed differently, as a table").click()
-    table = at_pair.locator(".table", has=at_pair.get_by_role("region", name="Pods that are not in the same place"))
+    table = at_pair.locator(".table", has=at_pair.get_by_role("region", name="Pods that are placed differently"))
     with at_pair.expect_download() as download:
         table.get_by_role("button", name="Save as CSV").click()
     rows = list(csv.DictReader(download.value.path().read_text().splitlines()))
