@@ -69,6 +69,7 @@ def test_a_budget_blocks_after_a_stranded_pod():
         ({"maxUnavailable": 0}, 2),
         ({"maxUnavailable": "50%"}, 0),
         ({"minAvailable": "100%"}, 2),
+        ({}, 2),
     ],
 )
 def test_a_budget_without_a_status_is_computed(spec, blocked):

@@ -31,6 +31,31 @@ class PodDisruptionBudget(ApiStruct, frozen=True, kw_only=True):
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
+def budget_status(spec: PodDisruptionBudgetSpec, *, expected: int, healthy: int) -> PodDisruptionBudgetStatus:
+    """What the disruption controller writes for a budget that covers `expected` pods."""
+    if spec.max_unavailable is not None:
+        desired = max(0, expected - _share(spec.max_unavailable, expected))
+    elif spec.min_available is not None:
+        desired = _share(spec.min_available, expected)
+    else:
+        # Upstream expects no pods then, and allows no disruption.
+        expected = desired = 0
+    return PodDisruptionBudgetStatus(
+        disruptions_allowed=max(0, healthy - desired) if expected else 0,
+        current_healthy=healthy,
+        desired_healthy=desired,
+        expected_pods=expected,
+    )
+
+
+def _share(number: int | str, of: int) -> int:
+    """A number, or a percentage rounded up."""
+    if isinstance(number, int):
+        return number
+    digits = number.removesuffix("%")
+    return -(-int(digits) * of // 100) if digits.isdigit() else 0
+
+
 #: The built-in classes, and their values.
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 

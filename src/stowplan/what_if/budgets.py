@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.label_selectors import SelectorError, compile_label_selector
-from stowplan.api.policy import PodDisruptionBudgetStatus
+from stowplan.api.policy import PodDisruptionBudgetStatus, budget_status
 from stowplan.api.types import PodDisruptionBudget
 
 if TYPE_CHECKING:
@@ -88,17 +88,7 @@ def _computed_status(cluster: Cluster, budget: PodDisruptionBudget, selector: Se
     namespace, state = budget.metadata.namespace or "default", cluster.state
     healthy = sum(_is_healthy(info) for info in state.placed_pods() if _matches(info, namespace, selector))
     expected = sum(_matches(info, namespace, selector) for info in (*state.placed_pods(), *state.pending.values()))
-    spec = budget.spec
-    if spec.max_unavailable is not None:
-        desired = max(0, expected - _share(spec.max_unavailable, expected))
-    else:
-        desired = _share(1 if spec.min_available is None else spec.min_available, expected)
-    return PodDisruptionBudgetStatus(
-        disruptions_allowed=max(0, healthy - desired),
-        current_healthy=healthy,
-        desired_healthy=desired,
-        expected_pods=expected,
-    )
+    return budget_status(budget.spec, expected=expected, healthy=healthy)
 
 
 def _is_healthy(info: PodInfo) -> bool:
@@ -108,10 +98,3 @@ def _is_healthy(info: PodInfo) -> bool:
 
 def _matches(info: PodInfo, namespace: str, selector: Selector) -> bool:
     return info.namespace == namespace and selector.matches(info.shape.labels)
-
-
-def _share(number: int | str, of: int) -> int:
-    """A number, or a percentage rounded up, as in the disruption controller."""
-    if isinstance(number, int):
-        return number
-    return -(-int(number.removesuffix("%")) * of // 100) if number.removesuffix("%").isdigit() else 0

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stowplan.api.api_errors import NotFound
 from stowplan.api.label_selectors import SelectorError, compile_label_selector
 from stowplan.api.pod import FINISHED, Pod
+from stowplan.api.policy import budget_status
 from stowplan.api.types import PodDisruptionBudget
 from stowplan.framework.requests import Update
 
@@ -38,14 +39,8 @@ class _Budget:
         return pod.metadata.namespace == self.namespace and self._selector.matches(pod.metadata.labels)
 
     @property
-    def desired(self) -> int:
-        if self.spec.max_unavailable is not None:
-            return max(0, self.expected - _share(self.spec.max_unavailable, self.expected))
-        return _share(1 if self.spec.min_available is None else self.spec.min_available, self.expected)
-
-    @property
     def allowed(self) -> int:
-        return max(0, self.healthy - self.desired)
+        return budget_status(self.spec, expected=self.expected, healthy=self.healthy).disruptions_allowed
 
 
 class BudgetController:
@@ -110,11 +105,3 @@ class BudgetController:
         """Whether the pod may be evicted now, as in the eviction API."""
         found = [budget for budget in self._budgets if budget.matches(entry.pod)]
         return not found or (len(found) == 1 and (found[0].allowed > 0 or not entry.node))
-
-
-def _share(number: int | str, of: int) -> int:
-    """A number, or a percentage rounded up."""
-    if isinstance(number, int):
-        return number
-    digits = number.removesuffix("%")
-    return -(-int(digits) * of // 100) if digits.isdigit() else 0
