@@ -183,7 +183,7 @@ def test_the_command_with_files(tmp_path):
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [a_small_node().obj(), a_pod().obj()]}))
     assert CliRunner().invoke(cli, ["explain", "-f", str(path), "node", "n"]).output.startswith("n would take 1 of 1")
     asked = CliRunner().invoke(cli, ["explain", "-f", str(path), "node", "n", "-o", "yaml"])
-    assert "takes:\n- goesTo: n\n" in asked.output
+    assert "takes:\n- goesTo: 'n'\n" in asked.output
 
 
 @pytest.mark.parametrize("seed", range(20))
