@@ -44,7 +44,7 @@ class World:
         self.clock = Clock()
 
     @property
-    def around(self):
+    def environment(self):
         return ProcessEnvironment(
             environ=self.environ,
             clock=self.clock,
@@ -65,10 +65,10 @@ class World:
         self.environ |= environ
 
     def kubectl(self, kubeconfig=None, **flags):
-        return connect_from_flags(kubeconfig=kubeconfig, surroundings=self.around, **flags)
+        return connect_from_flags(kubeconfig=kubeconfig, environment=self.environment, **flags)
 
     def scheduler(self, kubeconfig=None, **flags):
-        return connect_from_scheduler_flags(kubeconfig=kubeconfig, surroundings=self.around, **flags)
+        return connect_from_scheduler_flags(kubeconfig=kubeconfig, environment=self.environment, **flags)
 
     def connect(self, **parts):
         return self.kubectl(self.file("config", a_kubeconfig(**parts)))

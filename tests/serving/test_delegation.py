@@ -376,7 +376,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 def test_the_kubeconfig_names_the_api_server(tmp_path):
     path = write_kubeconfig(tmp_path / "config", a_kubeconfig(cluster={"server": "https://127.0.0.1:1"}))
-    found = delegated_connection(path, purpose="authorization", surroundings=environment(tmp_path, **POD))
+    found = delegated_connection(path, purpose="authorization", environment=environment(tmp_path, **POD))
     assert found.server == "https://127.0.0.1:1"
 
 
@@ -393,12 +393,12 @@ def test_the_kubeconfig_names_the_api_server(tmp_path):
 )
 def test_a_missing_kubeconfig(tmp_path, purpose, why):
     with pytest.raises(DelegationError) as caught:
-        delegated_connection("/nope", purpose=purpose, surroundings=environment(tmp_path))
+        delegated_connection("/nope", purpose=purpose, environment=environment(tmp_path))
     assert str(caught.value) == why
 
 
 def test_outside_of_a_cluster_there_is_no_api_server(tmp_path, caplog):
-    assert delegated_connection("", purpose="authentication", surroundings=environment(tmp_path)) is None
+    assert delegated_connection("", purpose="authentication", environment=environment(tmp_path)) is None
     assert not caplog.records
 
 
@@ -406,13 +406,13 @@ def test_a_pod_uses_its_cluster(tmp_path, caplog):
     (tmp_path / "account").mkdir()
     (tmp_path / "account" / "token").write_text("t")
     (tmp_path / "account" / "ca.crt").write_bytes(CLIENTS.pem)
-    found = delegated_connection("", purpose="authentication", surroundings=environment(tmp_path, **POD))
+    found = delegated_connection("", purpose="authentication", environment=environment(tmp_path, **POD))
     assert found.server == "https://10.96.0.1:443"
     assert not caplog.records
 
 
 def test_a_pod_without_a_service_account_has_no_api_server(tmp_path, caplog):
-    assert delegated_connection("", purpose="authentication", surroundings=environment(tmp_path, **POD)) is None
+    assert delegated_connection("", purpose="authentication", environment=environment(tmp_path, **POD)) is None
     assert caplog.messages == [
         "failed to read in-cluster kubeconfig for delegated authentication: "
         f"open {tmp_path / 'account' / 'token'}: no such file or directory"

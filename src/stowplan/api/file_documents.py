@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOO_DEEP = "nested too deeply"
+_END_OF_SPACE = re.compile(r"\s*")
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: Contents of files that are not manifests (Helm templates, …), and what to do about them.
@@ -77,7 +78,8 @@ def _json_documents(text: str) -> list[Any] | None:
         except (ValueError, OverflowError) as error:
             raise UnreadableError(f"unreadable JSON: {error}") from None
         documents.append(document)
-        position += len(text[position:]) - len(text[position:].lstrip())
+        # Without copying the rest: there may be as many documents as lines.
+        position = _END_OF_SPACE.match(text, position).end()  # type: ignore[union-attr]
     return documents
 
 

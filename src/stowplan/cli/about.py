@@ -59,8 +59,8 @@ _OPTIONS = (
 )
 
 
-def _from_scheduler(told: str) -> Callable[[Callable[..., Any]], Any]:
-    return click.option("--from-scheduler", metavar="URL", help=told)
+def _from_scheduler(help_text: str) -> Callable[[Callable[..., Any]], Any]:
+    return click.option("--from-scheduler", metavar="URL", help=help_text)
 
 
 _ACCESS = (

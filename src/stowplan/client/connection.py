@@ -108,18 +108,18 @@ def connect_from_flags(
     kubeconfig: str | None,
     master: str | None = None,
     context: str | None = None,
-    surroundings: ProcessEnvironment | None = None,
+    environment: ProcessEnvironment | None = None,
 ) -> Connection:
     """Connect as kubectl would, `master` being its --server; raise ClientConfigError."""
-    around = surroundings or ProcessEnvironment()
-    paths = [kubeconfig] if kubeconfig else kubeconfig_paths(around.environ)
+    environment = environment or ProcessEnvironment()
+    paths = [kubeconfig] if kubeconfig else kubeconfig_paths(environment.environ)
     config = load_kubeconfig(kubeconfig) if kubeconfig else load_kubeconfigs(paths)
     selection = select(config, context)
     if selection.context is not None or master:
-        return _from_selection(config, selection, master=master, around=around)
-    reason = _not_in_cluster(around)
+        return _from_selection(config, selection, master=master, environment=environment)
+    reason = _not_in_cluster(environment)
     if reason is None and not kubeconfig:
-        return _in_cluster(around)
+        return _in_cluster(environment)
     if config.files:
         raise ClientConfigError(_no_current_context(config))
     looked = f"none of {', '.join(paths)} exists" if paths else "neither KUBECONFIG nor HOME is set"
@@ -130,18 +130,18 @@ def connect_from_flags(
 
 
 def connect_from_scheduler_flags(
-    *, kubeconfig: str | None, master: str | None = None, surroundings: ProcessEnvironment | None = None
+    *, kubeconfig: str | None, master: str | None = None, environment: ProcessEnvironment | None = None
 ) -> Connection:
     """Connect as kube-scheduler would; raise ClientConfigError."""
-    around = surroundings or ProcessEnvironment()
+    environment = environment or ProcessEnvironment()
     if not kubeconfig and not master:
-        return _in_cluster_only(around)
+        return _in_cluster_only(environment)
     config = load_kubeconfig(kubeconfig) if kubeconfig else Kubeconfig()
     selection = select(config)
     if selection.context is None and not master:
         raise ClientConfigError(_no_current_context(config))
     # Parity: the scheduler always requests uncompressed responses.
-    return _from_selection(config, selection, master=master, around=around, disable_compression=True)
+    return _from_selection(config, selection, master=master, environment=environment, disable_compression=True)
 
 
 def _no_current_context(config: Kubeconfig) -> str:
@@ -156,7 +156,7 @@ def _from_selection(
     selection: Selection,
     *,
     master: str | None,
-    around: ProcessEnvironment,
+    environment: ProcessEnvironment,
     disable_compression: bool = False,
 ) -> Connection:
     check(selection)
@@ -165,8 +165,8 @@ def _from_selection(
     uncompressed = disable_compression or (cluster is not None and cluster.disable_compression)
     # Parity: the cluster's TLS server name is not used for another server.
     name = cluster.tls_server_name if cluster is not None and not master else ""
-    tls = _tls(selection, around, server_name=name) if server.startswith("https:") else None
-    readers = around.readers()
+    tls = _tls(selection, environment, server_name=name) if server.startswith("https:") else None
+    readers = environment.readers()
     credentials = credentials_of(selection, readers, server=server, tls=tls, disable_compression=uncompressed)
     if tls is not None:
         tls.certificate = credentials
@@ -177,7 +177,8 @@ def _from_selection(
         namespace=namespace or "default",
         credentials=credentials,
         tls=tls,
-        proxy_url=(cluster.proxy_url if cluster is not None else "") or proxy_from_environment(server, around.environ),
+        proxy_url=(cluster.proxy_url if cluster is not None else "")
+        or proxy_from_environment(server, environment.environ),
         disable_compression=uncompressed,
     )
 
@@ -191,14 +192,14 @@ def _server_of(config: Kubeconfig, selection: Selection, master: str | None) -> 
     return server_url(selection.cluster.value.server, where=f"{selection.cluster.where}: server")
 
 
-def _tls(selection: Selection, around: ProcessEnvironment, *, server_name: str) -> TlsSettings:
+def _tls(selection: Selection, environment: ProcessEnvironment, *, server_name: str) -> TlsSettings:
     entry = selection.cluster
     if entry is None:
         return TlsSettings()
     cluster = entry.value
     ca = content_of(
         entry,
-        around.clock,
+        environment.clock,
         data=("certificate-authority-data", cluster.certificate_authority_data),
         file=("certificate-authority", cluster.certificate_authority),
     )
@@ -208,51 +209,53 @@ def _tls(selection: Selection, around: ProcessEnvironment, *, server_name: str) 
 # --- in a pod
 
 
-def connect_in_cluster(surroundings: ProcessEnvironment | None = None) -> Connection | None:
+def connect_in_cluster(environment: ProcessEnvironment | None = None) -> Connection | None:
     """Connect with the pod's service account; None outside of a pod; ClientConfigError for a pod without an account."""
-    around = surroundings or ProcessEnvironment()
-    reason = _not_in_cluster(around)
+    environment = environment or ProcessEnvironment()
+    reason = _not_in_cluster(environment)
     if reason is None:
-        return _in_cluster(around, disable_compression=True)
+        return _in_cluster(environment, disable_compression=True)
     if reason == _NOT_A_POD:
         return None
     raise ClientConfigError(reason)
 
 
-def _in_cluster_only(around: ProcessEnvironment) -> Connection:
+def _in_cluster_only(environment: ProcessEnvironment) -> Connection:
     _log.warning("Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work.")
-    reason = _not_in_cluster(around)
+    reason = _not_in_cluster(environment)
     if reason is None:
-        return _in_cluster(around, disable_compression=True)
+        return _in_cluster(environment, disable_compression=True)
     _log.warning("error creating inClusterConfig, falling back to default config: %s", reason)
     raise ClientConfigError(_NO_CONFIGURATION)
 
 
-def _not_in_cluster(around: ProcessEnvironment) -> str | None:
+def _not_in_cluster(environment: ProcessEnvironment) -> str | None:
     """Why there is no service account; None if there is one."""
-    if not around.environ.get("KUBERNETES_SERVICE_HOST") or not around.environ.get("KUBERNETES_SERVICE_PORT"):
+    if not environment.environ.get("KUBERNETES_SERVICE_HOST") or not environment.environ.get("KUBERNETES_SERVICE_PORT"):
         return _NOT_A_POD
-    token = around.service_account / "token"
+    token = environment.service_account / "token"
     return None if token.is_file() else f"open {token}: no such file or directory"
 
 
-def _in_cluster(around: ProcessEnvironment, *, disable_compression: bool = False) -> Connection:
-    host, port = around.environ["KUBERNETES_SERVICE_HOST"], around.environ["KUBERNETES_SERVICE_PORT"]
+def _in_cluster(environment: ProcessEnvironment, *, disable_compression: bool = False) -> Connection:
+    host, port = environment.environ["KUBERNETES_SERVICE_HOST"], environment.environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    token = TokenFile(str(around.service_account / "token"), where="service account", clock=around.clock).check()
+    token = TokenFile(
+        str(environment.service_account / "token"), where="service account", clock=environment.clock
+    ).check()
     return Connection(
         server=server_url(server, where="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"),
-        namespace=_pod_namespace(around),
+        namespace=_pod_namespace(environment),
         credentials=UserCredentials(token),
-        tls=_service_account_tls(around),
-        proxy_url=proxy_from_environment(server, around.environ),
+        tls=_service_account_tls(environment),
+        proxy_url=proxy_from_environment(server, environment.environ),
         disable_compression=disable_compression,
     )
 
 
-def _service_account_tls(around: ProcessEnvironment) -> TlsSettings:
-    path = around.service_account / "ca.crt"
-    tls = TlsSettings(ca=FileContent(str(path), where="service account:", clock=around.clock))
+def _service_account_tls(environment: ProcessEnvironment) -> TlsSettings:
+    path = environment.service_account / "ca.crt"
+    tls = TlsSettings(ca=FileContent(str(path), where="service account:", clock=environment.clock))
     try:
         tls.context()
     except ClientConfigError as error:
@@ -262,9 +265,9 @@ def _service_account_tls(around: ProcessEnvironment) -> TlsSettings:
     return tls
 
 
-def _pod_namespace(around: ProcessEnvironment) -> str:
+def _pod_namespace(environment: ProcessEnvironment) -> str:
     try:
-        mounted = (around.service_account / "namespace").read_text(encoding="utf-8").strip()
+        mounted = (environment.service_account / "namespace").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         mounted = ""
-    return around.environ.get("POD_NAMESPACE") or mounted or "default"
+    return environment.environ.get("POD_NAMESPACE") or mounted or "default"

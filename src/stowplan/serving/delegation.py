@@ -141,19 +141,19 @@ def delegated_connection(
     kubeconfig: str,
     *,
     purpose: Literal["authentication", "authorization"],
-    surroundings: ProcessEnvironment | None = None,
+    environment: ProcessEnvironment | None = None,
 ) -> Connection | None:
     """The connection for delegation: the kubeconfig's, else the pod's own cluster; None outside of any."""
     try:
         if kubeconfig:
-            return connect_from_scheduler_flags(kubeconfig=kubeconfig, surroundings=surroundings)
+            return connect_from_scheduler_flags(kubeconfig=kubeconfig, environment=environment)
     except ClientConfigError as error:
         why = f"failed to get delegated {purpose} kubeconfig: {error}"
         # Parity: upstream repeats the prefix.
         doubled = f"failed to get delegated {purpose} kubeconfig: {why}"
         raise DelegationError(doubled if purpose == "authentication" else why) from None
     try:
-        return connect_in_cluster(surroundings)
+        return connect_in_cluster(environment)
     except ClientConfigError as error:
         _log.warning(f"failed to read in-cluster kubeconfig for delegated {purpose}: {error}")
         return None
