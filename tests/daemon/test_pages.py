@@ -67,7 +67,7 @@ async def test_extenders_of_a_running_scheduler_are_asked():
             asked.append(verb)
             return {"failed": {"n1": "not mine"}, "kept": ["n2"]} if verb == "filter" else {"n2": 5}
 
-    options = {"extenders": [FakeExtender("e", filters=True, prioritizes=True)], "askers": {"e": Answering()}}
+    options = {"extenders": [FakeExtender("e", filters=True, prioritizes=True)], "extender_clients": {"e": Answering()}}
     async with live(small(), small("n2"), **options) as cluster:
         await cluster.create(a_pod("p").obj())
         asked.clear()

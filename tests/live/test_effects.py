@@ -67,7 +67,7 @@ class World:
         #: Plugin name -> its coroutine function.
         self.plugins = {}
         self.number = 0
-        self.effects = Effects(self.api, self, broadcaster=self, hostname="host", askers={})
+        self.effects = Effects(self.api, self, broadcaster=self, hostname="host", extender_clients={})
 
     def do(self, *actions):
         """Carry out actions in one step; returns the number of the last."""

@@ -173,7 +173,7 @@ async def test_while_pods_wait_on_permit():
 
 @pytest.mark.parametrize("overlaps", [False, True])
 async def test_while_an_extender_is_called(overlaps):
-    class Asker:
+    class FakeExtenderClient:
         def __init__(self):
             self.asked, self.ended = 0, 0
 
@@ -184,16 +184,21 @@ async def test_while_an_extender_is_called(overlaps):
             finally:
                 self.ended += 1
 
-    recorded, asker = Recorded(), Asker()
+    recorded, extender_client = Recorded(), FakeExtenderClient()
     extender = FakeExtender("e", filters=True, only="asks")
-    options = {"extenders": [extender], "askers": {"e": asker}, "recorder": recorded.recorder, "overlaps": overlaps}
+    options = {
+        "extenders": [extender],
+        "extender_clients": {"e": extender_client},
+        "recorder": recorded.recorder,
+        "overlaps": overlaps,
+    }
     async with live(*nodes(), config=PLAIN, **options) as cluster:
         cluster.server.create_all([a_pod("p").labels(asks="yes").obj()])
         await turns()
-        assert (asker.asked, asker.ended) == (1, 0)
+        assert (extender_client.asked, extender_client.ended) == (1, 0)
         await reconfigure(cluster, configuration({**profile(), "percentageOfNodesToScore": 70}))
         await turns()
-        assert (asker.asked, asker.ended) == (2, 1), "not called again for the new profile"
+        assert (extender_client.asked, extender_client.ended) == (2, 1), "not called again for the new profile"
         assert cluster.place("p") is None
         await cluster.delete("pods", "p")
     recorded.check(extenders=[extender])

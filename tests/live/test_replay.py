@@ -396,7 +396,7 @@ class Scripted:
 @pytest.mark.parametrize("problem", [*PROBLEMS, ["nobody"], {"failed": {"n1": "no"}}, 7], ids=repr)
 async def test_a_failing_extender(problem, ignorable):
     extender = FakeExtender("e", filters=True, ignorable=ignorable)
-    options = {"extenders": [extender], "askers": {"e": Scripted(problem)}}
+    options = {"extenders": [extender], "extender_clients": {"e": Scripted(problem)}}
     async with replayed(small_node(), small_node("n2"), **options) as cluster:
         await cluster.create(a_pod("p").obj())
         await cluster.advance(400.0)
@@ -441,7 +441,7 @@ async def test_a_lost_lease_and_shutdown_during_work(end):
         async def ask(self, verb, question):
             await never.wait()
 
-    options = {"config": GANG, "plugins": [Gang], "askers": {"e": Silent()}}
+    options = {"config": GANG, "plugins": [Gang], "extender_clients": {"e": Silent()}}
     async with replayed(small_node(), extenders=[FakeExtender("e", filters=True, only="asks")], **options) as cluster:
         for label in ("gang", "waits", "asks"):
             cluster.server.create_all([a_pod(label).labels(**{label: "1"}).obj()])

@@ -88,7 +88,7 @@ async def test_pods_waiting_in_pre_bind_delay_no_others(plugin, slow):
         assert ("slow0" in bound(cluster)) == (plugin is not DeadProvisioner)
 
 
-class SlowAsker:
+class SlowExtender:
     """Answers once allowed, and records its calls."""
 
     def __init__(self, answer):
@@ -105,18 +105,18 @@ def first_node(verb, question):
 
 
 async def test_a_slow_extender_delays_only_its_own_pods():
-    asker = SlowAsker(first_node)
+    extender_client = SlowExtender(first_node)
     extender = FakeExtender("e", filters=True, only="slow")
-    async with live(*nodes(), extenders=[extender], askers={"e": asker}, validate=False) as cluster:
+    async with live(*nodes(), extenders=[extender], extender_clients={"e": extender_client}, validate=False) as cluster:
         cluster.server.create_all([a_pod(f"slow{i}").labels(slow="yes").obj() for i in range(300)])
         cluster.server.create_all([a_pod(f"p{i}").obj() for i in range(500)])
         while len(bound(cluster)) < 500:
             await some_turns(50)
         engine = cluster.scheduler.engine
         assert len(engine.suspended.under_way) == engine.under_way == 300
-        assert len(asker.asked) == MAX_CYCLES
+        assert len(extender_client.asked) == MAX_CYCLES
         assert cluster.scheduler.busy
-        asker.open.set()
+        extender_client.open.set()
         await cluster.settle()
         assert len(bound(cluster)) == 800
         assert engine.under_way == 0
@@ -126,38 +126,44 @@ async def test_an_unreachable_extender():
     async def ask(verb, question):
         raise Unreachable("connection refused")
 
-    asker = SlowAsker(first_node)
-    asker.ask = ask
-    async with live(*nodes(), extenders=[FakeExtender("e", filters=True)], askers={"e": asker}) as cluster:
+    extender_client = SlowExtender(first_node)
+    extender_client.ask = ask
+    async with live(
+        *nodes(), extenders=[FakeExtender("e", filters=True)], extender_clients={"e": extender_client}
+    ) as cluster:
         await cluster.create(a_pod("p").obj())
         assert cluster.condition("p")["reason"] == "SchedulerError"
         assert cluster.condition("p")["message"] == "connection refused"
 
 
 async def test_shutdown_cancels_calls_of_extenders():
-    asker = SlowAsker(first_node)
-    async with live(*nodes(), extenders=[FakeExtender("e", filters=True)], askers={"e": asker}) as cluster:
+    extender_client = SlowExtender(first_node)
+    async with live(
+        *nodes(), extenders=[FakeExtender("e", filters=True)], extender_clients={"e": extender_client}
+    ) as cluster:
         cluster.server.create_all([a_pod("p").obj()])
         await some_turns(200)
-        assert len(asker.asked) == 1
+        assert len(extender_client.asked) == 1
         scheduler = cluster.scheduler
         await scheduler.drain()
         assert scheduler.engine.under_way == 0
         await some_turns(10)
         assert not scheduler._effects.tasks
-        asker.open.set()
+        extender_client.open.set()
         await some_turns(200)
         assert bound(cluster) == []
 
 
 async def test_a_lost_lease_ends_suspended_cycles():
-    asker = SlowAsker(first_node)
-    async with live(*nodes(), extenders=[FakeExtender("e", filters=True)], askers={"e": asker}) as cluster:
+    extender_client = SlowExtender(first_node)
+    async with live(
+        *nodes(), extenders=[FakeExtender("e", filters=True)], extender_clients={"e": extender_client}
+    ) as cluster:
         cluster.server.create_all([a_pod("p").obj()])
         await some_turns(200)
         await cluster.scheduler.halt()
         assert cluster.scheduler.engine.under_way == 0
-        asker.open.set()
+        extender_client.open.set()
         await some_turns(200)
         assert bound(cluster) == []
 
@@ -192,9 +198,11 @@ def extenders():
 
 
 async def test_a_run_with_extenders_is_replayed():
-    recorded, askers = Recorded(), {extender.name: Unreliable(i) for i, extender in enumerate(extenders())}
+    recorded, extender_clients = Recorded(), {extender.name: Unreliable(i) for i, extender in enumerate(extenders())}
     rooms = [a_node(f"n{i}").allocatable(cpu=4, pods=6).obj() for i in range(5)]
-    async with live(*rooms, recorder=recorded.recorder, extenders=extenders(), askers=askers) as cluster:
+    async with live(
+        *rooms, recorder=recorded.recorder, extenders=extenders(), extender_clients=extender_clients
+    ) as cluster:
         await cluster.create(*(a_pod(f"p{i}").requests(cpu="700m").obj() for i in range(40)))
         await cluster.advance(20.0)
         await cluster.create(priority_class("high", 10))

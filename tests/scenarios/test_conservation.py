@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import times
-from support.scenarios.manifests import container, group, keeper, pod, stateful
+from support.scenarios.manifests import a_workload, container, group, pod, stateful
 from support.scenarios.witness import run, witnessed
 
 APP = {"app": "d"}
@@ -60,12 +60,12 @@ MANIFESTS = [
     pod("500m", schedulerName="somebody-else"),
     pod("500m", tolerations=[{"key": "k", "operator": "Exists", "tolerationSeconds": 20}]),
     _gang_member(),
-    keeper("Deployment", replicas=3, selector={"matchLabels": APP}, labels=APP),
-    keeper("ReplicaSet", "500m", replicas=2, selector={"matchLabels": APP}, labels=APP),
-    keeper("Job", "500m", parallelism=2, completions=3),
-    keeper("StatefulSet", "500m", replicas=2, podManagementPolicy="Parallel"),
+    a_workload("Deployment", replicas=3, selector={"matchLabels": APP}, labels=APP),
+    a_workload("ReplicaSet", "500m", replicas=2, selector={"matchLabels": APP}, labels=APP),
+    a_workload("Job", "500m", parallelism=2, completions=3),
+    a_workload("StatefulSet", "500m", replicas=2, podManagementPolicy="Parallel"),
     stateful(replicas=2),
-    keeper("DaemonSet", "100m"),
+    a_workload("DaemonSet", "100m"),
 ]
 WORKLOADS = st.builds(
     lambda manifest, when, lifetime, each: {

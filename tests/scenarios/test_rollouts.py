@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulate_scenario
 from support.examples import times
-from support.scenarios.manifests import container, group, keeper, pod, scenario
+from support.scenarios.manifests import a_workload, container, group, pod, scenario
 from support.scenarios.witness import run
 
 WEB = {"selector": {"matchLabels": {"app": "web"}}, "labels": {"app": "web"}}
@@ -28,7 +28,10 @@ def rollout(at=10, workload="web", **more):
 def rolled(kind, *events, replicas=4, groups=None, **spec):
     """The simulation of one workload with a rollout."""
     given_scenario = scenario(
-        {"name": "web", "manifest": keeper(kind, **({} if kind == "DaemonSet" else {"replicas": replicas}), **spec)},
+        {
+            "name": "web",
+            "manifest": a_workload(kind, **({} if kind == "DaemonSet" else {"replicas": replicas}), **spec),
+        },
         groups=groups or [group(count=4, cpu=8)],
         events=list(events),
         duration=300,
@@ -242,7 +245,7 @@ def test_invalid_rollouts(kind, spec, event, problem):
 
 def test_without_controllers_there_is_no_rollout():
     given_scenario = scenario(
-        {"name": "web", "manifest": keeper("Deployment")}, events=[rollout()], models={"controllers": False}
+        {"name": "web", "manifest": a_workload("Deployment")}, events=[rollout()], models={"controllers": False}
     )
     with pytest.raises(ScenarioError, match="controllers do it"):
         simulate_scenario(given_scenario)
@@ -268,7 +271,7 @@ class TestNodesOfDaemonSets:
     def test_a_preempted_pod_is_recreated_when_it_is_gone(self):
         found = run(
             scenario(
-                {"name": "d", "manifest": keeper("DaemonSet", "500m")},
+                {"name": "d", "manifest": a_workload("DaemonSet", "500m")},
                 {"name": "big", "manifest": pod("1", priority=10), "at": 20, "lifetime": 30},
                 groups=[group(count=1, cpu=1)],
                 duration=200,

@@ -9,7 +9,7 @@ import stowplan
 from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulate_scenario
-from support.scenarios.manifests import STORAGE_CLASS, group, keeper, pod, scenario, stateful
+from support.scenarios.manifests import STORAGE_CLASS, a_workload, group, pod, scenario, stateful
 from support.scenarios.witness import check_sums, run
 
 
@@ -59,7 +59,7 @@ def test_waiting_times_and_causes_in_the_summary():
 def test_higher_priority_preempts_and_the_controller_replaces():
     found = run(
         scenario(
-            {"name": "low", "manifest": keeper("Deployment", "2", replicas=4)},
+            {"name": "low", "manifest": a_workload("Deployment", "2", replicas=4)},
             {"name": "high", "manifest": pod("4", priority=100), "at": "10s"},
             duration=120,
         )
@@ -87,7 +87,7 @@ def test_refused_pods_have_a_row():
     # Both create a pod named x-1-1.
     found = run(
         scenario(
-            {"name": "x", "manifest": keeper("Deployment", replicas=1), "at": [0, 1]},
+            {"name": "x", "manifest": a_workload("Deployment", replicas=1), "at": [0, 1]},
             {"name": "x-1", "manifest": pod(), "at": 2},
             duration=5,
         )
@@ -146,7 +146,7 @@ def test_omitted_rows_are_reported(tmp_path):
 
 
 def test_parallelism_of_a_job():
-    found = run(scenario({"name": "j", "manifest": keeper("Job", parallelism=2, completions=5), "lifetime": 60}))
+    found = run(scenario({"name": "j", "manifest": a_workload("Job", parallelism=2, completions=5), "lifetime": 60}))
     assert found.summary.ends == {"finished": 5}
     assert max(row.running for row in found.series) == 2
     assert found.summary.simulated >= 3 * 60
@@ -155,7 +155,7 @@ def test_parallelism_of_a_job():
 def test_a_daemon_set_has_a_pod_on_each_node_and_follows_nodes():
     found = run(
         scenario(
-            {"name": "d", "manifest": keeper("DaemonSet", "100m")},
+            {"name": "d", "manifest": a_workload("DaemonSet", "100m")},
             events=[{"at": 30, "resize": {"group": "a", "count": 3}}, {"at": 60, "resize": {"group": "a", "count": 1}}],
             duration=100,
         )
@@ -167,7 +167,7 @@ def test_a_daemon_set_has_a_pod_on_each_node_and_follows_nodes():
 def test_a_deployment_is_scaled():
     found = run(
         scenario(
-            {"name": "web", "manifest": keeper("Deployment", replicas=2)},
+            {"name": "web", "manifest": a_workload("Deployment", replicas=2)},
             events=[
                 {"at": 10, "scale": {"workload": "web", "replicas": 5}},
                 {"at": 20, "scale": {"workload": "web", "replicas": 1}},
@@ -208,7 +208,7 @@ def test_a_stateful_sets_pods_keep_their_names_and_claims(tmp_path):
 def test_a_stateful_set_is_scaled_from_its_end(tmp_path):
     found = run(
         scenario(
-            {"name": "db", "manifest": keeper("StatefulSet", replicas=3)},
+            {"name": "db", "manifest": a_workload("StatefulSet", replicas=3)},
             events=[
                 {"at": 10, "scale": {"workload": "db", "replicas": 1}},
                 {"at": 50, "scale": {"workload": "db", "replicas": 2}},
@@ -241,7 +241,7 @@ def moments(found, *, of="placed"):
     ],
 )
 def test_the_order_of_a_stateful_sets_pods(spec, arrivals):
-    found = run(scenario({"name": "db", "manifest": keeper("StatefulSet", replicas=3, **spec)}, duration=60))
+    found = run(scenario({"name": "db", "manifest": a_workload("StatefulSet", replicas=3, **spec)}, duration=60))
     arrived = moments(found, of="arrived")
     assert [arrived[f"db-{index}"] for index in range(3)] == pytest.approx(arrivals)
     assert found.summary.ends == {"running": 3}
@@ -251,7 +251,7 @@ def test_a_stateful_set_waits_for_an_unschedulable_pod():
     found = run(
         scenario(
             {"name": "full", "manifest": pod("4"), "lifetime": 60, "each": 2},
-            {"name": "db", "manifest": keeper("StatefulSet", "3", replicas=2), "at": 5},
+            {"name": "db", "manifest": a_workload("StatefulSet", "3", replicas=2), "at": 5},
             duration=200,
         )
     )
@@ -263,7 +263,7 @@ def test_a_stateful_set_waits_for_an_unschedulable_pod():
 def test_a_lost_pod_of_a_stateful_set_blocks_later_ones():
     found = run(
         scenario(
-            {"name": "db", "manifest": keeper("StatefulSet", "3", replicas=2)},
+            {"name": "db", "manifest": a_workload("StatefulSet", "3", replicas=2)},
             groups=[group(count=2)],
             events=[
                 {"at": 20, "drain": {"nodes": ["a-1"], "then": "uncordon", "for": 100}},
@@ -284,7 +284,7 @@ def test_a_lost_pod_of_a_stateful_set_blocks_later_ones():
 def test_without_controllers_a_stateful_set_still_starts_in_order():
     found = run(
         scenario(
-            {"name": "db", "manifest": keeper("StatefulSet", replicas=3), "lifetime": 30},
+            {"name": "db", "manifest": a_workload("StatefulSet", replicas=3), "lifetime": 30},
             models={"controllers": False},
             duration=200,
         )
@@ -302,7 +302,7 @@ def test_without_controllers_a_stateful_set_still_starts_in_order():
 )
 def test_invalid_stateful_sets(spec, problem):
     with pytest.raises(ScenarioError, match=f"workloads: db: {problem}"):
-        run(scenario({"name": "db", "manifest": keeper("StatefulSet", **spec)}))
+        run(scenario({"name": "db", "manifest": a_workload("StatefulSet", **spec)}))
 
 
 def test_immediate_claims_are_bound_before_their_pods_are_placed(tmp_path):
@@ -325,7 +325,7 @@ def test_immediate_claims_are_bound_before_their_pods_are_placed(tmp_path):
 def test_pods_of_a_failed_node_are_recreated_after_a_while():
     found = run(
         scenario(
-            {"name": "web", "manifest": keeper("Deployment", "3", replicas=2)},
+            {"name": "web", "manifest": a_workload("Deployment", "3", replicas=2)},
             groups=[group(count=3)],
             events=[{"at": 100, "fail": {"nodes": ["a-1"], "for": "1h"}}],
             duration=1000,
@@ -370,7 +370,7 @@ def test_drains_respect_budgets(tmp_path):
         "metadata": {"name": "b", "namespace": "default"},
         "spec": {"minAvailable": 3, "selector": selector},
     }
-    web = keeper("Deployment", replicas=4, labels={"app": "web"}, selector=selector)
+    web = a_workload("Deployment", replicas=4, labels={"app": "web"}, selector=selector)
     (tmp_path / "budget.json").write_bytes(msgspec.json.encode(budget))
     given_scenario = scenario(
         {"name": "web", "manifest": web},
@@ -390,7 +390,7 @@ def test_drains_respect_budgets(tmp_path):
 def test_an_upgrade_replaces_nodes_one_by_one():
     found = run(
         scenario(
-            {"name": "web", "manifest": keeper("Deployment", replicas=4)},
+            {"name": "web", "manifest": a_workload("Deployment", replicas=4)},
             groups=[group(count=3)],
             events=[{"at": 60, "upgrade": {"group": "a", "takes": "1m"}}],
             duration=900,
@@ -405,7 +405,7 @@ def test_an_upgrade_replaces_nodes_one_by_one():
 def test_spot_nodes_are_reclaimed_after_their_notice():
     found = run(
         scenario(
-            {"name": "web", "manifest": keeper("Deployment", replicas=2)},
+            {"name": "web", "manifest": a_workload("Deployment", replicas=2)},
             events=[{"at": 60, "reclaim": {"nodes": ["a-1"], "notice": 30}}],
             duration=200,
         )
@@ -535,7 +535,7 @@ def test_limits_of_the_autoscaler():
 def emptied(workload, *more, **options):
     """Two workloads fill three nodes; the larger one ends, and the rest would fit one node."""
     limits = options.pop("limits", {})
-    big = {"name": "big", "manifest": keeper("Deployment", cpu="3", replicas=3)}
+    big = {"name": "big", "manifest": a_workload("Deployment", cpu="3", replicas=3)}
     return run(
         scenario(
             big,
@@ -552,7 +552,7 @@ def autoscale(**limits):
 
 
 def test_underused_nodes_are_removed_if_their_pods_fit_elsewhere():
-    found = emptied(keeper("Deployment", replicas=3))
+    found = emptied(a_workload("Deployment", replicas=3))
     assert found.summary.nodes_at_end == 1
     assert found.summary.nodes_removed == 2
     moved = [row for row in found.decisions if row.workload == "left" and row.end == "node removed"]
@@ -567,9 +567,9 @@ def test_underused_nodes_are_removed_if_their_pods_fit_elsewhere():
 @pytest.mark.parametrize(
     ("workload", "limits"),
     [
-        pytest.param(keeper("Deployment", replicas=3), {"utilization": 0}, id="switched off"),
-        pytest.param(keeper("Deployment", replicas=3), {"utilization": 0.2}, id="in use enough"),
-        pytest.param(keeper("Deployment", replicas=3), {"min": 3}, id="as few as may be"),
+        pytest.param(a_workload("Deployment", replicas=3), {"utilization": 0}, id="switched off"),
+        pytest.param(a_workload("Deployment", replicas=3), {"utilization": 0.2}, id="in use enough"),
+        pytest.param(a_workload("Deployment", replicas=3), {"min": 3}, id="as few as may be"),
         pytest.param({**pod(), "metadata": {"name": "left"}}, {}, id="pods without controller"),
     ],
 )
@@ -584,7 +584,7 @@ def test_nodes_that_are_not_removed(workload, limits):
 def test_a_node_whose_pods_fit_nowhere_else_is_not_removed():
     """Each pod fits only its own node because of anti-affinity."""
     term = {"labelSelector": {"matchLabels": {"app": "left"}}, "topologyKey": "kubernetes.io/hostname"}
-    workload = keeper("Deployment", replicas=3, labels={"app": "left"}, selector={"matchLabels": {"app": "left"}})
+    workload = a_workload("Deployment", replicas=3, labels={"app": "left"}, selector={"matchLabels": {"app": "left"}})
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     workload["spec"]["template"]["spec"]["affinity"] = affinity
     found = emptied(workload)
@@ -630,8 +630,8 @@ def test_stopping_early_keeps_results():
     [
         ({"manifest": {"kind": "Deploymnt"}}, "did you mean Deployment"),
         ({"manifest": {"kind": "Deployment"}}, "no pod template"),
-        ({"manifest": keeper("Job")}, "a Job's pods end: give a lifetime"),
-        ({"manifest": keeper("Deployment", replicas="x")}, "want a whole number"),
+        ({"manifest": a_workload("Job")}, "a Job's pods end: give a lifetime"),
+        ({"manifest": a_workload("Deployment", replicas="x")}, "want a whole number"),
         ({"manifest": pod("much")}, "is not a quantity"),
         ({"file": "none.yaml"}, "none.yaml"),
         ({"trace": {"format": "parquet"}}, "no such trace format: 'parquet'"),

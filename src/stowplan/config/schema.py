@@ -211,9 +211,9 @@ _CLIENT_CONNECTION = struct(
     "v1alpha1",
     kubeconfig=documented(not_omitted(STRING), "Kubeconfig of the cluster; empty: the one that the scheduler runs in."),
     acceptContentTypes=documented(
-        not_omitted(STRING), "Content types to ask for; without effect here, JSON is spoken."
+        not_omitted(STRING), "Content types to ask for; ignored here: all responses are JSON."
     ),
-    contentType=documented(not_omitted(STRING), "Content type of requests; without effect here, JSON is spoken."),
+    contentType=documented(not_omitted(STRING), "Content type of requests; ignored here: all requests are JSON."),
     qps=documented(not_omitted(FLOAT32), "Requests a second; 0 is the default, below 0 no limit."),
     burst=documented(not_omitted(INT32), "Requests that may go at once; 0 is the default.", least=0),
 )

@@ -54,7 +54,7 @@ class ExtenderClient(Protocol):
 
 
 class ExtenderClients(Protocol):
-    """The askers of extenders, by name."""
+    """The extender_clients of extenders, by name."""
 
     def get(self, who: str, /) -> ExtenderClient | None: ...
 
@@ -81,13 +81,13 @@ class Effects:
         *,
         broadcaster: EventBroadcaster,
         hostname: str,
-        askers: ExtenderClients,
+        extender_clients: ExtenderClients,
     ) -> None:
         self._api = api
         self._engine = engine
         self._broadcaster = broadcaster
         self._hostname = hostname
-        self._askers = askers
+        self._extender_clients = extender_clients
         self._under_way: dict[int, _UnderWay] = {}
         #: Object -> its requests in progress, in order.
         self._lines: dict[str, list[asyncio.Task[None]]] = {}
@@ -182,11 +182,11 @@ class Effects:
 
     async def told(self, ask: Ask) -> Outcome:
         """An extender's answer."""
-        asker = self._askers.get(ask.who)
-        if asker is None:
+        extender_client = self._extender_clients.get(ask.who)
+        if extender_client is None:
             return Refused(LookupError(f"nobody answers {ask.who}"))
         try:
-            return Done(await asker.ask(ask.verb, ask.question))
+            return Done(await extender_client.ask(ask.verb, ask.question))
         except OutcomeUnknown as error:
             return Unknown(error)
         except asyncio.CancelledError:

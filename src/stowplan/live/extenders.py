@@ -77,10 +77,10 @@ class HttpExtenderClients:
 class HttpExtenderClient:
     """Calls one extender."""
 
-    def __init__(self, askers: HttpExtenderClients, calls: Calls, who: str) -> None:
-        self._askers = askers
+    def __init__(self, extender_clients: HttpExtenderClients, calls: Calls, who: str) -> None:
+        self._extender_clients = extender_clients
         self._calls = calls
         self._who = who
 
     async def ask(self, verb: str, question: Any) -> Any:
-        return await self._askers.put(self._calls, Ask(who=self._who, verb=verb, question=question))
+        return await self._extender_clients.put(self._calls, Ask(who=self._who, verb=verb, question=question))

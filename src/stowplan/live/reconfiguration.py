@@ -52,7 +52,7 @@ class Reconfiguration:
         submit: Callable[[Input], None],
         informers: Informers,
         documents: Documents,
-        askers: HttpExtenderClients,
+        extender_clients: HttpExtenderClients,
         times: Times,
         report: Callable[[str], None],
     ) -> None:
@@ -60,7 +60,7 @@ class Reconfiguration:
         self._submit = submit
         self._informers = informers
         self._documents = documents
-        self._askers = askers
+        self._extender_clients = extender_clients
         self._times = times
         self._report = report
         self._under_way = False
@@ -76,7 +76,7 @@ class Reconfiguration:
                 await self._fetched(kinds, configuration)
                 # No other task runs from here on.
                 self._informers.deliver_now()
-                self._askers.reconfigure(configuration)
+                self._extender_clients.reconfigure(configuration)
                 self._submit(Adopted(self._informers.adopt(kinds)))
                 self._take_in_pods()
         finally:

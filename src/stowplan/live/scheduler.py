@@ -116,15 +116,15 @@ class Scheduler:
         give_up_waiting: Callable[[], None] | None = None,
         recorder: Recorder | None = None,
         extenders: Sequence[Extender] | None = None,
-        askers: ExtenderClients | None = None,
+        extender_clients: ExtenderClients | None = None,
         documents: Documents | None = None,
         may_change: Callable[[], bool] | None = None,
     ) -> None:
         """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit.
 
-        `extenders` are in call order, and `askers` call them; None: those of the configuration, over HTTP. `documents`
-        has the objects that the API keeps in full for them. `may_change` returns whether an extender may be asked to
-        bind.
+        `extenders` are in call order, and `extender_clients` call them; None: those of the configuration, over HTTP.
+        `documents` has the objects that the API keeps in full for them. `may_change` returns whether an extender may be
+        asked to bind.
         """
         settings = settings or SchedulerSettings()
         self._times = times
@@ -158,7 +158,7 @@ class Scheduler:
             self,
             broadcaster=self._broadcaster,
             hostname=settings.hostname,
-            askers=self._extender_calls if askers is None else askers,
+            extender_clients=self._extender_calls if extender_clients is None else extender_clients,
         )
         self._alarm = _Alarm(self)
         #: The offset of the wall clock that the engine knows.
@@ -176,7 +176,7 @@ class Scheduler:
             submit=self.submit,
             informers=self.informers,
             documents=documents,
-            askers=self._extender_calls,
+            extender_clients=self._extender_calls,
             times=times,
             report=_report,
         )

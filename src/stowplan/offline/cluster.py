@@ -110,10 +110,8 @@ class Cluster:
             >>> Cluster([a_node("n1").obj(), a_pod("web-0").obj()], feature_gates={"GenericWorkload": True})
             <Cluster: 1 node with 0 pods, 1 pending>
         """
-        if not isinstance(plugins, Iterable) or isinstance(plugins, str):
-            raise ClusterError(f"plugins: want a list of classes of plugins, got {plugins!r}")
         #: Plugins passed by the caller.
-        self.plugins = tuple(plugins)
+        self.plugins = _checked_plugins(plugins)
         feature_gates = _checked_gates(feature_gates)
         self._options = ClusterOptions(
             plugins=self.plugins,
@@ -123,17 +121,14 @@ class Cluster:
             feature_gates=feature_gates,
             plugin_timeout=plugin_timeout,
         )
-        for plugin in self.plugins:
-            if not isinstance(plugin, type) or not isinstance(getattr(plugin, "name", None), str):
-                raise ClusterError(f"plugins: want classes of plugins, got {plugin!r}")
         # A caller may pass installed plugins, too; each is registered once.
-        known = dict.fromkeys((*installed_plugins(), *plugins))
+        known = dict.fromkeys((*installed_plugins(), *self.plugins))
         guard = CallGuard(seconds=plugin_timeout)
         registry = guarded_registry(known, guard)
         #: Notes for the user about what was skipped or added when objects were read.
         self.notes: tuple[str, ...] = ()
         features = _features(config, feature_gates)
-        self.config = _configuration(config, registry, features, [plugin.name for plugin in plugins])
+        self.config = _configuration(config, registry, features, [plugin.name for plugin in self.plugins])
         #: The original objects, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
         post = post_to_extender if call_extender is None else posting_to(call_extender)
@@ -503,6 +498,16 @@ class Cluster:
         """
         with self.transaction():
             return self._scheduling.foreseen([self.state.pod_info(pod) for pod in pods])
+
+
+def _checked_plugins(plugins: object) -> tuple[type[Plugin], ...]:
+    if not isinstance(plugins, Iterable) or isinstance(plugins, str):
+        raise ClusterError(f"plugins: want a list of classes of plugins, got {plugins!r}")
+    given = tuple(plugins)
+    for plugin in given:
+        if not isinstance(plugin, type) or not isinstance(getattr(plugin, "name", None), str):
+            raise ClusterError(f"plugins: want classes of plugins, got {plugin!r}")
+    return given
 
 
 def _checked_gates(gates: Mapping[str, bool] | None) -> dict[str, bool]:

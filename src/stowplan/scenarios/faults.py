@@ -63,10 +63,13 @@ class Faults:
         self._failures = 0
 
     def begin(
-        self, scenario: Scenario, keepers: Mapping[str, Sequence[WorkloadController]], rollouts: Mapping[int, Rollout]
+        self,
+        scenario: Scenario,
+        controllers: Mapping[str, Sequence[WorkloadController]],
+        rollouts: Mapping[int, Rollout],
     ) -> None:
         """`rollouts`: by the number of their event."""
-        self._keepers = keepers
+        self._controllers = controllers
         self._rollouts = rollouts
         for index, event in enumerate(scenario.events):
             self._world.time.feed(self._feed(index, event, scenario.duration))
@@ -184,12 +187,12 @@ class Faults:
         self._fleet.set_price(spec.group, spec.price)
 
     def _scale(self, spec: ScaleSpec, chance: Random) -> None:
-        for keeper in self._keepers.get(spec.workload, ()):
-            keeper.scale(spec.replicas)
+        for controller in self._controllers.get(spec.workload, ()):
+            controller.scale(spec.replicas)
 
     def _rollout(self, rollout: Rollout, chance: Random) -> None:
-        for keeper in rollout.keepers:
-            keeper.roll_out(rollout.template)
+        for controller in rollout.controllers:
+            controller.roll_out(rollout.template)
 
     def _resize(self, spec: ResizeSpec, chance: Random) -> None:
         group = self._fleet.groups[spec.group]

@@ -350,20 +350,20 @@ class Simulation:
     def _begin_workloads(self, classes: Sequence[PriorityClass]) -> None:
         scenario, world = self.scenario, self.world
         templates = self._templates(classes)
-        keepers: dict[str, list[Any]] = {}
+        controllers: dict[str, list[Any]] = {}
         for spec in scenario.workloads:
             template = templates.get(spec.name)
             if template is None:
                 self._time.feed(feed_of(world, spec, self._folder, scenario.duration))
                 continue
-            of_workload = keepers[spec.name] = []
+            of_workload = controllers[spec.name] = []
             if template.kind == "DaemonSet":
                 of_workload.append(DaemonSetController(world, template))
                 of_workload[0].begin()
             else:
                 self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, of_workload))
-        rollouts = rollouts_of(scenario, templates, keepers, self._folder, classes)
-        self.faults.begin(scenario, keepers, rollouts)
+        rollouts = rollouts_of(scenario, templates, controllers, self._folder, classes)
+        self.faults.begin(scenario, controllers, rollouts)
 
     def _templates(self, classes: Sequence[PriorityClass]) -> dict[str, Template]:
         """Workload -> template, for workloads that are not traces."""

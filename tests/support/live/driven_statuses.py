@@ -13,7 +13,7 @@ class DrivenStatuses:
         self._times = times
         self._outbox = Outbox()
         self.statuses = PodStatuses(self._outbox, wall_clock=times.wall_clock, random=times.random, report=report)
-        self._effects = Effects(api, self, broadcaster=None, hostname="", askers={})
+        self._effects = Effects(api, self, broadcaster=None, hostname="", extender_clients={})
         self._alarms = set()
 
     # -- calls of the engine's other parts ----------------------------------------------------------------------------

@@ -130,7 +130,7 @@ async def live(
     recorder=None,
     validate=True,
     extenders=None,
-    askers=None,
+    extender_clients=None,
     overlaps=True,
 ):
     """`wrap` may wrap the scheduler's Api; `validate` has a cost that grows with the cluster."""
@@ -145,7 +145,7 @@ async def live(
     if wrap is not None:
         port = wrap(port)
     options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
-    options |= {"extenders": extenders, "askers": askers, "documents": documents}
+    options |= {"extenders": extenders, "extender_clients": extender_clients, "documents": documents}
     async with opened(port, time, random=random or Random(1), **options) as found:
         cluster = Live(api, *found)
         await cluster.settle()
@@ -164,7 +164,7 @@ async def opened(
     features=DEFAULT_FEATURES,
     recorder=None,
     extenders=None,
-    askers=None,
+    extender_clients=None,
     documents=None,
 ):
     """A scheduler that is ready, and runs until the end of the block; with its time and its task."""
@@ -181,7 +181,7 @@ async def opened(
         features=features,
         recorder=recorder,
         extenders=extenders,
-        askers=askers,
+        extender_clients=extender_clients,
         documents=documents,
     )
     running = asyncio.create_task(scheduler.run())

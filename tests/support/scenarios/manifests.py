@@ -19,7 +19,7 @@ def container(cpu):
     return {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
 
 
-def keeper(kind, cpu="1", *, labels=None, **spec):
+def a_workload(kind, cpu="1", *, labels=None, **spec):
     template = {"metadata": {"labels": labels or {}}, "spec": {"containers": [container(cpu)]}}
     return {"kind": kind, "spec": {**spec, "template": template}}
 
@@ -41,4 +41,4 @@ def stateful(**spec):
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
-    return keeper("StatefulSet", volumeClaimTemplates=[claim], **spec)
+    return a_workload("StatefulSet", volumeClaimTemplates=[claim], **spec)

@@ -208,7 +208,7 @@ DEPRECATED = (
         "kube-api-content-type",
         k.STRING,
         _CONNECTION.content_type,
-        "DEPRECATED: content type of requests; JSON is spoken whatever it says." + _IGNORED,
+        "DEPRECATED: content type of requests; they are always JSON." + _IGNORED,
     ),
     _deprecated("kube-api-qps", k.FLOAT32, float(_CONNECTION.qps), "DEPRECATED: requests a second." + _IGNORED),
     _deprecated("kubeconfig", k.STRING, "", "DEPRECATED: kubeconfig of the cluster." + _IGNORED),

@@ -111,7 +111,9 @@ class GroupCycle:
                 self._conclude(framework, group, tried, trial, started)
                 return
         steps, suspended = self._in_steps(framework, group, tried, started, more), self._suspended
-        suspended.begin(SuspendableGroup(suspended, framework, group, tried, steps, concluder=self, started=started))
+        suspended.begin(
+            SuspendableGroup(suspended, framework, group, tried, steps, outcome_handler=self, started=started)
+        )
 
     def _at_once(self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float) -> GroupTrial:
         """Try a group that has nothing to wait for; raises UnfinishedError if a plugin has too much to do."""

@@ -51,10 +51,10 @@ class SuspendableGroup(Suspended):
 
     __slots__ = (
         "asks",
-        "concluder",
         "framework",
         "group",
         "members",
+        "outcome_handler",
         "portions_before",
         "started",
         "steps",
@@ -69,11 +69,11 @@ class SuspendableGroup(Suspended):
         members: Sequence[QueuedPod],
         steps: TrialSteps,
         *,
-        concluder: TrialOutcomeHandler,
+        outcome_handler: TrialOutcomeHandler,
         started: float,
     ) -> None:
         super().__init__(owner, owner.outbox)
-        self.concluder = concluder
+        self.outcome_handler = outcome_handler
         self.framework = framework
         self.group = group
         self.members = members
@@ -138,7 +138,7 @@ class SuspendedGroups:
             self._wait(trial, needed)
             return
         self._over(trial)
-        trial.concluder.conclude(trial, outcome)
+        trial.outcome_handler.conclude(trial, outcome)
 
     def _over(self, trial: SuspendableGroup) -> None:
         trial.stage = Stage.OVER

@@ -41,14 +41,14 @@ def feed_of(
     folder: Path,
     duration: float | None,
     template: Template | None = None,
-    keepers: list[WorkloadController] | None = None,
+    controllers: list[WorkloadController] | None = None,
 ) -> Iterator[tuple[float, Request | Call]]:
-    """The arrivals, in order; `keepers` gets the controllers that start."""
-    if template is None or keepers is None:
+    """The arrivals, in order; `controllers` gets the controllers that start."""
+    if template is None or controllers is None:
         return _of_trace(world, spec, folder, duration)
     if template.kind == "Pod":
         return _pods(world, spec, template, duration)
-    return _controllers(world, spec, template, duration, keepers)
+    return _controllers(world, spec, template, duration, controllers)
 
 
 def _pods(
@@ -66,7 +66,7 @@ def _pods(
 
 
 def _controllers(
-    world: World, spec: WorkloadSpec, template: Template, duration: float | None, keepers: list[WorkloadController]
+    world: World, spec: WorkloadSpec, template: Template, duration: float | None, controllers: list[WorkloadController]
 ) -> Iterator[tuple[float, Call]]:
     times, number = world.chance(f"times of {spec.name}"), 0
     several = spec.each > 1 or spec.at.listed or expected_count(spec, duration) != 1
@@ -74,20 +74,20 @@ def _controllers(
         for _ in range(spec.each):
             number += 1
             name = f"{spec.name}-{number}" if several else spec.name
-            keeper = _keeper(template)(world, template, name, world.chance(f"lifetimes of {name}"))
-            yield world.start + at, Call(partial(_begin, keeper, keepers if template.kind != "Job" else None))
+            controller = _controller_class(template)(world, template, name, world.chance(f"lifetimes of {name}"))
+            yield world.start + at, Call(partial(_begin, controller, controllers if template.kind != "Job" else None))
 
 
-def _keeper(template: Template) -> type[WorkloadController]:
+def _controller_class(template: Template) -> type[WorkloadController]:
     if template.kind == "StatefulSet":
         return StatefulSetController
     return DeploymentController if template.kind == "Deployment" and template.update is not None else WorkloadController
 
 
-def _begin(keeper: WorkloadController, keepers: list[WorkloadController] | None) -> None:
-    if keepers is not None:
-        keepers.append(keeper)
-    keeper.begin()
+def _begin(controller: WorkloadController, controllers: list[WorkloadController] | None) -> None:
+    if controllers is not None:
+        controllers.append(controller)
+    controller.begin()
 
 
 def _of_trace(

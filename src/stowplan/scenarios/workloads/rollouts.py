@@ -22,7 +22,7 @@ _SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 
 class Rollout(NamedTuple):
     #: `RollsOut`s that exist at that time.
-    keepers: Sequence[Any]
+    controllers: Sequence[Any]
     #: None: restart the current template.
     template: Template | None
 
@@ -30,7 +30,7 @@ class Rollout(NamedTuple):
 def rollouts_of(
     scenario: Scenario,
     templates: Mapping[str, Template],
-    keepers: Mapping[str, Sequence[Any]],
+    controllers: Mapping[str, Sequence[Any]],
     folder: Path,
     classes: Sequence[PriorityClass],
 ) -> dict[int, Rollout]:
@@ -45,7 +45,7 @@ def rollouts_of(
                 name, patch, where = event.rollout.workload, event.rollout.patch, f"events[{index}].rollout"
                 _check(templates.get(name), name, ROLLED, where)
                 template = None if patch is None else patched_template(specs[name], patch, folder, classes, where)
-                found[index] = Rollout(keepers[name], template)
+                found[index] = Rollout(controllers[name], template)
     problems.raise_any()
     return found
 

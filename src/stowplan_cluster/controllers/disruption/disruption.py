@@ -74,7 +74,7 @@ class DisruptionController:
         self._scales = OwnerScales(registry)
         self._budgets: dict[str, dict[Key, Budget]] = {}
         #: Budgets that depend on an owner's scale, by the owner's uid.
-        self._askers: dict[str, set[Key]] = {}
+        self._budgets_by_owner: dict[str, set[Key]] = {}
 
     def keys_of(self, event: Event) -> Sequence[Key]:
         stored = event.stored
@@ -82,7 +82,7 @@ class DisruptionController:
             return self._follow_budget(event)
         if stored.resource == PODS:
             return self._follow_pod(event)
-        return list(self._askers.get(stored.uid, ()))
+        return list(self._budgets_by_owner.get(stored.uid, ()))
 
     def reconcile(self, key: Any) -> float | None:
         stored = self._client.find(BUDGETS, key)
@@ -126,10 +126,10 @@ class DisruptionController:
 
     def _forget(self, key: Key, budget: Budget | None) -> None:
         for uid in budget.asked if budget is not None else ():
-            askers = self._askers[uid]
-            askers.discard(key)
-            if not askers:
-                del self._askers[uid]
+            budgets = self._budgets_by_owner[uid]
+            budgets.discard(key)
+            if not budgets:
+                del self._budgets_by_owner[uid]
 
     def _follow_pod(self, event: Event) -> Sequence[Key]:
         pod = event.stored
@@ -170,7 +170,7 @@ class DisruptionController:
             answer = self._scales.of(owner, stored.namespace)
             for uid in answer.asked:
                 budget.asked.add(uid)
-                self._askers.setdefault(uid, set()).add(key)
+                self._budgets_by_owner.setdefault(uid, set()).add(key)
             if answer.uid is None:
                 example = next(name for name, member in budget.members.items() if member.owner == owner)
                 raise ScaleError(f'found no controllers for pod "{example}"')
