@@ -95,7 +95,7 @@ class PlacementLog:
     def added_node(self, node: Node, row: int) -> None:
         images = self._state.table.images
         self._mark.undo.append(partial(images.remove, row, node))
-        self._mark.undo.append(partial(self._unhouse, node.metadata.name, row))
+        self._mark.undo.append(partial(self._detach_pods_of_node, node.metadata.name, row))
 
     def removing_node(self, name: str, row: int) -> None:
         table = self._state.table
@@ -103,7 +103,7 @@ class PlacementLog:
         assert node is not None
         self._save_nodes(name)
         self._mark.undo.append(table.images.saved(row, node))
-        self._mark.undo.append(partial(self._recount_pods_of_node, name, row))
+        self._mark.undo.append(partial(self._attach_pods_of_node, name, row))
 
     def _save_nodes(self, name: str) -> None:
         if not self._mark.nodes:
@@ -112,14 +112,14 @@ class PlacementLog:
             self._mark.undo += restore
         self._mark.nodes.add(name)
 
-    def _recount_pods_of_node(self, name: str, row: int) -> None:
+    def _attach_pods_of_node(self, name: str, row: int) -> None:
         """Count the pods of a formerly unknown node on its row again."""
         state = self._state
         pods = state._ghosts.pop(name, [])
         state.row_pods[row] = pods
         state._count_on(pods, row)
 
-    def _unhouse(self, name: str, row: int) -> None:
+    def _detach_pods_of_node(self, name: str, row: int) -> None:
         """Count the node's pods as those of an unknown node again."""
         state = self._state
         pods = state.row_pods[row]

@@ -26,9 +26,9 @@ from stowplan.command_line.flags.overrides import check_unvalidated, with_flags
 from stowplan.command_line.flags.retired import (
     GONE_FLAGS,
     RETIRED_FLAGS,
-    prints_version,
     retired_errors,
     retired_warnings,
+    selects_plugins,
 )
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.validation import option_errors, serving_errors
@@ -238,7 +238,7 @@ def _check(problems: list[str]) -> None:
 
 
 def _configuration(line: CommandLine, registry: Registry, features: FeatureGates, stop: StopSignals) -> Configuration:
-    if not line["config"] and prints_version(line):
+    if not line["config"] and selects_plugins(line):
         from stowplan.daemon.older_command_line import configuration_of
 
         return configuration_of(line, registry.declarations, features, partial(with_flags, line=line), stop)

@@ -93,7 +93,7 @@ class Handler:
             log.error(bug, "apiserver panic'd", trace=True, method=request.method, URI=request.raw_path)
             response = refusal(_PANICKED, 500)
         finally:
-            _authenticate_and_authorize(request, False)
+            _mark_authorized(request, False)
         self._log(request, response, self._times.clock() - since, error)
         if isinstance(response, Stream):
             return await _streamed(request, response)
@@ -108,7 +108,7 @@ class Handler:
         headers = request.headers
         user = await self._authenticator.authenticate(headers, peer)
         await self._authorizer.authorize(user, verb=request.method.lower(), path=path)
-        _authenticate_and_authorize(request, True)
+        _mark_authorized(request, True)
         page = self._page_of(path)
         if page is None:
             return refusal("404 page not found", 404)
@@ -162,10 +162,10 @@ class Handler:
         verbose.info("HTTP", **keys)
 
 
-def _authenticate_and_authorize(request: BaseRequest, is_let_in: bool) -> None:
+def _mark_authorized(request: BaseRequest, is_authorized: bool) -> None:
     connection = request.protocol
     assert isinstance(connection, HttpConnection)
-    connection.is_let_in = is_let_in
+    connection.is_authorized = is_authorized
 
 
 def _log_page(path: str, found: str) -> None:
@@ -215,7 +215,7 @@ async def _streamed(request: BaseRequest, stream: Stream) -> web.StreamResponse:
     """Send in pieces; the connection's buffer provides backpressure."""
     response = web.StreamResponse(status=stream.status, headers={**ALWAYS, "Content-Type": stream.content_type})
     response.headers.update(stream.headers)
-    _authenticate_and_authorize(request, True)
+    _mark_authorized(request, True)
     try:
         await response.prepare(request)
         async with aclosing(stream.pieces) as pieces:
@@ -224,7 +224,7 @@ async def _streamed(request: BaseRequest, stream: Stream) -> web.StreamResponse:
                 await request.writer.drain()
         await response.write_eof()
     finally:
-        _authenticate_and_authorize(request, False)
+        _mark_authorized(request, False)
     return response
 
 

@@ -132,7 +132,7 @@ def up(
                 ),
             )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
-        click.echo(_print_end(options["state"]))
+        click.echo(_end_message(options["state"]))
 
 
 @contextmanager
@@ -278,7 +278,7 @@ def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str
     ]
 
 
-def _print_end(state: Path | None) -> str:
+def _end_message(state: Path | None) -> str:
     if state is None:
         return "stopped: the cluster is lost; --state FILE would have kept it"
     return f"stopped: {state} has the cluster, the same command continues with it"

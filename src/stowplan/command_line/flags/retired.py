@@ -64,7 +64,7 @@ _PROFILE = ("scheduler-name", "hard-pod-affinity-symmetric-weight")
 _MAX_PORT = 65535
 
 
-def prints_version(line: CommandLine) -> bool:
+def selects_plugins(line: CommandLine) -> bool:
     return any(line.is_given(name) for name in (*_PLUGINS, *_PROFILE))
 
 

@@ -115,7 +115,7 @@ class HttpConnection(RequestHandler):
         "_server",
         "_since_head",
         "cut_off",
-        "is_let_in",
+        "is_authorized",
     )
 
     def __init__(self, server: HttpServer, **kwargs: Any) -> None:
@@ -135,7 +135,7 @@ class HttpConnection(RequestHandler):
         #: Whether the client did not read a response for too long.
         self.cut_off = False
         #: Whether the current request is authenticated and authorized.
-        self.is_let_in = False
+        self.is_authorized = False
 
     @property
     def busy(self) -> bool:

@@ -4,8 +4,8 @@ The context is selected by the client's SNI name, else by the local address. Nam
 precedence over those in one, and exact names over wildcards.
 
 Client certificates are requested but not verified in the handshake: they are checked with the request. So an expired
-one is answered with 401, like upstream, instead of a failed handshake. Only keys that Go does not take either fail it:
-with them a client could make us compute for long.
+one is answered with 401, like upstream, instead of a failed handshake. The handshake only fails for keys that Go
+refuses, too: checking their signatures can take long.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates/named_certificates.go, tlsconfig.go; Go's
 crypto/tls (getCertificate).

@@ -74,7 +74,7 @@ class OpenConnections:
 
     def _make_room(self) -> bool:
         # Never one in a handshake first: it may be the newest client.
-        waiting = next((one for one in self._all if one.awaits_client or not one.is_let_in), None)
+        waiting = next((one for one in self._all if one.awaits_client or not one.is_authorized), None)
         if waiting is None:
             return False
         del self._all[waiting]
@@ -286,8 +286,8 @@ class TlsConnection(asyncio.Protocol):
         return self._http is None or self._http.awaits_client
 
     @property
-    def is_let_in(self) -> bool:
-        return self._http is not None and self._http.is_let_in
+    def is_authorized(self) -> bool:
+        return self._http is not None and self._http.is_authorized
 
     def make_room(self) -> None:
         why = "that waited for its client" if self.awaits_client else "whose client is not let in yet"
