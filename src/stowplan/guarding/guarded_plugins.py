@@ -48,6 +48,7 @@ _POINTS = {
     "score": "Score",
     "score_holds": "ScoreHolds",
     "untouched_by": "UntouchedBy",
+    "refusals_ahead": "RefusalsAhead",
     "normalize": "NormalizeScore",
     "assumed": "Assumed",
     "reserve": "Reserve",
