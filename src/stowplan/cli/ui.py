@@ -464,7 +464,7 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
     )
     await check_scheduler(endpoint)
     async with forwarded_page(endpoint) as passed:
-        await show.until(stopped.wait(), passed.pages(), passed, url)
+        await show.until(stopped.wait(), passed.pages(), passed, f"the scheduler at {passed.server}")
 
 
 # -- shared ------------------------------------------------------------------------------------------------------------

@@ -233,6 +233,8 @@ async def _connection(endpoint: SchedulerEndpoint) -> Connection:
 
 def _named_socket(endpoint: SchedulerEndpoint) -> Connection:
     path = Path(endpoint.url.removeprefix(_SOCKET))
+    if endpoint.url == _SOCKET:
+        raise InputError(f"--from-scheduler {_SOCKET} needs the path of a scheduler's socket, as {_SOCKET}PATH")
     try:
         check_socket(path)
     except LocalSocketError as error:
