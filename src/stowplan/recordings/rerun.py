@@ -82,7 +82,7 @@ class RerunResult:
     refused: int = 0
 
     @property
-    def placed_otherwise(self) -> list[PodHistory]:
+    def placed_differently(self) -> list[PodHistory]:
         return [pod for pod in self.pods.values() if pod.node_then != pod.node_now]
 
 
