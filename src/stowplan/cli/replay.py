@@ -262,8 +262,7 @@ def _show_rerun(found: RerunResult, output: str) -> None:
         "placed": {"then": placed_then, "now": placed_now},
         "waitSeconds": {"then": waits_then, "now": waits_now},
         "placedDifferently": [
-            {"pod": pod.key, "came": moment_text(pod.came), "then": pod.node_then, "now": pod.node_now}
-            for pod in moved
+            {"pod": pod.key, "came": moment_text(pod.came), "then": pod.node_then, "now": pod.node_now} for pod in moved
         ],
     }
     page: list[Block] = [
