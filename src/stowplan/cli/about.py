@@ -40,8 +40,8 @@ NAMESPACE = click.option(
 
 def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """The option for the scheduler configuration."""
-    told = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
-    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=told)
+    text = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
+    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=text)
 
 
 _OPTIONS = (

@@ -319,10 +319,10 @@ class ClusterSource:
         why = f'no profile schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
         # Known by a scheduler that was found.
         asks_it = f"; its scheduler tells more: stowplan explain --from-scheduler auto pod {info.key}"
-        told = error(f"{why}; {_OTHER_CONFIG}{asks_it if info.key in self.known else ''}")
+        status = error(f"{why}; {_OTHER_CONFIG}{asks_it if info.key in self.known else ''}")
         state = self.cluster.state
         names = list(state.table.names)
-        return Verdict(pod=info, names=names, version=state.version, error=told, without_profile=True)
+        return Verdict(pod=info, names=names, version=state.version, error=status, without_profile=True)
 
     def find_group(self, name: str) -> str:
         """The key of a pod group; raises InputError."""
