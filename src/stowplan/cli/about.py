@@ -7,12 +7,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
 from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.event_loop import run
 from stowplan.command_line.plugin_option import PLUGINS
+from stowplan.config.features import GROUP_GATES
 from stowplan.explain.text.tables import write
 from stowplan.sources.cluster_source import ClusterSource
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
     from stowplan.explain.text.tables import Block
     from stowplan.loading.wanted_events import EventsWanted
-    from stowplan.what_if.records import Answer
+    from stowplan.offline import Cluster
+    from stowplan.what_if.records import NotedAnswer
 
 #: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.
 POD_GROUPS = click.option(
@@ -37,8 +40,8 @@ NAMESPACE = click.option(
 
 def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """The option for the scheduler configuration."""
-    told = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
-    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=told)
+    text = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
+    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=text)
 
 
 _OPTIONS = (
@@ -82,8 +85,8 @@ _ACCESS = (
 
 _ACCESS_NAMES = "--token-file, --certificate-authority and --insecure-skip-tls-verify"
 _OF_ITS_OWN = (
-    "--from-scheduler is about the scheduler's own configuration and its cluster: leave out -f, -R and the option of "
-    "the present configuration."
+    "--from-scheduler is about the scheduler's own configuration and its cluster: leave out -f, -R, --pod-groups "
+    "and the option of the present configuration."
 )
 
 
@@ -140,12 +143,11 @@ def cluster_of(
 
     `events`: whether to read Events of a live cluster; `namespace`: the default for names without one.
     """
-    groups = groups or pod_groups
     access = token_file or certificate_authority or insecure_skip_tls_verify
     if from_scheduler is None and access:
         raise click.UsageError(f"--from-scheduler is missing: {_ACCESS_NAMES} are for that.")
     if from_scheduler is not None:
-        if files or recursive or config:
+        if files or recursive or config or pod_groups:
             raise click.UsageError(_OF_ITS_OWN)
         # The HTTP client is slow to import.
         from stowplan.sources.running_scheduler import SchedulerEndpoint
@@ -167,7 +169,7 @@ def cluster_of(
             config=config,
             plugins=plugins,
             recursive=recursive,
-            groups=groups,
+            groups=groups or pod_groups,
             events=events,
         )
     if namespace is not None:
@@ -199,13 +201,27 @@ def _cluster_of(
             config=config,
             plugins=plugins,
             events=events,
-            groups=groups,
+            gates=GROUP_GATES if groups else None,
         )
     )
 
 
-def answer(record: Answer, page: Callable[[Any], list[Block]], output: str) -> None:
+def answer(cluster: Cluster, record: NotedAnswer, page: Callable[[Any], list[Block]], output: str) -> None:
+    record = _with_failures(record, cluster.failures)
     if output in ("json", "yaml"):
         write_data(record.to_dict(), output)
     else:
         write(page(record), sys.stdout)
+
+
+#: Maximum number of failures in an answer.
+_MAX_FAILURES = 3
+
+
+def _with_failures(record: NotedAnswer, failures: Sequence[str]) -> NotedAnswer:
+    """An answer that failing plugins or extenders decided must not look like one about the cluster."""
+    left = len(failures) - _MAX_FAILURES
+    notes = [f"not an answer about the cluster alone, as this failed: {text}" for text in failures[:_MAX_FAILURES]]
+    if left > 0:
+        notes.append(f"{left} more failures of plugins or extenders")
+    return replace(record, notes=(*record.notes, *notes))

@@ -29,6 +29,7 @@ from stowplan.explain.judging import judged, judged_group
 from stowplan.explain.suggestions.suggestions import advise
 from stowplan.explain.text.reported_status import ReportedStatus
 from stowplan.framework.explanations.formatting import count
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
@@ -187,8 +188,8 @@ class _Options:
             raise click.UsageError(
                 "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
             )
-        of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.export
-        if self.from_scheduler is not None and of_its_own:
+        of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.pod_groups
+        if self.from_scheduler is not None and (of_its_own or self.export):
             raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
 
     def _check_clusters(self) -> None:
@@ -359,7 +360,7 @@ def _show_simulation(show: _Show, export: Path | None, folder: str, tracks: Mapp
 
 
 def _live(show: _Show, options: _Options) -> None:
-    registry = registry_with(options.plugins)
+    registry = registry_with(options.plugins, guard=CallGuard())
     features = with_chosen(GROUP_GATES) if options.pod_groups else DEFAULT_FEATURES
     configuration = load_config(options.config, plugins=registry.declarations, features=features)
     connection = connection_of(configuration, options.kubeconfig, options.context)
@@ -464,7 +465,7 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
     )
     await check_scheduler(endpoint)
     async with forwarded_page(endpoint) as passed:
-        await show.until(stopped.wait(), passed.pages(), passed, url)
+        await show.until(stopped.wait(), passed.pages(), passed, f"the scheduler at {passed.server}")
 
 
 # -- shared ------------------------------------------------------------------------------------------------------------

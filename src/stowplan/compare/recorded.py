@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from stowplan.compare.runs import Run
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.framework.runtime.registry import installed_plugins, load_plugin
-from stowplan.in_tree.registry import in_tree_registry
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.recordings.files import files_of_run, header_of
 from stowplan.recordings.rerun import rerun
 
@@ -52,9 +53,7 @@ class RecordingJob:
 
 def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...]) -> tuple[Registry, Configuration]:
     """From a file, or the recorded one; raises RecordingError, PluginLoadError, ConfigError."""
-    registry = in_tree_registry()
-    for plugin in dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))):
-        registry.register(plugin)
+    registry = guarded_registry(dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))), CallGuard())
     header = header_of(files_of_run(recording)[0])
     features = DEFAULT_FEATURES.with_gates(header.gates)
     source = header.configuration if config is None else config
@@ -77,7 +76,7 @@ def _values(found: RerunResult) -> dict[str, float]:
         "waits.p95": waits[ceil(0.95 * len(waits)) - 1] if waits else 0.0,
         "waits.longest": waits[-1] if waits else 0.0,
         "unplaced": float(sum(not pod.node_now for pod in pods)),
-        PLACED_DIFFERENTLY: 100 * len(found.placed_otherwise) / len(pods) if pods else 0.0,
+        PLACED_DIFFERENTLY: 100 * len(found.placed_differently) / len(pods) if pods else 0.0,
     }
 
 

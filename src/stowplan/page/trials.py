@@ -19,6 +19,7 @@ from stowplan.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.api.load import LoadError
 from stowplan.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.config import ConfigError
+from stowplan.config.score_weights import set_score_weight
 from stowplan.inspection.records import document
 from stowplan.loading.files import objects_of_files
 from stowplan.offline import ClusterError
@@ -108,10 +109,10 @@ class Trials:
             raise BadRequest(f"what-if: {error}") from None
         return Response(msgspec.json.encode(self.answer(question.change)), content_type=JSON)
 
-    def answer(self, asked: _Changes) -> dict[str, Any]:
+    def answer(self, wanted: _Changes) -> dict[str, Any]:
         try:
             cluster = self.cluster()
-            changes = list(_changes(asked, cluster))
+            changes = list(_changes(wanted, cluster))
             if not changes:
                 raise BadRequest("what-if: nothing changes")
             seen: list[Plan] = []
@@ -124,7 +125,7 @@ class Trials:
             "settled": _as_document(plan_of(cluster.state), before),
             "plan": _as_document(plan_of(cluster.state), after),
             "commands": [command for change in changes for command in _commands(change)],
-            "manifests": asked.manifests,
+            "manifests": wanted.manifests,
             "config": _config_text(changes),
         }
 
@@ -133,28 +134,28 @@ def _as_document(old: Plan, new: Plan) -> dict[str, Any]:
     return document(delta(difference(old, new), version=1))
 
 
-def _changes(asked: _Changes, cluster: Cluster) -> Iterator[Change]:
-    for one in asked.add_nodes:
+def _changes(wanted: _Changes, cluster: Cluster) -> Iterator[Change]:
+    for one in wanted.add_nodes:
         yield AddNodes(_within(one.count, MOST_NODES, "addNodes: count"), one.like)
-    yield from map(Remove, asked.remove)
-    yield from map(Drain, asked.drain)
-    for label in asked.label:
+    yield from map(Remove, wanted.remove)
+    yield from map(Drain, wanted.drain)
+    for label in wanted.label:
         yield Label(label.node, _given(label.key, "label: key"), label.value)
-    for taint in asked.taint:
+    for taint in wanted.taint:
         if taint.effect not in _EFFECTS:
             raise BadRequest(f"what-if: taint: effect: want one of {', '.join(_EFFECTS)}, got {taint.effect!r}")
         key = _given(taint.key, "taint: key")
         yield Taint(taint.node, key, effect="") if taint.remove else Taint(taint.node, key, taint.value, taint.effect)
-    for scale in asked.scale:
+    for scale in wanted.scale:
         replicas = _within(scale.replicas, MOST_REPLICAS, "scale: replicas", least=0)
         yield Scale(scale.kind, scale.namespace, scale.name, replicas)
-    if asked.manifests.strip():
-        found = objects_of_files(["-"], io.BytesIO(asked.manifests.encode()), beside=cluster.state.everything())
+    if wanted.manifests.strip():
+        found = objects_of_files(["-"], io.BytesIO(wanted.manifests.encode()), beside=cluster.state.everything())
         yield Put(tuple(found.objects), "the manifests", found.workloads)
-    if asked.config.strip():
-        yield Reconfigure(_mapping(asked.config), "the configuration that was given")
-    elif asked.weights:
-        yield Reconfigure(_weighted(cluster.config, asked.weights), "other weights")
+    if wanted.config.strip():
+        yield Reconfigure(_mapping(wanted.config), "the configuration that was given")
+    elif wanted.weights:
+        yield Reconfigure(_weighted(cluster.config, wanted.weights), "other weights")
 
 
 def _within(number: int, most: int, what: str, least: int = 1) -> int:
@@ -183,33 +184,15 @@ def _weighted(configuration: Configuration, weights: dict[str, dict[str, int]]) 
     """The configuration with other weights of its score plugins."""
     changed = configuration.to_dict()
     profiles = {profile["schedulerName"]: profile for profile in changed["profiles"]}
+    scored = {one.scheduler_name: {ref.name for ref in one.points["score"]} for one in configuration.profiles}
     for name, wanted in weights.items():
         if name not in profiles:
             raise BadRequest(f"what-if: weights: there is no profile {name!r}")
-        scored = {ref.name for profile in configuration.profiles for ref in profile.points["score"]}
         for plugin, weight in wanted.items():
-            if plugin not in scored:
+            if plugin not in scored[name]:
                 raise BadRequest(f"what-if: weights: profile {name!r} does not score with {plugin!r}")
-            _within(weight, 100, f"weights: {plugin}", least=0)
-        _weigh(profiles[name]["plugins"], wanted)
+            set_score_weight(profiles[name]["plugins"], plugin, _within(weight, 100, f"weights: {plugin}", least=0))
     return changed
-
-
-def _weigh(plugins: dict[str, Any], wanted: dict[str, int]) -> None:
-    """Set weights where plugins are named: at score, or else at multiPoint.
-
-    A weight of 0 disables a plugin at score.
-    """
-    score = plugins.setdefault("score", {})
-    named = {one["name"] for one in score.get("enabled", ())}
-    for plugin, weight in wanted.items():
-        place = score if plugin in named else plugins["multiPoint"]
-        place["enabled"] = [
-            {**one, "weight": weight} if one["name"] == plugin and weight else one for one in place["enabled"]
-        ]
-        if weight == 0:
-            score["enabled"] = [one for one in score.get("enabled", ()) if one["name"] != plugin]
-            score.setdefault("disabled", []).append({"name": plugin})
 
 
 def _commands(change: Change) -> Iterator[str]:

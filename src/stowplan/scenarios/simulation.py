@@ -33,7 +33,8 @@ from stowplan.extenders.asking import asking, extenders_without_binders
 from stowplan.extenders.calls import Calls
 from stowplan.framework.requests import Create
 from stowplan.framework.runtime.registry import installed_plugins, load_plugin
-from stowplan.in_tree.registry import in_tree_registry
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.page.configuration import configuration_record
 from stowplan.page.timeline_file import NAME as TIMELINE
@@ -218,14 +219,15 @@ class Simulation:
         self.scenario, self._folder, self._document = located.scenario, located.folder, located.value
         self._plugins = plugins
         self.seed = self.scenario.seed if seed is None else seed
-        self._registry = in_tree_registry()
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
-        for plugin in dict.fromkeys((*installed_plugins(), *named, *plugins)):
-            self._registry.register(plugin)
+        self._guard = CallGuard()
+        self._registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named, *plugins)), self._guard)
         self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
         self.config = self._configuration(config)
         self._stopped = self._is_prepared = False
         self._timeline: TimelineWriter | None = None
+        #: Notes from before the world exists.
+        self._early_notes: list[str] = []
 
     def _configuration(self, given: Any) -> Configuration:
         if isinstance(given, Configuration):
@@ -302,7 +304,7 @@ class Simulation:
             extenders=extenders_without_binders(self.config),
             listener=ledger,
         )
-        self._watched = watched_kinds(self.engine.frameworks.values(), report=self._note_early)
+        self._watched = watched_kinds(self.engine.frameworks.values(), report=self._early_notes.append)
         chance = Random(f"{self.seed}/latency")
         self._time = time = VirtualTime(
             self.engine,
@@ -330,14 +332,11 @@ class Simulation:
         """Seconds since the epoch, once it runs."""
         return self._time.now
 
-    def _note_early(self, text: str) -> None:
-        self._early_notes = (*getattr(self, "_early_notes", ()), text)
-
     def _begin(self) -> None:
         """Start the initial cluster, and schedule the events."""
         scenario, world = self.scenario, self.world
         objects, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
-        for note in (*getattr(self, "_early_notes", ()), *notes):
+        for note in (*self._early_notes, *notes):
             world.note(note)
         for name in _NAMESPACES:
             self._put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
@@ -409,20 +408,25 @@ class Simulation:
         if self._timeline is not None:
             self._timeline.begin(self.engine.state, self.ledger.waits)
         expected = self._expected()
-        quiet_since, seen = 0.0, -1
         duration = self.scenario.duration
 
-        def tell() -> None:
+        def report() -> None:
             if self._timeline is not None:
                 self._timeline.moment(self._time.now)
             if progress is not None:
                 progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
 
+        with self._guard.series():
+            self._play(duration, report)
+        return self._finish()
+
+    def _play(self, duration: float | None, report: Callable[[], None]) -> None:
+        quiet_since, seen = 0.0, -1
         self._time.run(until=self._time.now)
         while True:
             self.sampler.take()
             self._sweep()
-            tell()
+            report()
             if self._time.halted or (duration is not None and self._passed >= duration):
                 break
             happened = self.ledger.placements + self.ledger.arrived + sum(self.ledger.ends.values())
@@ -430,10 +434,9 @@ class Simulation:
                 quiet_since, seen = self._passed, happened
             if duration is None and self._time.idle and self._rests(quiet_since):
                 break
-            self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration), tell)
-        return self._finish()
+            self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration), report)
 
-    def _advance(self, until: float, tell: Callable[[], None]) -> None:
+    def _advance(self, until: float, report: Callable[[], None]) -> None:
         """Advance to that time in parts, so that it can be stopped. Where nothing is due, a part is longer."""
         time, start = self._time, self.world.start
         part = (until - self._passed) / _PARTS
@@ -442,7 +445,7 @@ class Simulation:
             if to >= until:
                 break
             time.advance(max(0.0, start + to - time.now))
-            tell()
+            report()
         time.advance(max(0.0, start + until - time.now))
 
     def _rests(self, quiet_since: float) -> bool:
