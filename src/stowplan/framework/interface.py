@@ -216,7 +216,7 @@ class CountsPods(ABC):
         """What Filter will refuse to pods of these shapes, equal to this one, that are placed one after the other.
 
         Filter refuses the nodes that any of the results refuses, and Score is untouched. None: this cannot be told.
-        Called while the state is valid.
+        Called while the state is valid. The results are not checked, so this is for in-tree plugins.
         """
         return None
 
