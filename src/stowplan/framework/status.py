@@ -13,6 +13,8 @@ from enum import IntEnum
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
+from stowplan.structs import PlainStruct
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,8 +34,7 @@ class Code(IntEnum):
 REJECTED = frozenset((Code.Unschedulable, Code.UnschedulableAndUnresolvable, Code.Pending))
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(PlainStruct, frozen=True):
     """Why something was rejected: a stable code, upstream's text, and its parameters."""
 
     code: str

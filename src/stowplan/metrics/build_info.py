@@ -7,8 +7,10 @@ Upstream: staging/src/k8s.io/component-base/metrics/{version.go,prometheus/featu
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
     from stowplan.metrics.registry import MetricsRegistry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildInfo:
+class BuildInfo(PlainStruct, frozen=True, kw_only=True):
     """As in /version."""
 
     major: str
@@ -33,8 +34,7 @@ class BuildInfo:
     platform: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompatibilityVersions:
+class CompatibilityVersions(PlainStruct, frozen=True, kw_only=True):
     """The binary version, the emulated version, and the minimum compatibility version."""
 
     component: str = "kube"

@@ -8,11 +8,14 @@ Upstream: github.com/spf13/pflag, flag.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import field
 
 from stowplan.api.field_errors import go_quote
 from stowplan.config.hints import nearest
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,8 +34,7 @@ class FlagError(ValueError):
         self.hints = hints
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flag:
+class Flag(PlainStruct, frozen=True, kw_only=True):
     name: str
     kind: Kind
     default: Any
@@ -52,8 +54,7 @@ class Flag:
         return self.kind.show(self.default)
 
 
-@dataclass
-class CommandLine:
+class CommandLine(PlainStruct):
     """A parsed command line: each flag's value, set or default, and the arguments."""
 
     values: dict[str, Any]

@@ -6,9 +6,10 @@ apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_value
 from stowplan_cluster.apiserver.custom.openapi import validate_value
 from stowplan_cluster.apiserver.custom.rules.definitions import form_errors, rule_errors
@@ -108,8 +109,7 @@ def _prune(schema: JsonObject, value: Any) -> None:
 # Rules at every level
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(PlainStruct, frozen=True):
     is_root: bool = False
     in_metadata: bool = False
     #: The reason why defaults are not allowed here; "" if they are.
