@@ -5,11 +5,11 @@ import json
 import textwrap
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 import yaml
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from stowplan import Cluster
 from stowplan.cli.main import cli

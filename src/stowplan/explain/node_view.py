@@ -5,10 +5,10 @@ Built from the verdicts on all pending pods: each has results for every node, fr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import field
+from msgspec.structs import replace
 
 from stowplan.explain.suggestions.explanations import Explanations
 from stowplan.explain.suggestions.inspection import inspecting

@@ -12,12 +12,12 @@ better nodes must have been in it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import field
+from msgspec.structs import replace
 
 from stowplan.engine.decision.algorithm import row_tried_first, scored_nodes
 from stowplan.engine.decision.questions import is_interested

@@ -5,9 +5,10 @@ Upstream: pkg/fields/selector.go of k8s.io/apimachinery.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from stowplan.api import selector_text
 from stowplan.api.api_errors import BadRequest

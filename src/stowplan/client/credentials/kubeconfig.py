@@ -10,12 +10,12 @@ Upstream: staging/src/k8s.io/client-go/tools/clientcmd/loader.go and merge.go.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import field
+from msgspec.structs import replace
 
 from stowplan.api.field_errors import go_quote
 from stowplan.client.credentials.kubeconfig_types import Cluster, Context, Header, User

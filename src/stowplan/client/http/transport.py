@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import field
+from msgspec.structs import replace
 from yarl import URL
 
 from stowplan.api.port import Lane, Unreachable

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from stowplan.api.quantity import Format, format_quantity
 from stowplan.framework.explanations.formatting import count, joined

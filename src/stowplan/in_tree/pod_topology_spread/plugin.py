@@ -11,11 +11,11 @@ Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.api.selectors import Selector, SelectorError, compile_label_selector
 from stowplan.framework.interface import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -49,7 +48,7 @@ class Revisions:
             return template
         metadata = self.template.pod.metadata
         annotations = {**metadata.annotations, _RESTARTED: timestamp(now)}
-        return replace_fields(
+        return replace(
             self.template, pod=replace(self.template.pod, metadata=replace(metadata, annotations=annotations))
         )
 

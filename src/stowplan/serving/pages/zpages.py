@@ -8,8 +8,9 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/{flagz,statusz}.
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from stowplan.serving.requests.forms import PLAIN_TEXT, YAML, Form, negotiate, wants_pretty
 from stowplan.serving.requests.messages import JSON, Page, Request, Response, text

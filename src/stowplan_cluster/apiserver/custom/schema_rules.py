@@ -6,8 +6,9 @@ apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_value

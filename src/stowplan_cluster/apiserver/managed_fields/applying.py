@@ -10,9 +10,10 @@ sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from stowplan.api.api_errors import ApiError, BadRequest
 from stowplan.structs import PlainStruct

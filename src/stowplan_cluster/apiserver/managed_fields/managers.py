@@ -5,8 +5,9 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (managedfields.go,
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.structs import PlainStruct

@@ -8,8 +8,9 @@ Upstream: apiextensions-apiserver/pkg/apis/apiextensions/validation (validation.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from stowplan.cel.estimated_calls import MOST
 from stowplan.structs import PlainStruct
