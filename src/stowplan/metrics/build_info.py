@@ -7,8 +7,9 @@ Upstream: staging/src/k8s.io/component-base/metrics/{version.go,prometheus/featu
 
 from __future__ import annotations
 
-from dataclasses import astuple, fields
 from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
 
 from stowplan.structs import PlainStruct
 
@@ -47,7 +48,7 @@ def register_build_info(registry: MetricsRegistry, info: BuildInfo) -> None:
     registry.gauge_vec(
         "kubernetes_build_info",
         "Always 1; the labels tell what was built, from what, and where it runs.",
-        tuple(field.name for field in fields(BuildInfo)),
+        BuildInfo.__struct_fields__,
         stability="BETA",
     ).with_label_values(*astuple(info)).set(1.0)
 
@@ -56,7 +57,7 @@ def register_version_info(registry: MetricsRegistry, versions: CompatibilityVers
     registry.gauge_vec(
         "version_info",
         "Always 1; the labels have the binary, emulation and minimum compatibility versions.",
-        tuple(field.name for field in fields(CompatibilityVersions)),
+        CompatibilityVersions.__struct_fields__,
     ).with_label_values(*astuple(versions)).set(1.0)
 
 

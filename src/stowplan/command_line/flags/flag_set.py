@@ -8,8 +8,7 @@ Upstream: github.com/spf13/pflag, flag.go.
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import field
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.flags.kinds import Kind
 
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", bound=PlainStruct)
 
 
 class FlagError(ValueError):
@@ -70,8 +69,8 @@ class CommandLine(PlainStruct):
 
 
 def options_of(kind: type[Options], line: CommandLine) -> Options:
-    """A dataclass whose fields have the names of flags."""
-    return kind(**{field.name: line[field.name.replace("_", "-")] for field in fields(cast("Any", kind))})
+    """A struct whose fields have the names of flags."""
+    return kind(**{name: line[name.replace("_", "-")] for name in kind.__struct_fields__})
 
 
 class FlagSet:
