@@ -268,7 +268,7 @@ export interface GroupVerdict {
   code: string;
   message?: string;
   pods?: string[];
-  judgedAnew?: boolean;
+  judgedAsPending?: boolean;
   haveNode?: Strings;
   heldBack?: Strings;
   domain?: string;

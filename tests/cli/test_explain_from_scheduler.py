@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-import textwrap
 import threading
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from stowplan import Cluster
 from stowplan.cli.main import cli
+from stowplan.config import load_config
 from stowplan.config.features import with_chosen
 from stowplan.daemon.pages import SchedulerPages
+from stowplan.daemon.plugin_registry import registry_with
 from stowplan.inspection.records import SCHEMA_VERSION, OnPermitRecord, QueueRecord, encoded
-from stowplan.page.records import ConfigurationRecord
+from stowplan.page.configuration import configuration_record
 from stowplan.serving.requests.messages import Response
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.testing import a_node, a_pod
@@ -138,13 +140,17 @@ class TestWhatIf:
     def asked(self, tmp_path, token, ca, monkeypatch):
         """Runs a command about a scheduler that packs, and has a pod that waits on Permit."""
 
-        async def of_live_cluster(*, config, **options):
+        async def of_live_cluster(*, config, gates, **options):
             nodes = [a_node(name).allocatable(cpu="4", memory="8Gi", pods="9").obj() for name in ("n1", "n2")]
             owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "w", "controller": True}
             pods = [a_pod(name).requests(cpu="1").obj() for name in ("waits", "other")]
             for pod in pods:
                 pod["metadata"]["ownerReferences"] = [owner]
-            return ClusterSource(Cluster([*nodes, *pods], config), {}, live=True)
+            member = a_pod("member").obj()
+            member["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+            groups = [GROUP, member] if gates else []
+            cluster = Cluster([*nodes, *pods, *groups], config, feature_gates=gates)
+            return ClusterSource(cluster, {}, live=True)
 
         monkeypatch.setattr(ClusterSource, "of_live_cluster", of_live_cluster)
 
@@ -154,10 +160,13 @@ class TestWhatIf:
         waiting = QueueRecord(
             counts={}, pods=(), left_out=0, on_permit=(OnPermitRecord(pod="default/waits", node="n2"),)
         )
-        configuration = ConfigurationRecord(profiles=(), yaml=textwrap.dedent(self.CONFIG))
-        pages = {"/stowplan/configuration": page(configuration), "/stowplan/pending": page(waiting)}
 
-        def run(*words):
+        def run(*words, gates=None, extenders=(), own=""):
+            features, plugins = with_chosen(gates or {}), registry_with(()).declarations
+            fields = yaml.safe_load(self.CONFIG) | {"extenders": list(extenders)}
+            record = configuration_record(load_config(fields, plugins=plugins, features=features), plugins, features)
+            record = msgspec.structs.replace(record, yaml=record.yaml.replace("PrioritySort", own or "PrioritySort"))
+            pages = {"/stowplan/configuration": page(record), "/stowplan/pending": page(waiting)}
             with scheduler(tmp_path, **pages) as url:
                 access = ("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca)
                 return CliRunner().invoke(cli, [*map(str, (*words, *access))], prog_name="stowplan")
@@ -174,12 +183,44 @@ class TestWhatIf:
     def test_a_pod_that_waits_on_permit_leaves_with_its_node(self, asked):
         assert "  default/waits  n2    n1\n" in asked("drain", "n2").output
 
+    def test_its_feature_gates(self, asked):
+        refused = asked("fit", "podgroup/train")
+        assert refused.exit_code == 2
+        assert "places the pods of a group one by one: its feature gate GenericWorkload is off\n" in refused.output
+        ran = asked("fit", "podgroup/train", gates={"GenericWorkload": True, "GangScheduling": True})
+        assert "like pod group default/train: 5 more groups fit whole with 3 pods each\n" in ran.output
+
+    def test_plugins_that_only_the_scheduler_has(self, asked):
+        ran = asked("survive", own="Mine")
+        assert ran.exit_code == 2
+        assert "its configuration cannot be used here: initializing profiles: " in ran.output
+        assert "hint: Mine: a plugin of your own is loaded with --plugin MODULE:CLASS" in ran.output
+
+    def test_extenders_whose_secrets_it_keeps_are_left_out_with_a_note(self, asked, monkeypatch):
+        calls = []
+
+        def post(call):
+            calls.append(call.url)
+            asked = json.loads(call.body)["NodeNames"]
+            return 200, json.dumps({"NodeNames": [name for name in asked if name == "n1"]}).encode()
+
+        monkeypatch.setattr("stowplan.offline.cluster.post_to_extender", post)
+        managed = {"name": "example.com/slots", "ignoredByScheduler": True}
+        secret = {"urlPrefix": "http://me:canary@a.example/x", "filterVerb": "f", "managedResources": [managed]}
+        open_ = {"urlPrefix": "http://b.example", "filterVerb": "f", "nodeCacheCapable": True}
+        ran = asked("fit", "other", extenders=[secret, open_])
+        assert "note: the scheduler's extender http://me:xxxxx@a.example/x cannot be asked: " in ran.output
+        assert "like default/other: 4 more fit on 1 node" in ran.output
+        assert set(calls) == {"http://b.example/f"}
+        assert "canary" not in ran.output
+
     @pytest.mark.parametrize(
         ("words", "says"),
         [
             (["fit", "waits", "-f", "x.yaml"], "leave out -f"),
             (["survive", "--config", "x.yaml"], "leave out -f"),
             (["what-if", "--base-config", "x.yaml"], "leave out -f"),
+            (["fit", "waits", "--pod-groups"], "leave out -f, -R, --pod-groups"),
         ],
     )
     def test_what_it_has_of_its_own(self, asked, words, says):

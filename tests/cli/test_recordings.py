@@ -102,7 +102,7 @@ def test_decisions_are_made_again(file, tmp_path):
     config = tmp_path / "packing.yaml"
     config.write_text(PACKING)
     found = data("replay", file, "--config", config)
-    assert [(pod["pod"], pod["then"], pod["now"]) for pod in found["placedOtherwise"]] == [
+    assert [(pod["pod"], pod["then"], pod["now"]) for pod in found["placedDifferently"]] == [
         ("default/web", "large", "small")
     ]
     code, output = run("shadow", "--recording", file, "--config", config)
@@ -131,7 +131,7 @@ def test_all_files_of_a_rotated_recording_are_read(rotated, tmp_path):
     assert "every pod is on the same node" in run("replay", rotated, "--rerun")[1]
     config = tmp_path / "packing.yaml"
     config.write_text(PACKING)
-    assert {pod["pod"] for pod in data("replay", rotated, "--config", config)["placedOtherwise"]} <= {
+    assert {pod["pod"] for pod in data("replay", rotated, "--config", config)["placedDifferently"]} <= {
         f"default/p{i}" for i in range(4)
     }
     assert data("shadow", "--recording", rotated)["pods"] == 5

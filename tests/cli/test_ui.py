@@ -100,6 +100,7 @@ def test_it_serves_until_it_is_stopped(files):
         (("--token-file", "x"), "are for --from-scheduler"),
         (("--from-scheduler", "https://x", "-f", "y"), "a scheduler that has its own cluster"),
         (("--from-scheduler", "http://127.0.0.1:1", "--token-file", "/dev/null"), "a scheduler's port is HTTPS"),
+        (("--from-scheduler", "unix:"), "unix: needs the path of a scheduler's socket"),
     ],
 )
 def test_invalid_usage(run, options, said):

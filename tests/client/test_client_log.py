@@ -35,10 +35,10 @@ def test_waits_are_logged_by_verbosity(verbosity, levels):
     clock = Clock()
     throttling = Throttling(clock)
     with logged(verbosity) as found:
-        throttling.tell("GET", "https://s/api", 0.2)
+        throttling.log("GET", "https://s/api", 0.2)
         for seconds in (0.0, 0.5, 1.0, 10.0):
             clock.now += seconds
-            throttling.tell("GET", "https://s/api", 2.0)
+            throttling.log("GET", "https://s/api", 2.0)
     lines = found.of("throttling")
     assert [line[0] for line in lines] == levels
     assert all(line == waited(line[2]["delay"].total_seconds(), line[0]) for line in lines)

@@ -82,7 +82,9 @@ BREAKS = [
         lambda state: put(state.table.valid, 0, False), "rows [1] are valid, nodes are on [0, 1]", id="valid rows"
     ),
     pytest.param(lambda state: setattr(state.table, "count", 3), "3 nodes are counted, 2 are there", id="count"),
-    pytest.param(lambda state: state.table._free.append(1), "rows [1] are free, nobody is on []", id="free rows"),
+    pytest.param(
+        lambda state: state.table._free.append(1), "rows [1] are listed as free, unused are []", id="free rows"
+    ),
     # where pods are
     pytest.param(
         lambda state: state.row_pods[0].clear(),

@@ -59,8 +59,8 @@ def test_a_configuration_does_not_differ_from_itself(files):
 def test_another_strategy_places_differently(files):
     found = compared(*files)
     assert not found.is_same
-    assert found.placed_otherwise[0].mean == 0
-    assert found.placed_otherwise[1].mean > 0
+    assert found.placed_differently[0].mean == 0
+    assert found.placed_differently[1].mean > 0
     assert NO_DIFFERENCE not in comparison_html(found)
     for measure in found.measures:
         first, second = measure.values

@@ -58,7 +58,7 @@ def test_another_strategy_places_differently(recording, packing):
     found = compared(recording, None, packing)
     assert not found.failures
     # Of two pods one fits: on the larger node by default, on the smaller one when nodes are filled.
-    assert [one.mean for one in found.placed_otherwise] == [0, 50]
+    assert [one.mean for one in found.placed_differently] == [0, 50]
     assert measure(found, "placedDifferently") == [0, 50]
     assert measure(found, "unplaced") == [1, 1]
     # The other one has waited from its arrival to the end, some 10 s later.

@@ -237,6 +237,7 @@ async def test_a_deleted_pod_still_has_a_story():
         ("stories/", BadRequest, "which pod"),
         ("decisions?limit=x", BadRequest, "limit: want a number up to 1000, got 'x'"),
         ("pending?limit=-1", BadRequest, "limit: want a number"),
+        (f"pending?limit={'9' * 5000}", BadRequest, "limit: want a number"),
         ("pending?page=html", BadRequest, "page: want text or wide, got 'html'"),
     ],
 )

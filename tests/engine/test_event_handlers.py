@@ -163,7 +163,7 @@ def test_an_object_that_fails_does_not_block_others(caplog):
     bad = at(a_pod("bad").requests(cpu="lots").on("n"), 1)
     room.handlers.handle(t.Pod, [Change(None, bad), Change(None, pod())])
     assert [what[:2] for what in room.take()] == [("add", "default/p")]
-    assert "an object could not be taken in" in caplog.text
+    assert "Failed to process a changed object" in caplog.text
     assert "default/bad" in caplog.text
 
 

@@ -52,10 +52,10 @@ def numbered(outbox):
 
 def test_effects_are_numbered_in_their_order_and_taken_once(outbox):
     who = Waiter()
-    assert [outbox.tell(REQUEST), outbox.ask(OTHER, who), outbox.tell(REQUEST)] == [1, 2, 3]
+    assert [outbox.emit(REQUEST), outbox.ask(OTHER, who), outbox.emit(REQUEST)] == [1, 2, 3]
     assert numbered(outbox) == [(1, REQUEST), (2, OTHER), (3, REQUEST)]
     assert outbox.take() == []
-    assert outbox.tell(OTHER) == 4
+    assert outbox.emit(OTHER) == 4
     assert outbox.awaited == {2: who}
 
 
@@ -72,7 +72,7 @@ def test_an_answer_goes_to_the_asker_once(outbox):
 
 def test_answers_without_a_waiter_are_ignored(outbox):
     who = Waiter()
-    told, asked = outbox.tell(REQUEST), outbox.ask(OTHER, who)
+    told, asked = outbox.emit(REQUEST), outbox.ask(OTHER, who)
     outbox.answered(told, Done())
     outbox.answered(99, Done())
     assert (who.heard, outbox.awaited) == ([], {asked: who})
@@ -98,7 +98,7 @@ def test_the_answer_to_a_withdrawn_effect_is_dropped(outbox):
 
 @pytest.mark.parametrize("over", ["answered", "withdrawn", "told", "unknown"])
 def test_a_finished_effect_is_neither_cancelled_nor_withdrawn(outbox, over):
-    number = 99 if over == "unknown" else outbox.tell(REQUEST) if over == "told" else outbox.ask(REQUEST, Waiter())
+    number = 99 if over == "unknown" else outbox.emit(REQUEST) if over == "told" else outbox.ask(REQUEST, Waiter())
     if over == "answered":
         outbox.answered(number, Done())
     elif over == "withdrawn":

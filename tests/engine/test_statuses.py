@@ -595,7 +595,7 @@ def test_an_undecodable_answer_counts_as_success(setup):
     setup.effects.answer(DecodeError(field="spec", message="odd"))
     assert patching.heard == [None]
     assert len(setup.requests) == 1
-    assert setup.said == ["A pod comes back that cannot be read: default/web-0: spec: odd"]
+    assert setup.said == ["The API server returned a pod that cannot be decoded: default/web-0: spec: odd"]
 
 
 def test_an_internal_error_affects_one_pods_status_and_is_reported(setup):

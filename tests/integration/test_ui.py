@@ -4,8 +4,10 @@ the cluster."""
 import json
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from playwright.sync_api import expect
@@ -112,6 +114,45 @@ def test_the_page_of_a_scheduler_is_proxied_with_the_kubeconfigs_credentials(sch
         page.token = "wrong"
         with pytest.raises(urllib.error.HTTPError, match="401"):
             page.ask("source")
+
+
+@contextmanager
+def local_scheduler(kubeconfig, name):
+    """`stowplan run` once it schedules; killed at the end."""
+    command = [sys.executable, "-m", "stowplan", "run", "--kubeconfig", str(kubeconfig), "--scheduler-name", name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline().startswith(f"scheduling for {name}")
+            yield
+        finally:
+            process.kill()
+
+
+def test_the_page_of_a_discovered_scheduler_survives_browsers_and_a_restart(api_server, tmp_path, monkeypatch):
+    with tempfile.TemporaryDirectory(prefix="xdg-") as folder, (tmp_path / "errors").open("w") as errors:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        asked = ("ui", "--from-scheduler", "auto", "--kubeconfig", str(api_server.kubeconfig))
+        with ExitStack() as stack:
+            with local_scheduler(api_server.kubeconfig, "first"):
+                said = stack.enter_context(run(*asked, errors=errors))
+                assert said.startswith(f"the scheduler at unix:{folder}/stowplan/")
+                page = Page(said.split()[-1])
+                assert page.ask("source")["schedulerName"] == "first"
+                # A browser that leaves while its stream waits for the next change.
+                with page.open("plan") as stream:
+                    assert stream.readline().startswith(b"id: ")
+                stream = page.open("plan")
+                assert stream.readline().startswith(b"id: ")
+            # The stream ends with its scheduler.
+            stream.read()
+            with pytest.raises(urllib.error.HTTPError, match="503"):
+                page.ask("source")
+            with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+                page.ask("source")
+            assert b"no Stowplan scheduler of" in refused.value.read()
+            with local_scheduler(api_server.kubeconfig, "second"):
+                assert page.ask("source")["schedulerName"] == "second"
+        assert (tmp_path / "errors").read_text() == ""
 
 
 @pytest.fixture

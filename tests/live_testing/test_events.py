@@ -18,7 +18,7 @@ def events_after(*tells):
     """The Events in a store, as (object name, note, count)."""
     events, store = Events(), ObjectStore()
     for now, one in tells:
-        for request in events.told(one, now):
+        for request in events.record(one, now):
             store.write(request, now)
     found = store.list(Event)
     return sorted((one.regarding.name, one.note, one.series.count if one.series else 1) for one in found)

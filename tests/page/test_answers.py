@@ -73,8 +73,8 @@ def test_further_pods_are_counted(answers):
 
 def test_equal_pods_are_evaluated_once():
     answers, seen = answers_about(node("a"), *(owned(pod(f"web-{i}", cpu="64")) for i in range(50))), []
-    verdict = answers.asked.verdict
-    answers.asked.verdict = lambda info: seen.append(info) or verdict(info)
+    verdict = answers.cluster.verdict
+    answers.cluster.verdict = lambda info: seen.append(info) or verdict(info)
     assert get(answers, "pending")["counts"] == {"unschedulable": 50}
     assert len(seen) == 1
     get(answers, "pending")
@@ -84,9 +84,9 @@ def test_equal_pods_are_evaluated_once():
 def test_pods_are_reevaluated_after_changes():
     answers = answers_about(node("a"), pod("big", cpu="6"))
     assert get(answers, "pending")["counts"] == {"unschedulable": 1}
-    answers.asked.cluster.add(node("b", cpu="8"))
+    answers.cluster.cluster.add(node("b", cpu="8"))
     assert get(answers, "pending")["counts"] == {"placeable": 1}
-    answers.asked.cluster.add(pod("other", cpu="6"))
+    answers.cluster.cluster.add(pod("other", cpu="6"))
     assert get(answers, "pending")["counts"] == {"placeable": 2}
 
 
@@ -136,6 +136,6 @@ def test_invalid_requests(answers, path, query):
 
 
 def test_agrees_with_the_engines_verdict(answers):
-    asked = answers.asked
-    info = asked.cluster.pod("default/big")
-    assert get(answers, "explain/default/big")["message"] == judged(asked.engine, info).record().message
+    cluster = answers.cluster
+    info = cluster.cluster.pod("default/big")
+    assert get(answers, "explain/default/big")["message"] == judged(cluster.engine, info).record().message

@@ -99,6 +99,17 @@ def test_weights(cluster):
     assert profile["plugins"]["score"]["disabled"] == [{"name": "ImageLocality"}]
 
 
+def test_weights_of_a_plugin_that_only_another_profile_scores_with():
+    off = {"score": {"disabled": [{"name": "ImageLocality"}]}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "one"}, {"schedulerName": "two", "plugins": off}],
+    }
+    with pytest.raises(BadRequest, match="profile 'two' does not score with 'ImageLocality'"):
+        post(Cluster([node("a")], config), weights={"two": {"ImageLocality": 50}})
+
+
 def test_a_configuration(cluster):
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -163,7 +163,7 @@ async def test_2000_pods_are_placed_equally_live_and_in_virtual_time(tmp_path):
     assert len(found.pods) == 2000
     now = {pod.key: pod.node_now for pod in found.pods.values() if pod.key in placed}
     assert now == placed
-    assert found.placed_otherwise == []
+    assert found.placed_differently == []
 
 
 async def test_all_files_of_a_run_are_decided_again(tmp_path):
@@ -175,7 +175,7 @@ async def test_all_files_of_a_run_are_decided_again(tmp_path):
     found = rerun(str(path), REGISTRY, None)
     keys = {f"default/p{i}" for i in range(4)} | {"default/large"}
     assert {pod.key: bool(pod.node_now) for pod in found.pods.values()} == dict.fromkeys(keys, True)
-    assert found.placed_otherwise == []
+    assert found.placed_differently == []
     assert found.refused == 0
 
 
@@ -201,4 +201,4 @@ async def test_another_configuration_decides_differently(tmp_path):
     found = rerun(str(path), REGISTRY, own)
     assert len({pod.node_then for pod in found.pods.values()}) == 5
     assert len({pod.node_now for pod in found.pods.values()}) == 1
-    assert found.placed_otherwise
+    assert found.placed_differently

@@ -308,7 +308,7 @@ def test_extenders_are_called():
         other, plain, gpu = with_extender(posting_to(answer))
         other.bind((plain, "large"))
         (found,) = other.bind((gpu, node))
-        assert (found.kind, found.asked) == (kind, True)
+        assert (found.kind, found.extenders_called) == (kind, True)
         assert name in found.text()
         if kind is Kind.SCORE:
             assert found.best == "small"

@@ -403,7 +403,7 @@ def test_bookkeeping_of_objects_is_cleaned_up(engine):
 
 def test_events_are_recorded_if_requested(engine):
     told = []
-    time = simulated(engine, tell=told.append)
+    time = simulated(engine, on_event=told.append)
     engine.on(Started, tell("a"), tell("b"))
     time.run()
     assert [one.note for one in told] == ["a", "b"]

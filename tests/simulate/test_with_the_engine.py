@@ -45,7 +45,7 @@ def test_finished_pods_free_their_resources():
 
 def test_preemption():
     told = []
-    engine, time = simulation(tell=told.append)
+    engine, time = simulation(on_event=told.append)
     time.write(node("n1"))
     for i in range(4):
         time.write(pod(f"low{i}", priority=1))

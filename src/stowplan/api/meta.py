@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import msgspec
 
 # Integer types with Kubernetes' ranges; larger values fail to decode.
-MAX_INT32 = 2**31 - 1
+MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=MAX_INT32)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_INT64)]
 
 # A quantity as in JSON; parsed by `quantity.parse_quantity`.
 QuantityValue = str | int | float

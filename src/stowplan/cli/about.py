@@ -13,6 +13,7 @@ from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.event_loop import run
 from stowplan.command_line.plugin_option import PLUGINS
+from stowplan.config.features import GROUP_GATES
 from stowplan.explain.text.tables import write
 from stowplan.sources.cluster_source import ClusterSource
 
@@ -37,8 +38,8 @@ NAMESPACE = click.option(
 
 def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """The option for the scheduler configuration."""
-    told = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
-    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=told)
+    text = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
+    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=text)
 
 
 _OPTIONS = (
@@ -82,8 +83,8 @@ _ACCESS = (
 
 _ACCESS_NAMES = "--token-file, --certificate-authority and --insecure-skip-tls-verify"
 _OF_ITS_OWN = (
-    "--from-scheduler is about the scheduler's own configuration and its cluster: leave out -f, -R and the option of "
-    "the present configuration."
+    "--from-scheduler is about the scheduler's own configuration and its cluster: leave out -f, -R, --pod-groups "
+    "and the option of the present configuration."
 )
 
 
@@ -140,12 +141,11 @@ def cluster_of(
 
     `events`: whether to read Events of a live cluster; `namespace`: the default for names without one.
     """
-    groups = groups or pod_groups
     access = token_file or certificate_authority or insecure_skip_tls_verify
     if from_scheduler is None and access:
         raise click.UsageError(f"--from-scheduler is missing: {_ACCESS_NAMES} are for that.")
     if from_scheduler is not None:
-        if files or recursive or config:
+        if files or recursive or config or pod_groups:
             raise click.UsageError(_OF_ITS_OWN)
         # The HTTP client is slow to import.
         from stowplan.sources.running_scheduler import SchedulerEndpoint
@@ -167,7 +167,7 @@ def cluster_of(
             config=config,
             plugins=plugins,
             recursive=recursive,
-            groups=groups,
+            groups=groups or pod_groups,
             events=events,
         )
     if namespace is not None:
@@ -199,7 +199,7 @@ def _cluster_of(
             config=config,
             plugins=plugins,
             events=events,
-            groups=groups,
+            gates=GROUP_GATES if groups else None,
         )
     )
 

@@ -250,7 +250,7 @@ def _as_item(obj: Any) -> Any:
 
 
 def _show_rerun(found: RerunResult, output: str) -> None:
-    pods, otherwise = list(found.pods.values()), found.placed_otherwise
+    pods, moved = list(found.pods.values()), found.placed_differently
     placed_then, placed_now = (sum(1 for pod in pods if node(pod)) for node in (_node_then, _node_now))
     waits_then = percentiles(waits(found, lambda pod: pod.bound_then))
     waits_now = percentiles(waits(found, lambda pod: pod.bound_now))
@@ -261,14 +261,13 @@ def _show_rerun(found: RerunResult, output: str) -> None:
         "pods": len(pods),
         "placed": {"then": placed_then, "now": placed_now},
         "waitSeconds": {"then": waits_then, "now": waits_now},
-        "placedOtherwise": [
-            {"pod": pod.key, "came": moment_text(pod.came), "then": pod.node_then, "now": pod.node_now}
-            for pod in otherwise
+        "placedDifferently": [
+            {"pod": pod.key, "came": moment_text(pod.came), "then": pod.node_then, "now": pod.node_now} for pod in moved
         ],
     }
     page: list[Block] = [
         Line(f"{count(len(pods), 'pod')} to place: {placed_then:,} were placed then, {placed_now:,} are now"),
-        Line(f"{len(otherwise):,} are placed differently" if otherwise else "every pod is on the same node"),
+        Line(f"{len(moved):,} are placed differently" if moved else "every pod is on the same node"),
     ]
     if waits_then or waits_now:
         rows = [
@@ -277,11 +276,11 @@ def _show_rerun(found: RerunResult, output: str) -> None:
             if waited
         ]
         page += [Line(), Grid(rows, ("from coming to bound", "p50", "p90", "p99"))]
-    if otherwise:
-        rows = [(pod.key, pod.node_then or "nowhere", pod.node_now or "nowhere") for pod in otherwise[:_SHOWN]]
+    if moved:
+        rows = [(pod.key, pod.node_then or "nowhere", pod.node_now or "nowhere") for pod in moved[:_SHOWN]]
         page += [Line(), Grid(rows, ("pod", "then", "now"))]
-        if len(otherwise) > _SHOWN:
-            page.append(Line(f"… and {len(otherwise) - _SHOWN:,} more: -o json has them"))
+        if len(moved) > _SHOWN:
+            page.append(Line(f"… and {len(moved) - _SHOWN:,} more: -o json has them"))
     _shown(data, page, output)
 
 

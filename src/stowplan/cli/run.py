@@ -258,11 +258,11 @@ async def _schedule(
         others = report_other_scheduler(scheduler, sleep=REAL_TIMES.sleep, report=_warn)
         async with (
             _watched(job.watched, scheduler),
-            _answering(own, job, scheduler) as told,
+            _answering(own, job, scheduler) as how_to_ask,
             event_loop.run_in_background(others),
         ):
             ready = partial(_ready, scheduler, job.connection)
-            await until_stopped(scheduler, stopped, on_ready=lambda: click.echo("\n".join([ready(), *told])))
+            await until_stopped(scheduler, stopped, on_ready=lambda: click.echo("\n".join([ready(), *how_to_ask])))
         click.echo(_summary(scheduler, wall_clock() - began))
 
 
@@ -288,8 +288,8 @@ async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> Asy
         return
     from stowplan.daemon.own_port import answering
 
-    async with answering(own, job, scheduler, report=_warn) as told:
-        yield told
+    async with answering(own, job, scheduler, report=_warn) as how_to_ask:
+        yield how_to_ask
 
 
 # --- other schedulers

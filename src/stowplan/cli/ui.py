@@ -186,8 +186,8 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
             raise click.UsageError(
                 "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
             )
-        of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.export
-        if self.from_scheduler is not None and of_its_own:
+        of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.pod_groups
+        if self.from_scheduler is not None and (of_its_own or self.export):
             raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
 
     def _check_clusters(self) -> None:
@@ -460,7 +460,7 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
     )
     await check_scheduler(endpoint)
     async with forwarded_page(endpoint) as passed:
-        await show.until(stopped.wait(), passed.pages(), passed, url)
+        await show.until(stopped.wait(), passed.pages(), passed, f"the scheduler at {passed.server}")
 
 
 # -- shared ------------------------------------------------------------------------------------------------------------

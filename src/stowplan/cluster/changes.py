@@ -26,8 +26,8 @@ class ChangeLog(Generic[T]):
         #: The position after the last entry, or the start if there is none.
         self.position = 0
         #: The last query (from, to) and its result: several readers have the same position.
-        self._asked: tuple[int, int] = (-1, -1)
-        self._answer: list[T] | None = None
+        self._cached_range: tuple[int, int] = (-1, -1)
+        self._cached_rows: list[T] | None = None
 
     def append(self, row: T) -> None:
         self._last = self.position = self._last + 1
@@ -43,11 +43,11 @@ class ChangeLog(Generic[T]):
         here = self.position
         if position == here:
             return []
-        if self._asked != (position, here):
+        if self._cached_range != (position, here):
             after = self._after(position)
-            self._answer = None if after is None else sorted(set(self._rows[after:]))
-            self._asked = (position, here)
-        return self._answer
+            self._cached_rows = None if after is None else sorted(set(self._rows[after:]))
+            self._cached_range = (position, here)
+        return self._cached_rows
 
     def forget(self) -> None:
         """Whoever reads next has to look at everything."""

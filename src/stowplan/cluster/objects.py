@@ -120,8 +120,8 @@ class ObjectStore:
 
     def _changing(self, kind: type[Any], key: str, new: Any) -> None:
         """Called before an object is replaced (None: deleted)."""
-        for tell in self.replacing:
-            tell(kind, key, new)
+        for callback in self.replacing:
+            callback(kind, key, new)
         self._move_on(kind, key)
         old = self._objects[kind].get(key)
         for index in self._indexes.get(kind, ()):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.terms import _CountMatrix
 
 #: Number of differing rows reported per column.
-_MAX_ROWS_TOLD = 5
+_MAX_ROWS_SHOWN = 5
 
 
 class _ContributionKey(NamedTuple):
@@ -69,7 +69,7 @@ def _problems_of_nodes(state: ClusterState) -> Iterator[str]:
         yield f"{table.count} nodes are counted, {len(named)} are there"
     free = sorted(set(range(table.n)) - set(named.values()))
     if sorted(table._free) != free:
-        yield f"rows {sorted(table._free)} are free, nobody is on {free}"
+        yield f"rows {sorted(table._free)} are listed as free, unused are {free}"
 
 
 def _problems_of_lists(state: ClusterState) -> Iterator[str]:
@@ -249,5 +249,5 @@ def _unequal(what: str, known: dict[Any, Any], wanted: dict[Any, Any]) -> Iterat
 
 def _differences(state: ClusterState, what: str, known: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> Iterable[str]:
     rows = np.flatnonzero(known != wanted).tolist()
-    for row in rows[:_MAX_ROWS_TOLD]:
+    for row in rows[:_MAX_ROWS_SHOWN]:
         yield f"node {_name_of(state, row)}: {what} is {known[row]}, a recount of its pods says {wanted[row]}"

@@ -46,10 +46,10 @@ def reported(config: str | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = _input_error(error, config)
-        if told is None:
+        converted = _input_error(error, config)
+        if converted is None:
             raise
-        raise told from error
+        raise converted from error
 
 
 def _input_error(error: Exception, config: str | None) -> InputError | None:

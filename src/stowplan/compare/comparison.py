@@ -45,7 +45,7 @@ class ComparisonRecord(Record, frozen=True, kw_only=True):
     seeds: tuple[int, ...]
     measures: tuple[MeasureRecord, ...] = ()
     #: Percent of the pods that are on another node than with the first configuration, or on none.
-    placed_otherwise: tuple[Estimate, ...] = ()
+    placed_differently: tuple[Estimate, ...] = ()
     failures: tuple[FailureRecord, ...] = ()
     #: Limitations of rescheduling a recording.
     notes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class ComparisonRecord(Record, frozen=True, kw_only=True):
     @property
     def is_same(self) -> bool:
         """Whether no run of any configuration differs from the first's."""
-        every = (*self.placed_otherwise, *(one for measure in self.measures for one in measure.differences))
+        every = (*self.placed_differently, *(one for measure in self.measures for one in measure.differences))
         return all(one == Estimate(mean=0.0) or (one.mean, one.low, one.high) == (0.0, 0.0, 0.0) for one in every)
 
 
@@ -120,7 +120,7 @@ def _compared(
         configs=tuple(names),
         seeds=tuple(by_seed),
         measures=tuple(_measures(by_seed)) if by_seed else (),
-        placed_otherwise=tuple(_placed_otherwise(by_seed, side) for side in sides) if by_seed else (),
+        placed_differently=tuple(_placed_differently(by_seed, side) for side in sides) if by_seed else (),
         failures=tuple(failures[job] for job in sorted(failures)),
         interrupted=interrupted,
     )
@@ -146,7 +146,7 @@ def _measures(by_seed: Mapping[int, Sequence[Run]]) -> list[MeasureRecord]:
     return found
 
 
-def _placed_otherwise(by_seed: Mapping[int, Sequence[Run]], side: int) -> Estimate:
+def _placed_differently(by_seed: Mapping[int, Sequence[Run]], side: int) -> Estimate:
     return estimate([_share_elsewhere(runs[0].nodes, runs[side].nodes) for runs in by_seed.values()])
 
 

@@ -36,8 +36,8 @@ def _body(found: ComparisonRecord) -> Iterator[str]:
         title = title_of(measure.name)
         yield f"<figure><h2>{escape(title)}</h2>{_picture(title, names, measure.values)}"
         yield _table(names, measure.values, measure.differences) + "</figure>"
-    if found.placed_otherwise:
-        rows = zip(names[1:], found.placed_otherwise[1:], strict=True)
+    if found.placed_differently:
+        rows = zip(names[1:], found.placed_differently[1:], strict=True)
         listed = "".join(f"<li>{name}: {spread(one)}</li>" for name, one in rows)
         yield f"<figure><h2>Pods that are placed differently than in A (%)</h2><ul>{listed}</ul></figure>"
     for failure in found.failures:

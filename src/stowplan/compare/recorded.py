@@ -76,7 +76,7 @@ def _values(found: RerunResult) -> dict[str, float]:
         "waits.p95": waits[ceil(0.95 * len(waits)) - 1] if waits else 0.0,
         "waits.longest": waits[-1] if waits else 0.0,
         "unplaced": float(sum(not pod.node_now for pod in pods)),
-        PLACED_DIFFERENTLY: 100 * len(found.placed_otherwise) / len(pods) if pods else 0.0,
+        PLACED_DIFFERENTLY: 100 * len(found.placed_differently) / len(pods) if pods else 0.0,
     }
 
 

@@ -59,7 +59,7 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
     if found.seeds:
         head = ["", *letters(found), *(f"{letter} − A" for letter in letters(found)[1:])]
         rows = [_row(measure) for measure in found.measures]
-        others = [spread(one) for one in found.placed_otherwise[1:]]
+        others = [spread(one) for one in found.placed_differently[1:]]
         rows.append(["placed differently (%)", *[""] * len(found.configs), *others])
         yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
         yield Line()

@@ -24,7 +24,7 @@ from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
 from stowplan.config.older.policy_schema import API_VERSIONS as POLICY_VERSIONS
 from stowplan.config.older.policy_schema import POLICY_KIND
 from stowplan.config.older.schema import VERSIONS, api_version
-from stowplan.config.older.upgrade import PolicyMaps, Upgrade, tell, upgrade
+from stowplan.config.older.upgrade import PolicyMaps, Upgrade, log_upgrade, upgrade
 from stowplan.config.schema import API_VERSION, CONFIGURATION_KIND
 from stowplan.config.source import GivenSource, read_source
 from stowplan.config.suggestions import MAX_HINTS, header_hints, plugin_hints
@@ -67,7 +67,7 @@ def load_config(
     document = None if source is None else parse_document(read_source(source))
     loaded = load_document(document, plugins=plugins, features=features, adjust=adjust, policy_maps=policy_maps)
     if loaded.upgrade is not None:
-        tell(loaded.upgrade)
+        log_upgrade(loaded.upgrade)
     _warn(loaded, plugins, asked_for)
     return loaded.configuration
 

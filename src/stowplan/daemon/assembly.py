@@ -73,13 +73,13 @@ async def schedule(process: Process, opener: ClusterConnector) -> None:
         except (ServingError, DelegationError, ClientConfigError, PluginInitError) as error:
             raise CommandError(str(error)) from error
         except _StoppedError:
-            return _log_end(elected=job.config.leader_election.leader_elect, told=True)
+            return _log_end(elected=job.config.leader_election.leader_elect, requested=True)
         _show_configuration(job.config)
         if line["write-config-to"]:
             return _write_configuration(job.config, line["write-config-to"])
         _log_start(line)
-        told = await _live(process, port, cluster, scheduler, stopped)
-    _log_end(elected=cluster.election is not None, told=told)
+        requested = await _live(process, port, cluster, scheduler, stopped)
+    _log_end(elected=cluster.election is not None, requested=requested)
 
 
 class _StoppedError(Exception):
@@ -183,11 +183,11 @@ def _synced() -> None:
     _log.v(3).info("Handlers synced")
 
 
-def _log_end(*, elected: bool, told: bool) -> None:
+def _log_end(*, elected: bool, requested: bool) -> None:
     if not elected:
         # Parity: without leader election, any end is unexpected.
         raise CommandError("finished without leader elect")
-    if not told:
+    if not requested:
         raise LeaseLost
     _log.info("Requested to terminate, exiting")
 

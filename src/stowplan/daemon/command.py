@@ -105,10 +105,10 @@ def _fail(error: FlagError) -> int:
     return 1
 
 
-def _version(asked: str) -> str:
+def _version(form: str) -> str:
     from stowplan.daemon.version_info import version_text
 
-    return version_text() if asked == "raw" else f"Kubernetes {KUBERNETES_VERSION}"
+    return version_text() if form == "raw" else f"Kubernetes {KUBERNETES_VERSION}"
 
 
 def _check_arguments(line: CommandLine) -> None:

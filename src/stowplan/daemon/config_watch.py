@@ -84,11 +84,11 @@ class ConfigWatch:
         self._scheduler = scheduler
         self._count = count
         self._times = times
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
     def request(self) -> None:
         """Read the file soon, even if unchanged."""
-        self._asked.set()
+        self._requested.set()
 
     async def run(self) -> None:
         """Run until cancelled. The first check may find changes since the process read the file."""
@@ -96,14 +96,14 @@ class ConfigWatch:
         before: Any = None
         while True:
             found = _looks(self._path)
-            asked = self._asked.is_set()
-            self._asked.clear()
-            if asked or (found != known and found == before):
+            requested = self._requested.is_set()
+            self._requested.clear()
+            if requested or (found != known and found == before):
                 known = found
                 await self._take_in()
             before = found
             with suppress(TimeoutError):
-                await within(INTERVAL, self._asked.wait(), sleep=self._times.sleep)
+                await within(INTERVAL, self._requested.wait(), sleep=self._times.sleep)
 
     async def _take_in(self) -> None:
         now = self._scheduler.configuration

@@ -14,7 +14,7 @@ from stowplan.command_line.flags.retired import uses_policy_file
 from stowplan.config import ClientConnection, ConfigError
 from stowplan.config.load import load_upgraded
 from stowplan.config.older.command_line import of_policy, of_provider, of_today, policy_of_file, policy_of_text
-from stowplan.config.older.upgrade import tell
+from stowplan.config.older.upgrade import log_upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def configuration_of(
 ) -> Configuration:
     upgrade = _upgrade(line, plugins, stop)
     loaded = load_upgraded(upgrade, plugins=plugins, features=features, adjust=adjust)
-    tell(upgrade)
+    log_upgrade(upgrade)
     return loaded.configuration
 
 

@@ -69,17 +69,17 @@ async def answering(
         scheduler, title=job.connection.server, plugins=job.registry.declarations, features=job.features
     )
     async with AsyncExitStack() as stack:
-        told = []
+        lines = []
         if await stack.enter_async_context(answering_on_socket(job.connection, page.pages(), report=report)):
-            told.append("ask it: stowplan explain pod NAME (its queue: stowplan explain --from-scheduler auto)")
+            lines.append("ask it: stowplan explain pod NAME (its queue: stowplan explain --from-scheduler auto)")
         if own is not None:
             url = await stack.enter_async_context(_on_its_port(own, job, scheduler, page))
             trust = own.certificate_authority
             option = f"--certificate-authority {trust}" if trust else "--insecure-skip-tls-verify"
-            told.append(f"ask it: stowplan explain --from-scheduler {url} {option} pod NAME")
+            lines.append(f"ask it: stowplan explain --from-scheduler {url} {option} pod NAME")
         # Closed first: streams of the page end with it.
         await stack.enter_async_context(page.followed())
-        yield told
+        yield lines
 
 
 @asynccontextmanager

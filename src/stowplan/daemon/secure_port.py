@@ -274,8 +274,8 @@ def _health_pages(shown: Running) -> dict[str, Page]:
 def _not_synced(scheduler: Scheduler) -> str | None:
     if scheduler.synced.is_set():
         return None
-    told = [f"{resource}: {why}" for resource, why in scheduler.informers.awaited.items() if why]
-    return f"{NOT_SYNCED}: {told[0]}" if told else NOT_SYNCED
+    reasons = [f"{resource}: {why}" for resource, why in scheduler.informers.awaited.items() if why]
+    return f"{NOT_SYNCED}: {reasons[0]}" if reasons else NOT_SYNCED
 
 
 def _metrics_pages(shown: Running) -> dict[str, Page]:

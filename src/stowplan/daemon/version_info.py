@@ -48,9 +48,9 @@ def version_text() -> str:
     build = build_info()
     # Parity: only an API server fills these.
     compatible = dict.fromkeys(_COMPATIBLE, "")
-    told = {_as_go_names_it(name): value for name, value in asdict(build).items()}
-    release = {name: told.pop(name) for name in ("Major", "Minor")}
-    listed = (release | compatible | told).items()
+    fields_of_build = {_as_go_names_it(name): value for name, value in asdict(build).items()}
+    release = {name: fields_of_build.pop(name) for name in ("Major", "Minor")}
+    listed = (release | compatible | fields_of_build).items()
     return "version.Info{" + ", ".join(f"{name}:{go_quote(value)}" for name, value in listed) + "}"
 
 

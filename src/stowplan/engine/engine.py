@@ -249,7 +249,6 @@ class Engine:
         )
         self._cycle = SchedulingCycle(
             algorithm=self.algorithm,
-            state=self.state,
             queue=self.queue,
             waiting_pods=self.waiting_pods,
             stories=self.stories,

@@ -93,18 +93,18 @@ class EventHandlers:
 
     def handle(self, kind: type[Any], changes: Sequence[Change[Any]]) -> None:
         """Apply the changes that an informer delivered; an object that fails does not affect the others."""
-        take_in: Callable[[Any, Any], None] = self._object
+        apply: Callable[[Any, Any], None] = self._object
         if kind is Pod:
-            take_in = self._pod
+            apply = self._pod
         elif kind is Node:
-            take_in = self._node
+            apply = self._node
         for change in changes:
             try:
-                take_in(change.old, change.new)
+                apply(change.old, change.new)
             except Exception as e:
                 _log.error(
                     e,
-                    "an object could not be taken in",
+                    "Failed to process a changed object",
                     trace=True,
                     kind=kind.__name__,
                     object=change.new or change.old,
@@ -149,9 +149,9 @@ class EventHandlers:
             _log_change("node", old, new, node=new)
             self._state.add_node(new)
             _log_place(old, new)
-            self._tell_each(old, new, started)
+            self._notify_timed(old, new, started)
         elif old is not None:
-            self._tell(old, None)
+            self._notify(old, None)
             _log_change("node", old, None, node=old)
             self._state.remove_node(old.metadata.name)
             _log_place(old, None)
@@ -163,20 +163,20 @@ class EventHandlers:
             self._state.put_object(new)
         elif isinstance(old, STORED):
             self._state.remove_object(old)
-        self._tell_each(old, new, started)
+        self._notify_timed(old, new, started)
 
-    def _tell(self, old: Any, new: Any) -> None:
+    def _notify(self, old: Any, new: Any) -> None:
         for event in events_of_change(old, new):
             self._queue.move_all(event, old, new)
 
-    def _tell_each(self, old: Any, new: Any, started: float) -> None:
+    def _notify_timed(self, old: Any, new: Any, started: float) -> None:
         """Notify the queue of an applied change; each event's duration includes the time to apply it."""
-        taken_in = self._now() - started
+        applied_in = self._now() - started
         for event in events_of_change(old, new):
             began = self._now()
             self._queue.move_all(event, old, new)
-            if type(new or old) in _ALWAYS_HANDLED or self._queue.hears(event):
-                self._handled(event.label, began - taken_in)
+            if type(new or old) in _ALWAYS_HANDLED or self._queue.is_registered(event):
+                self._handled(event.label, began - applied_in)
 
     def _handled(self, label: str, started: float) -> None:
         if self._durations is None:
@@ -188,7 +188,7 @@ class EventHandlers:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _worth_telling(self, added: Pod) -> Callable[[PodInfo], bool] | None:
+    def _to_notify(self, added: Pod) -> Callable[[PodInfo], bool] | None:
         """Which pods to notify of an added one: those of its group only once the gang is complete.
 
         Otherwise they would only be held back again, each after counting its group.
@@ -217,7 +217,7 @@ class EventHandlers:
             self._state.update_pod(new)
             if new.metadata.deletion_timestamp is not None:
                 self._leaving.left(new.metadata.uid)
-            self._tell_each(old, new, started)
+            self._notify_timed(old, new, started)
             # Parity: an update without specific events has this label already, and is counted twice.
             self._handled(_ASSIGNED_UPDATE, started)
         elif new.spec.node_name:
@@ -240,7 +240,7 @@ class EventHandlers:
             self._queue.add(info)
             if self._gangs:
                 # A gang may be complete now: notify its other pods.
-                self._queue.move_all(UNSCHEDULABLE_POD_ADD, None, pod, pre_check=self._worth_telling(pod))
+                self._queue.move_all(UNSCHEDULABLE_POD_ADD, None, pod, pre_check=self._to_notify(pod))
             if self._timed:
                 self._handled(_POD_ADD, started)
 

@@ -69,7 +69,7 @@ class Outbox:
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
-    def tell(self, action: Action) -> int:
+    def emit(self, action: Action) -> int:
         """Emit an effect without a waiter; return its number."""
         self._number += 1
         self.effects.append(Effect(self._number, action))
@@ -85,12 +85,12 @@ class Outbox:
     def cancel(self, number: int, why: str) -> None:
         """Cancel an effect in progress; its waiter gets the outcome."""
         if number in self._waiters:
-            self.tell(Cancel(number, why))
+            self.emit(Cancel(number, why))
 
     def withdraw(self, number: int) -> None:
         """The outcome is no longer needed; the driver need not start the effect."""
         if self._waiters.pop(number, None) is not None:
-            self.tell(Withdraw(number))
+            self.emit(Withdraw(number))
 
     def answered(self, number: int, outcome: Outcome) -> None:
         """Pass an effect's outcome to its waiter, if there is one."""
@@ -160,7 +160,7 @@ class Outbox:
         self._alarm_number += 1
         heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
         if at < self._announced_wake:
-            self._tell(at)
+            self._announce_wake(at)
         return alarm
 
     def ring(self) -> None:
@@ -179,16 +179,16 @@ class Outbox:
             for waiting in later:
                 heapq.heappush(self._alarms, waiting)
         if self._alarms and self._alarms[0][0] < self._announced_wake:
-            self._tell(self._alarms[0][0])
+            self._announce_wake(self._alarms[0][0])
 
     @property
     def alarms(self) -> Iterator[Alarm]:
         """Alarms that have not fired, in no particular order."""
         return (alarm for _, _, alarm in self._alarms if alarm.sleeper is not None)
 
-    def _tell(self, at: float) -> None:
+    def _announce_wake(self, at: float) -> None:
         self._announced_wake = at
-        self.tell(Wake(at))
+        self.emit(Wake(at))
 
     # -- dump and load ------------------------------------------------------------------------------------------------
 

@@ -418,7 +418,7 @@ class PodStatuses:
                 writes.see(outcome.value, answer=True)
             self._over(writes, note, None)
         elif isinstance(outcome.error, DecodeError):
-            self._reports.say("A pod comes back that cannot be read", f"{writes.key}: {outcome.error}")
+            self._reports.say("The API server returned a pod that cannot be decoded", f"{writes.key}: {outcome.error}")
             self._over(writes, note, None)
         elif self._is_tried_again(writes, note, outcome):
             self._rest(writes, note)
@@ -531,9 +531,9 @@ class PodStatuses:
         if len(self._slots) > MAX_CONCURRENT_PATCHES:
             yield f"{len(self._slots)} slots are taken"
         if self._can_begin:
-            yield "a pod stands in line though there is a free slot"
+            yield "a pod is in line although a slot is free"
         for uid in (self._line.keys() | self._slots) - self._known.keys():
-            yield f"a pod that is not known stands in line or has a slot: {uid}"
+            yield f"an unknown pod is in line or has a slot: {uid}"
 
     def _problems_of_the_outbox(self) -> Iterator[str]:
         awaited = self._outbox.awaited

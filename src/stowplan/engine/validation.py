@@ -181,8 +181,8 @@ class Validation:
 
 
 def _differing(what: str, waiting: Iterable[Any], known: Iterable[Any]) -> Iterator[str]:
-    waits, told = list(waiting), list(known)
-    times = Counter(map(id, waits)), Counter(map(id, told))
-    for one in {id(one): one for one in (*waits, *told)}.values():
+    waits, records = list(waiting), list(known)
+    times = Counter(map(id, waits)), Counter(map(id, records))
+    for one in {id(one): one for one in (*waits, *records)}.values():
         if times[0][id(one)] != times[1][id(one)]:
             yield f"{one}: waits for {what} {times[0][id(one)]} times, but the statuses know of {times[1][id(one)]}"

@@ -111,9 +111,9 @@ def error(what: str | BaseException) -> Status:
         return Status(Code.Error, error=what)
     if isinstance(what, str):
         return Status(Code.Error, error=RuntimeError(what))
-    told = RuntimeError(f"{type(what).__name__}: {what}")
-    told.__cause__ = what
-    return Status(Code.Error, error=told)
+    wrapped = RuntimeError(f"{type(what).__name__}: {what}")
+    wrapped.__cause__ = what
+    return Status(Code.Error, error=wrapped)
 
 
 def raised(what: BaseException) -> Status:
@@ -121,9 +121,9 @@ def raised(what: BaseException) -> Status:
     text = described(what)
     if text == str(what):
         return error(what)
-    told = RuntimeError(text)
-    told.__cause__ = what
-    return Status(Code.Error, error=told)
+    wrapped = RuntimeError(text)
+    wrapped.__cause__ = what
+    return Status(Code.Error, error=wrapped)
 
 
 def declares(promise: Callable[[], bool]) -> bool:

@@ -374,7 +374,7 @@ class GroupVerdictRecord(Record, frozen=True, kw_only=True):
     #: Pods that were tried, in order.
     pods: tuple[str, ...] = ()
     #: Whether all pods have nodes, and were judged as if they had not.
-    judged_anew: bool = False
+    judged_as_pending: bool = False
     #: Pods that keep their nodes.
     have_node: dict[str, str] = {}
     #: Pod -> why PreEnqueue gates it.

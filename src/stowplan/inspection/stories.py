@@ -268,7 +268,7 @@ class Stories:
                 found = uid, kept
                 if not kept.gone:
                     break
-        return None if found is None else _told(*found)
+        return None if found is None else _story(*found)
 
     def last_decisions(self, count: int) -> list[AttemptOutcome]:
         """Newest first."""
@@ -300,7 +300,7 @@ class NoStories(Stories):
         pass
 
 
-def _told(uid: str, kept: _Kept) -> Story:
+def _story(uid: str, kept: _Kept) -> Story:
     steps = tuple(_step(entry) for entry in kept.entries)
     if not kept.forgotten:
         return Story(kept.key, uid, steps)

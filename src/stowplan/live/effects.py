@@ -98,7 +98,7 @@ class Effects:
         #: Nothing is sent any more.
         self.halted = False
         self._begin: dict[type[Any], Callable[[int, Any], None]] = {
-            EmitEvent: self._tell,
+            EmitEvent: self._record_event,
             Wake: self._wake,
             Cancel: self._cancel,
             Withdraw: self._withdraw,
@@ -130,10 +130,10 @@ class Effects:
 
     # -- effects without an answer ------------------------------------------------------------------------------------
 
-    def _tell(self, number: int, tell: EmitEvent) -> None:
-        instance = f"{tell.profile}-{self._hostname}"
-        key = EventKey(tell.type_, tell.action, tell.reason, tell.profile, instance, tell.regarding, tell.related)
-        self._broadcaster.record(key, tell.note)
+    def _record_event(self, number: int, event: EmitEvent) -> None:
+        instance = f"{event.profile}-{self._hostname}"
+        key = EventKey(event.type_, event.action, event.reason, event.profile, instance, event.regarding, event.related)
+        self._broadcaster.record(key, event.note)
 
     def _wake(self, number: int, wake: Wake) -> None:
         self._engine.wake_at(wake.at)
@@ -175,16 +175,16 @@ class Effects:
 
     def _ask(self, number: int, ask: Ask) -> None:
         if not self.is_over:
-            self._spawn(number, ask, self._put(number, ask), name=f"{ask.verb} of {ask.who} ({number})")
+            self._spawn(number, ask, self._put_to_extender(number, ask), name=f"{ask.verb} of {ask.who} ({number})")
 
-    async def _put(self, number: int, ask: Ask) -> None:
-        self._answer(number, await self.told(ask))
+    async def _put_to_extender(self, number: int, ask: Ask) -> None:
+        self._answer(number, await self.ask_extender(ask))
 
-    async def told(self, ask: Ask) -> Outcome:
+    async def ask_extender(self, ask: Ask) -> Outcome:
         """An extender's answer."""
         extender_client = self._extender_clients.get(ask.who)
         if extender_client is None:
-            return Refused(LookupError(f"nobody answers {ask.who}"))
+            return Refused(LookupError(f"there is no client for extender {ask.who}"))
         try:
             return Done(await extender_client.ask(ask.verb, ask.question))
         except OutcomeUnknown as error:
@@ -257,7 +257,7 @@ class Effects:
 
     async def _outcome(self, request: Request) -> Outcome:
         try:
-            return Done(await self._asked(request))
+            return Done(await self._response_to(request))
         except OutcomeUnknown as error:
             return Unknown(error)
         except DecodeError as error:
@@ -272,7 +272,7 @@ class Effects:
         except Exception as error:
             return Refused(error)
 
-    async def _asked(self, request: Request) -> Any:
+    async def _response_to(self, request: Request) -> Any:
         api = self._api
         match request:
             case Bind():

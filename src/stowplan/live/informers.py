@@ -169,12 +169,12 @@ class Informers:
         for watched in added:
             self._tried[watched.kind] = asyncio.Event()
             self._begin(self._tasks, watched.kind)
-        for told in tuple(self._tried.values()):
-            await told.wait()
+        for tried in tuple(self._tried.values()):
+            await tried.wait()
 
     def give_up(self) -> list[str]:
         """Stop watching kinds that were tried out and have not been listed; return these."""
-        dropped = [kind for kind, told in self._tried.items() if not told.is_set()]
+        dropped = [kind for kind, tried in self._tried.items() if not tried.is_set()]
         for kind in dropped:
             self._keeping.pop(kind).cancel()
             self._watches.pop(kind, None)

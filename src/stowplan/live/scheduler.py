@@ -309,7 +309,7 @@ class Scheduler:
 
     async def ask(self, question: Ask) -> Outcome:
         """Call an extender for a question."""
-        return await self._effects.told(question)
+        return await self._effects.ask_extender(question)
 
     async def sleep_until(self, at: float) -> None:
         await self._times.sleep(max(0.0, at - self.clock()))

@@ -107,7 +107,7 @@ class LiveCluster:
             start=START,
             latency=latency,
             kinds=[one.kind for one in watched],
-            tell=self._tell_users,
+            on_event=self._record_event,
             ask=None
             if call_extender is None
             else asking(Calls(configuration, Documents(())), posting_to(call_extender)),
@@ -214,8 +214,8 @@ class LiveCluster:
         )
         return [to_dict(event) for event in sorted(found, key=lambda event: event.event_time or "")]
 
-    def _tell_users(self, tell: EmitEvent) -> None:
-        for request in self._events.told(tell, self._time.now):
+    def _record_event(self, event: EmitEvent) -> None:
+        for request in self._events.record(event, self._time.now):
             self._time.write(request)
 
 

@@ -21,14 +21,14 @@ class Events:
         self._form = EventsV1()
         self._nanoseconds = 0
 
-    def told(self, tell: EmitEvent, now: float) -> list[Request]:
+    def record(self, event: EmitEvent, now: float) -> list[Request]:
         """The request that stores a recorded Event."""
         over = [self._again(event) for event in self._series.finish(now)]
         # Used in names, so it must be unique.
         self._nanoseconds = max(int(now * 1e9), self._nanoseconds + 1)
-        instance = f"{tell.profile}-localhost"
-        key = EventKey(tell.type_, tell.action, tell.reason, tell.profile, instance, tell.regarding, tell.related)
-        due = self._series.observe(key, tell.note, time=now, nanoseconds=self._nanoseconds)
+        instance = f"{event.profile}-localhost"
+        key = EventKey(event.type_, event.action, event.reason, event.profile, instance, event.regarding, event.related)
+        due = self._series.observe(key, event.note, time=now, nanoseconds=self._nanoseconds)
         if due is None:
             return over
         return [*over, self._again(due) if due.is_series else self._new(due)]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import Node
 
 #: Maximum number of workloads with a note each.
-_TOLD = 3
+_MAX_NOTES = 3
 #: Kinds whose pods are generated. Those of a CronJob depend on the time.
 WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "DaemonSet"))
 
@@ -62,12 +62,12 @@ def generated_pods(
         found = list(_of_daemon_set(manifest, nodes) if manifest["kind"] == "DaemonSet" else _made(manifest))
         made += found
         workloads.append((manifest, sum(isinstance(obj, Pod) for obj in found)))
-    told = [(manifest, number) for manifest, number in workloads if number]
-    if len(told) > _TOLD:
-        asked = f"using their templates: {count(sum(number for _, number in told), 'pod')}"
-        notes.append(f"{len(told)} workloads ({_name(told[0][0])}, …) have no pods yet: {asked}")
+    without_pods = [(manifest, number) for manifest, number in workloads if number]
+    if len(without_pods) > _MAX_NOTES:
+        asked = f"using their templates: {count(sum(number for _, number in without_pods), 'pod')}"
+        notes.append(f"{len(without_pods)} workloads ({_name(without_pods[0][0])}, …) have no pods yet: {asked}")
     else:
-        notes += (_asking(*each) for each in told)
+        notes += (_asking(*each) for each in without_pods)
     return GeneratedPods(tuple(made), tuple(notes), tuple(_known_as(manifest) for manifest, _ in workloads))
 
 

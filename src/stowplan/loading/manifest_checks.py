@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "stowplan.manifest_checks"
 #: Maximum number of notes.
-_TOLD = 5
+_MAX_NOTES = 5
 
 
 def checked(
@@ -41,9 +41,9 @@ def checked(
                 (errors if misleads and is_read else notes).append(f"{place}: {_name(manifest)}: {problem}")
     if errors:
         raise LoadError(errors)
-    told = [f"{note}; an API server would refuse it" for note in notes[:_TOLD]]
-    left = len(notes) - len(told)
-    return [*told, *([f"{count(left, 'more problem')} for which an API server would refuse objects"] if left else [])]
+    shown = [f"{note}; an API server would refuse it" for note in notes[:_MAX_NOTES]]
+    left = len(notes) - len(shown)
+    return [*shown, *([f"{count(left, 'more problem')} for which an API server would refuse objects"] if left else [])]
 
 
 def _checks() -> list[Check]:

@@ -40,11 +40,11 @@ class SchedulerMetrics:
         self._preemption(registry)
         self._batches(registry)
         self._volumes(registry)
-        self._async_api_calls(self._behind("SchedulerAsyncAPICalls"))
+        self._async_api_calls(self._registry_for("SchedulerAsyncAPICalls"))
         self._resource_claims()
-        self._pod_groups(self._behind("GenericWorkload"))
+        self._pod_groups(self._registry_for("GenericWorkload"))
 
-    def _behind(self, gate: str) -> MetricsRegistry:
+    def _registry_for(self, gate: str) -> MetricsRegistry:
         return self._registry if self._gates.enabled(gate) else self._unseen
 
     def _attempts(self, registry: MetricsRegistry) -> None:
@@ -116,7 +116,7 @@ class SchedulerMetrics:
         self.cache_size: GaugeVec = registry.gauge_vec(
             "scheduler_cache_size", "Nodes, pods and assumed pods in the scheduler's cache.", ("type",)
         )
-        hints = self._behind("SchedulerQueueingHints")
+        hints = self._registry_for("SchedulerQueueingHints")
         self.inflight_events: GaugeVec = hints.gauge_vec(
             "scheduler_inflight_events", "Events that the queue keeps for the pods in flight.", ("event",)
         )
@@ -173,7 +173,7 @@ class SchedulerMetrics:
             exponential_buckets(1, 2, 7),
             stability="STABLE",
         )
-        tasks = self._behind("SchedulerAsyncPreemption")
+        tasks = self._registry_for("SchedulerAsyncPreemption")
         self.preemption_goroutines_duration_seconds: HistogramVec = tasks.histogram_vec(
             "scheduler_preemption_goroutines_duration_seconds",
             "How long a preemption in the background took, in seconds.",
@@ -235,12 +235,12 @@ class SchedulerMetrics:
         )
 
     def _resource_claims(self) -> None:
-        self.resourceclaim_creates_total: CounterVec = self._behind("DRAExtendedResource").counter_vec(
+        self.resourceclaim_creates_total: CounterVec = self._registry_for("DRAExtendedResource").counter_vec(
             "scheduler_resourceclaim_creates_total",
             "Attempts to create ResourceClaims for extended resources.",
             ("status",),
         )
-        conditions = self._behind("DRADeviceBindingConditions")
+        conditions = self._registry_for("DRADeviceBindingConditions")
         self.dra_bindingconditions_allocations_total: CounterVec = conditions.counter_vec(
             "scheduler_dra_bindingconditions_allocations_total",
             "Allocations of devices with binding conditions, once per driver and attempt.",

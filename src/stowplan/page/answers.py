@@ -58,7 +58,7 @@ class JudgedCluster(Protocol):
 class Answers:
     """Answers about one cluster; the queue is computed on demand, and again after a change."""
 
-    asked: JudgedCluster
+    cluster: JudgedCluster
 
     def __post_init__(self) -> None:
         self._queue: QueueRecord | None = None
@@ -90,12 +90,12 @@ class Answers:
     def pod(self, key: str, *, suggestions: bool) -> VerdictRecord:
         """The verdict on a pod; raises NotFound."""
         info = self._find(key)
-        verdict = self.asked.verdict(info)
+        verdict = self.cluster.verdict(info)
         if suggestions:
             # The record includes advice that was requested.
             _ = verdict.advice
-        record = detailed(self.asked.engine, verdict) if suggestions else verdict.record()
-        reported = self.asked.reported(info)
+        record = detailed(self.cluster.engine, verdict) if suggestions else verdict.record()
+        reported = self.cluster.reported(info)
         return replace(
             record,
             current_node=info.node_name,
@@ -104,7 +104,7 @@ class Answers:
         )
 
     def _find(self, key: str) -> PodInfo:
-        state = self.asked.engine.state
+        state = self.cluster.engine.state
         pending = state.pending.get(key)
         if pending is not None:
             return state.placed(pending.uid) or pending
@@ -114,31 +114,31 @@ class Answers:
         raise NotFound(f'pod "{key}" not found')
 
     def _group_of(self, info: PodInfo) -> GroupVerdictRecord | None:
-        for group in self.asked.groups_of([info]):
-            return self.asked.group_record(group)
+        for group in self.cluster.groups_of([info]):
+            return self.cluster.group_record(group)
         return None
 
     # -- the queue ----------------------------------------------------------------------------------------------------
 
     def queue(self, limit: int) -> QueueRecord:
-        stand = (self.asked.engine.state.stand, len(self.asked.engine.state.pending))
+        stand = (self.cluster.engine.state.stand, len(self.cluster.engine.state.pending))
         if self._queue is None or self._queue_of != stand:
             self._queue, self._queue_of = self._judged_queue(), stand
         pods = self._queue.pods[:limit]
         return replace(self._queue, pods=pods, left_out=len(self._queue.pods) - len(pods))
 
     def _judged_queue(self) -> QueueRecord:
-        state = self.asked.engine.state
+        state = self.cluster.engine.state
         waiting = [info for info in state.pending.values() if state.placed(info.uid) is None]
         found: dict[str, QueuedPodRecord] = {}
-        for number, (first, others) in enumerate(kinds_of(self.asked.engine, waiting)):
+        for number, (first, others) in enumerate(kinds_of(self.cluster.engine, waiting)):
             record = self._judged(first) if number < MAX_KINDS else QueuedPodRecord(pod=first.key, place=UNJUDGED)
             found |= {key: replace(record, pod=key) for key in (first.key, *others)}
         pods = tuple(found[info.key] for info in waiting)
         return QueueRecord(counts=dict(Counter(pod.place for pod in pods)), pods=pods, left_out=0)
 
     def _judged(self, info: PodInfo) -> QueuedPodRecord:
-        verdict = self.asked.verdict(info)
+        verdict = self.cluster.verdict(info)
         if verdict.gated is not None:
             return QueuedPodRecord(pod=info.key, place=GATED, gated_by=verdict.gated.plugin)
         if verdict.error is not None:
@@ -153,31 +153,31 @@ class Answers:
 
     def node(self, name: str) -> Record:
         """The node's view; raises NotFound."""
-        engine = self.asked.engine
+        engine = self.cluster.engine
         if name not in engine.state.table.row_of:
             raise NotFound(f'node "{name}" not found')
         ours = [info for info in engine.state.pending.values() if engine.framework_for(info) is not None]
         kinds = kinds_of(engine, ours)[:MAX_KINDS]
-        questions = ((self.asked.verdict(first), (first.key, *others)) for first, others in kinds)
+        questions = ((self.cluster.verdict(first), (first.key, *others)) for first, others in kinds)
         return node_view(engine, name, questions).record()
 
     def group(self, key: str) -> GroupStateRecord:
         """The verdict on a group; raises NotFound."""
-        state = self.asked.engine.state
+        state = self.cluster.engine.state
         group, members = state.objects.get(PodGroup, key), state.pod_groups
         if group is None and not members.known(key):
             raise NotFound(f'pod group "{key}" not found')
         gang = None if group is None else group.spec.scheduling_policy.gang
         members_waiting = [info for info in state.pending.values() if _is_of(info, key)]
         waiting = {info.key for info in members_waiting}
-        judged = self.asked.groups_of(members_waiting)
+        judged = self.cluster.groups_of(members_waiting)
         return GroupStateRecord(
             pod_group=key,
             min_count=0 if gang is None else gang.min_count,
             condition=condition_of(group),
             waiting=tuple(pod for pod in self.queue(len(state.pending)).pods if pod.pod in waiting),
             have_node={info.key: info.node_name for info in members.placed(key)},
-            verdict=self.asked.group_record(key) if judged else None,
+            verdict=self.cluster.group_record(key) if judged else None,
         )
 
 

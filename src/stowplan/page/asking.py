@@ -6,6 +6,7 @@ from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import BadRequest, NotFound
+from stowplan.api.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,7 @@ def time_of(request: Request) -> float | None:
 def limit_of(request: Request) -> int:
     """The requested number of entries; raises BadRequest."""
     text = request.first("limit", str(FEW))
-    if not text.isascii() or not text.isdigit():
+    limit = whole_number(text)
+    if limit is None:
         raise BadRequest(f"limit: want a number up to {MOST}, got {text!r}")
-    return min(int(text), MOST)
+    return min(limit, MOST)

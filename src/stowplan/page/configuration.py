@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.yaml_text import to_yaml
+from stowplan.config import DEFAULT_FEATURES
 from stowplan.config.declaration import enabled_by_default
 from stowplan.config.load import Loaded
 from stowplan.config.reports.effective import effective_profiles
@@ -20,6 +21,7 @@ from stowplan.page.records import (
 if TYPE_CHECKING:
     from stowplan.config import Configuration, Declarations, FeatureGates
     from stowplan.config.reports.effective import EffectiveProfile
+    from stowplan.config.types import Extender
 
 
 def configuration_record(
@@ -34,7 +36,15 @@ def configuration_record(
         profiles=tuple(_profile(one, found) for one, found in zip(profiles, written["profiles"], strict=True)),
         extenders=tuple(written.get("extenders") or ()),
         yaml=to_yaml(written),
+        without_secrets=tuple(one.url_prefix for one in map(_shown, configuration.extenders) if one is not None),
+        gates=dict(sorted(features.gates.items() - DEFAULT_FEATURES.gates.items())),
     )
+
+
+def _shown(extender: Extender) -> Extender | None:
+    """The extender without its secrets; None if it has none."""
+    shown = extender.without_secrets()
+    return None if shown == extender else shown
 
 
 def _given(profile: dict[str, Any], plugins: Declarations, features: FeatureGates) -> dict[str, Any]:

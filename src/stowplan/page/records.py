@@ -65,5 +65,9 @@ class ConfigurationRecord(Record, frozen=True, kw_only=True, omit_defaults=False
     kind: str = "Configuration"
     profiles: tuple[ProfileRecord, ...]
     extenders: tuple[dict[str, Any], ...] = ()
-    #: The whole configuration as a v1 file.
+    #: The whole configuration as a v1 file, without secrets.
     yaml: str = ""
+    #: URLs of the extenders whose password or key is missing from it.
+    without_secrets: tuple[str, ...] = ()
+    #: Feature gates that differ from kube-scheduler's defaults.
+    gates: dict[str, bool] = msgspec.field(default_factory=dict)

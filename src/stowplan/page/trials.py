@@ -107,10 +107,10 @@ class Trials(PlainStruct):
             raise BadRequest(f"what-if: {error}") from None
         return Response(msgspec.json.encode(self.answer(question.change)), content_type=JSON)
 
-    def answer(self, asked: _Changes) -> dict[str, Any]:
+    def answer(self, wanted: _Changes) -> dict[str, Any]:
         try:
             cluster = self.cluster()
-            changes = list(_changes(asked, cluster))
+            changes = list(_changes(wanted, cluster))
             if not changes:
                 raise BadRequest("what-if: nothing changes")
             seen: list[Plan] = []
@@ -123,7 +123,7 @@ class Trials(PlainStruct):
             "settled": _as_document(plan_of(cluster.state), before),
             "plan": _as_document(plan_of(cluster.state), after),
             "commands": [command for change in changes for command in _commands(change)],
-            "manifests": asked.manifests,
+            "manifests": wanted.manifests,
             "config": _config_text(changes),
         }
 
@@ -132,28 +132,28 @@ def _as_document(old: Plan, new: Plan) -> dict[str, Any]:
     return document(delta(difference(old, new), version=1))
 
 
-def _changes(asked: _Changes, cluster: Cluster) -> Iterator[Change]:
-    for one in asked.add_nodes:
+def _changes(wanted: _Changes, cluster: Cluster) -> Iterator[Change]:
+    for one in wanted.add_nodes:
         yield AddNodes(_within(one.count, MOST_NODES, "addNodes: count"), one.like)
-    yield from map(Remove, asked.remove)
-    yield from map(Drain, asked.drain)
-    for label in asked.label:
+    yield from map(Remove, wanted.remove)
+    yield from map(Drain, wanted.drain)
+    for label in wanted.label:
         yield Label(label.node, _given(label.key, "label: key"), label.value)
-    for taint in asked.taint:
+    for taint in wanted.taint:
         if taint.effect not in _EFFECTS:
             raise BadRequest(f"what-if: taint: effect: want one of {', '.join(_EFFECTS)}, got {taint.effect!r}")
         key = _given(taint.key, "taint: key")
         yield Taint(taint.node, key, effect="") if taint.remove else Taint(taint.node, key, taint.value, taint.effect)
-    for scale in asked.scale:
+    for scale in wanted.scale:
         replicas = _within(scale.replicas, MOST_REPLICAS, "scale: replicas", least=0)
         yield Scale(scale.kind, scale.namespace, scale.name, replicas)
-    if asked.manifests.strip():
-        found = objects_of_files(["-"], io.BytesIO(asked.manifests.encode()), beside=cluster.state.everything())
+    if wanted.manifests.strip():
+        found = objects_of_files(["-"], io.BytesIO(wanted.manifests.encode()), beside=cluster.state.everything())
         yield Put(tuple(found.objects), "the manifests", found.workloads)
-    if asked.config.strip():
-        yield Reconfigure(_mapping(asked.config), "the configuration that was given")
-    elif asked.weights:
-        yield Reconfigure(_weighted(cluster.config, asked.weights), "other weights")
+    if wanted.config.strip():
+        yield Reconfigure(_mapping(wanted.config), "the configuration that was given")
+    elif wanted.weights:
+        yield Reconfigure(_weighted(cluster.config, wanted.weights), "other weights")
 
 
 def _within(number: int, most: int, what: str, least: int = 1) -> int:
@@ -182,12 +182,12 @@ def _weighted(configuration: Configuration, weights: dict[str, dict[str, int]]) 
     """The configuration with other weights of its score plugins."""
     changed = configuration.to_dict()
     profiles = {profile["schedulerName"]: profile for profile in changed["profiles"]}
+    scored = {one.scheduler_name: {ref.name for ref in one.points["score"]} for one in configuration.profiles}
     for name, wanted in weights.items():
         if name not in profiles:
             raise BadRequest(f"what-if: weights: there is no profile {name!r}")
-        scored = {ref.name for profile in configuration.profiles for ref in profile.points["score"]}
         for plugin, weight in wanted.items():
-            if plugin not in scored:
+            if plugin not in scored[name]:
                 raise BadRequest(f"what-if: weights: profile {name!r} does not score with {plugin!r}")
             _within(weight, 100, f"weights: {plugin}", least=0)
         _weigh(profiles[name]["plugins"], wanted)

@@ -150,7 +150,7 @@ class _Simulation:
         if self.extended:
             for rank in range(int(self.counts.max())):
                 at = self.starts[self.counts > rank] + rank
-                error = self._tell(self.position[at], self.slots[at], -1)
+                error = self._shift_plugins(self.position[at], self.slots[at], -1)
                 if error is not None:
                     return error
         return None
@@ -167,9 +167,9 @@ class _Simulation:
                 info = self.pods.infos[slot]
                 assert info is not None
                 (self.nodes.add_pod if sign > 0 else self.nodes.remove_pod)(position, info)
-        return self._tell(positions, slots, sign) if self.extended else None
+        return self._shift_plugins(positions, slots, sign) if self.extended else None
 
-    def _tell(self, positions: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> Status | None:
+    def _shift_plugins(self, positions: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> Status | None:
         shift = PodShift.of_slots(self.pods, self.rows[positions], slots, sign)
         return self.framework.shift_pods(self.state, self.pod, shift, self.nodes)
 

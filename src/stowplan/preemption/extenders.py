@@ -72,33 +72,33 @@ def ask_extenders(
 
 
 def _named(
-    cluster: ClusterState, extender: Extender, asked: Mapping[str, Candidate], answered: Mapping[str, Victims]
+    cluster: ClusterState, extender: Extender, sent: Mapping[str, Candidate], received: Mapping[str, Victims]
 ) -> dict[str, Candidate]:
     """The candidates of an answer; raises if one is invalid."""
     found = {}
-    for node_name, victims in answered.items():
+    for node_name, victims in received.items():
         if not victims.uids:
             if extender.ignorable:
                 _log.info("Ignored node for which the extender didn't report any victims", node=node_name)
                 continue
             raise ValueError(f'expected at least one victim pod on node "{node_name}"')
-        infos = _victims(cluster, extender, asked.get(node_name), node_name, victims)
+        infos = _victims(cluster, extender, sent.get(node_name), node_name, victims)
         if infos:
             found[node_name] = Candidate(node_name, infos, victims.pdb_violations)
     return found
 
 
 def _victims(
-    cluster: ClusterState, extender: Extender, asked: Candidate | None, node_name: str, victims: Victims
+    cluster: ClusterState, extender: Extender, sent: Candidate | None, node_name: str, victims: Victims
 ) -> tuple[PodInfo, ...]:
     """The victims of an answer; None if some of the pods in the question have left since."""
-    told = set() if asked is None else {victim.uid for victim in asked.victims}
+    proposed = set() if sent is None else {victim.uid for victim in sent.victims}
     infos = []
     for uid in victims.uids:
         info = cluster.placed(uid)
         if info is not None and info.node_name == node_name and info.row >= 0:
             infos.append(info)
-        elif uid in told:
+        elif uid in proposed:
             return ()
         else:
             raise ValueError(
@@ -140,9 +140,9 @@ def _dry_run_on(framework: Framework, pod: PodInfo, names: Iterable[str]) -> dic
     refused = statuses_with_nominated_pods(framework, state, pod, view)
     if isinstance(refused, Status) or len(refused) < len(rows):
         raise ClusterChangedError
-    asked = np.zeros(cluster.table.n, np.bool_)
-    asked[rows] = True
-    diagnosis = Diagnosis(asked, asked, nominated={row_of[name]: status for name, status in refused.items()})
+    considered = np.zeros(cluster.table.n, np.bool_)
+    considered[rows] = True
+    diagnosis = Diagnosis(considered, considered, nominated={row_of[name]: status for name, status in refused.items()})
     return dry_run(framework, state, pod, diagnosis).candidates
 
 

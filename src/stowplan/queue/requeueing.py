@@ -243,8 +243,8 @@ class Requeueing:
         others: Strategy | None = None
         if question.by_shape:
             # If the changed object is one of the pods, its hint is asked separately.
-            asked = next((queued for key, queued in pods.items() if key != own_key), None)
-            others = Strategy.SKIP if asked is None else self._ask(question, asked.pod, happened, label)
+            sample = next((queued for key, queued in pods.items() if key != own_key), None)
+            others = Strategy.SKIP if sample is None else self._ask(question, sample.pod, happened, label)
             if others is Strategy.SKIP:
                 if verbose.enabled:
                     _log_skipped((queued for key, queued in pods.items() if key != own_key), label, pre_check)

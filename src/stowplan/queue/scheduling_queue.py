@@ -425,7 +425,7 @@ class SchedulingQueue:
         """(queue, cause) -> pods that entered it: scheduler_queue_incoming_pods_total."""
         return self._metrics.incoming
 
-    def hears(self, event: ClusterEvent) -> bool:
+    def is_registered(self, event: ClusterEvent) -> bool:
         """Whether some plugin registered for the event."""
         return bool(self._requeueing.interest(event).listeners)
 

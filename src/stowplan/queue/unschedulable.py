@@ -209,5 +209,5 @@ class UnschedulablePods:
 
 
 def _named(rejection: Rejection) -> str:
-    plugins = ", ".join(sorted(rejection.unschedulable_plugins | rejection.pending_plugins)) or "nobody"
+    plugins = ", ".join(sorted(rejection.unschedulable_plugins | rejection.pending_plugins)) or "no plugin"
     return f"{plugins}, gated by {rejection.gating_plugin}" if rejection.gating_plugin else plugins

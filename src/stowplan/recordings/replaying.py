@@ -117,13 +117,13 @@ def difference(step: Step) -> Difference | None:
     if then == now:
         then = f"{then}, and other effects (checksum {recorded.checksum})"
         now = f"{now}, and " + (", ".join(type(effect.action).__name__ for effect in step.effects) or "nothing else")
-    heard = step.entry.input
-    name = type(heard).__name__
-    if isinstance(heard, Changes):
-        name = f"{name} of {len(heard.changes)} {heard.kind.__name__} objects"
+    input_ = step.entry.input
+    name = type(input_).__name__
+    if isinstance(input_, Changes):
+        name = f"{name} of {len(input_.changes)} {input_.kind.__name__} objects"
     return Difference(step.line, moment_text(step.entry.now), name, then, now)
 
 
 def _text(decisions: Any) -> str:
-    told = [f"{pod} to {node}" if what == "bind" else f"{pod} evicted" for what, pod, node in decisions]
-    return ", ".join(told) or "no pod was placed or evicted"
+    lines = [f"{pod} to {node}" if what == "bind" else f"{pod} evicted" for what, pod, node in decisions]
+    return ", ".join(lines) or "no pod was placed or evicted"

@@ -81,7 +81,7 @@ class RerunResult(PlainStruct, kw_only=True):
     refused: int = 0
 
     @property
-    def placed_otherwise(self) -> list[PodHistory]:
+    def placed_differently(self) -> list[PodHistory]:
         return [pod for pod in self.pods.values() if pod.node_then != pod.node_now]
 
 
@@ -147,13 +147,10 @@ class Rerun:
         self._found = RerunResult(began=header.now)
         #: When a pod was last tried; never idle before the scheduler started.
         self._tried_at = header.now if header.dump is not None else inf
-        #: Whether the initial list of pods has been delivered.
-        self._listed = False
         if header.dump is not None:
             for _, obj in objects_of(header.dump):
                 for request in self._requests(Change(None, obj), header.now):
                     self._write(request)
-            self._listed = True
 
     @property
     def state(self) -> ClusterState:
@@ -185,8 +182,6 @@ class Rerun:
             for change in input_.changes:
                 for request in self._requests(change, now):
                     self._write(request)
-            if input_.kind is Pod:
-                self._listed = True
         elif isinstance(input_, Schedule):
             paced.turns, self._tried_at = 1, now
         elif isinstance(input_, Started):

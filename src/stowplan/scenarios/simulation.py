@@ -226,6 +226,8 @@ class Simulation:
         self.config = self._configuration(config)
         self._stopped = self._is_prepared = False
         self._timeline: TimelineWriter | None = None
+        #: Notes from before the world exists.
+        self._early_notes: list[str] = []
 
     def _configuration(self, given: Any) -> Configuration:
         if isinstance(given, Configuration):
@@ -302,7 +304,7 @@ class Simulation:
             extenders=extenders_without_binders(self.config),
             listener=ledger,
         )
-        self._watched = watched_kinds(self.engine.frameworks.values(), report=self._note_early)
+        self._watched = watched_kinds(self.engine.frameworks.values(), report=self._early_notes.append)
         chance = Random(f"{self.seed}/latency")
         self._time = time = VirtualTime(
             self.engine,
@@ -330,14 +332,11 @@ class Simulation:
         """Seconds since the epoch, once it runs."""
         return self._time.now
 
-    def _note_early(self, text: str) -> None:
-        self._early_notes = (*getattr(self, "_early_notes", ()), text)
-
     def _begin(self) -> None:
         """Start the initial cluster, and schedule the events."""
         scenario, world = self.scenario, self.world
         objects, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
-        for note in (*getattr(self, "_early_notes", ()), *notes):
+        for note in (*self._early_notes, *notes):
             world.note(note)
         for name in _NAMESPACES:
             self._put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
@@ -412,7 +411,7 @@ class Simulation:
         quiet_since, seen = 0.0, -1
         duration = self.scenario.duration
 
-        def tell() -> None:
+        def report() -> None:
             if self._timeline is not None:
                 self._timeline.moment(self._time.now)
             if progress is not None:
@@ -422,7 +421,7 @@ class Simulation:
         while True:
             self.sampler.take()
             self._sweep()
-            tell()
+            report()
             if self._time.halted or (duration is not None and self._passed >= duration):
                 break
             happened = self.ledger.placements + self.ledger.arrived + sum(self.ledger.ends.values())
@@ -430,10 +429,10 @@ class Simulation:
                 quiet_since, seen = self._passed, happened
             if duration is None and self._time.idle and self._rests(quiet_since):
                 break
-            self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration), tell)
+            self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration), report)
         return self._finish()
 
-    def _advance(self, until: float, tell: Callable[[], None]) -> None:
+    def _advance(self, until: float, report: Callable[[], None]) -> None:
         """Advance to that time in parts, so that it can be stopped. Where nothing is due, a part is longer."""
         time, start = self._time, self.world.start
         part = (until - self._passed) / _PARTS
@@ -442,7 +441,7 @@ class Simulation:
             if to >= until:
                 break
             time.advance(max(0.0, start + to - time.now))
-            tell()
+            report()
         time.advance(max(0.0, start + until - time.now))
 
     def _rests(self, quiet_since: float) -> bool:

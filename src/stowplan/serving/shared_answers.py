@@ -48,7 +48,7 @@ class SharedAnswers(Generic[A]):
         self._most = most
         #: Key -> result and its expiration, the most recently used one last.
         self._kept: OrderedDict[bytes, tuple[A, float]] = OrderedDict()
-        self._asked: dict[bytes, asyncio.Task[A]] = {}
+        self._in_progress: dict[bytes, asyncio.Task[A]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -69,11 +69,11 @@ class SharedAnswers(Generic[A]):
 
         A new request waits for a slot of its kind.
         """
-        task = self._asked.get(key)
+        task = self._in_progress.get(key)
         if task is None:
             turn = await self._turns.take(kind)
             # It may have been requested in the meantime.
-            task, answer = self._asked.get(key), self.kept(key)
+            task, answer = self._in_progress.get(key), self.kept(key)
             if task is not None or answer is not None:
                 turn.end()
             if answer is not None:
@@ -84,19 +84,19 @@ class SharedAnswers(Generic[A]):
         return await asyncio.shield(task)
 
     def _begin(self, key: bytes, question: Callable[[], Coroutine[None, None, A]], turn: Turn) -> asyncio.Task[A]:
-        task = self._asked[key] = asyncio.create_task(question())
+        task = self._in_progress[key] = asyncio.create_task(question())
         task.add_done_callback(lambda done: self._answered(key, done))
         task.add_done_callback(lambda done: turn.end())
         return task
 
     async def close(self) -> None:
-        tasks = list(self._asked.values())
+        tasks = list(self._in_progress.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _answered(self, key: bytes, task: asyncio.Task[A]) -> None:
-        del self._asked[key]
+        del self._in_progress[key]
         # Retrieving a task's exception also marks it as handled.
         if task.cancelled() or task.exception() is not None:
             return

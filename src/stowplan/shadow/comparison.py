@@ -79,7 +79,7 @@ class Comparison(PlainStruct, frozen=True, kw_only=True):
     plugin: str = ""
     reason: str = ""
     #: Whether extenders were called.
-    asked: bool = False
+    extenders_called: bool = False
 
     def text(self) -> str:
         """Why they differ."""
@@ -133,15 +133,15 @@ def _with_extenders(
     verdict = judged(engine, pod, ask=ask)
     failed = verdict.error or verdict.gated
     if failed is not None:
-        return Comparison(kind=Kind.ERROR, node=names[row], reason=failed.message, asked=True)
+        return Comparison(kind=Kind.ERROR, node=names[row], reason=failed.message, extenders_called=True)
     feasible = verdict.feasible
     if not feasible[row]:
         assert verdict.diagnosis is not None, "some node was refused"
-        return replace(_refused(names, row, feasible, verdict.diagnosis), asked=True)
+        return replace(_refused(names, row, feasible, verdict.diagnosis), extenders_called=True)
     if np.count_nonzero(feasible) == 1 or (verdict.nominated and verdict.node_name == names[row]):
-        return Comparison(kind=Kind.SAME, node=names[row], best=names[row], equals=1, asked=True)
+        return Comparison(kind=Kind.SAME, node=names[row], best=names[row], equals=1, extenders_called=True)
     ranked = np.where(feasible, verdict.totals, INFEASIBLE)
-    return replace(_by_score(engine, framework, row, ranked, verdict.scores), asked=True)
+    return replace(_by_score(engine, framework, row, ranked, verdict.scores), extenders_called=True)
 
 
 def _by_score(

@@ -54,14 +54,14 @@ class Clock(Protocol):
 
 class Shadow:
     def __init__(
-        self, hear: Callable[[Judged], object], *, meter: Clock, ask: Callable[[Ask], Outcome] | None = None
+        self, on_judged: Callable[[Judged], object], *, meter: Clock, ask: Callable[[Ask], Outcome] | None = None
     ) -> None:
-        """`hear` gets each judged pod; `meter` measures durations.
+        """`on_judged` gets each judged pod; `meter` measures durations.
 
         `ask` calls extenders; without it, pods for which one is interested are not judged.
         """
         self._ask = ask
-        self._hear = hear
+        self._on_judged = on_judged
         self._meter = meter
         self._order = DecisionOrder()
         #: The last binds that were applied, the newest at the end.
@@ -136,7 +136,7 @@ class Shadow:
 
     def _judge(self, engine: Engine, binds: Iterator[Bind], now: float) -> None:
         for bind in binds:
-            self._hear(self._judged(engine, bind))
+            self._on_judged(self._judged(engine, bind))
             engine.step(Changes(Pod, (bind.change,)), now)
             self._last.append(bind)
             del self._last[:-_NEIGHBOURS]
@@ -158,7 +158,7 @@ class Shadow:
             otherwise = self._in_order_of_binds(engine, bind, compare)
             if otherwise is not None and otherwise.kind.agrees:
                 found, order = otherwise, "binds"
-            elif not found.asked:
+            elif not found.extenders_called:
                 # With extenders, each state would take requests.
                 swap = self._swapped(engine, bind, compare)
                 if swap is not None:

@@ -90,14 +90,14 @@ class SimulatedCluster:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def outcome(self, request: Any, asked: PendingCall | None = None) -> tuple[Outcome, Changes]:
-        """Carry a request out: its outcome, and its changes, which the caller must deliver (`tell`).
+    def outcome(self, request: Any, pending: PendingCall | None = None) -> tuple[Outcome, Changes]:
+        """Carry a request out: its outcome, and its changes, which the caller must deliver (`deliver`).
 
-        `asked` has additional parameters from a plugin's coroutine.
+        `pending` has additional parameters from a plugin's coroutine.
         """
         kind = type(request)
         try:
-            if kind is Bind and asked is None:
+            if kind is Bind and pending is None:
                 # An API server returns no object here.
                 return _DONE, (self._store.bind(request, self._agenda.now),)
             if kind is Read:
@@ -105,7 +105,7 @@ class SimulatedCluster:
             if kind is ListObjects:
                 found = self._store.list(request.kind, request.namespace)
                 return Done(Listing(found, str(self._store.version))), ()
-            changes = self.write(request, asked)
+            changes = self.write(request, pending)
         except Exception as error:
             # Any exception: a plugin may send an invalid request.
             return Refused(error), ()
@@ -115,13 +115,13 @@ class SimulatedCluster:
         [change] = changes
         return Done(change.old if change.new is None else change.new), changes
 
-    def write(self, request: Any, asked: PendingCall | None = None) -> Changes:
+    def write(self, request: Any, pending: PendingCall | None = None) -> Changes:
         """Apply a request and return the changes; raises ApiError if it is refused."""
         kind, now = type(request), self._agenda.now
         if kind is Delete:
-            return self._delete(request, None if asked is None else asked.grace)
-        if asked is not None and asked.annotations and kind is Bind:
-            return (self._store.bind(request, now, asked.annotations),)
+            return self._delete(request, None if pending is None else pending.grace)
+        if pending is not None and pending.annotations and kind is Bind:
+            return (self._store.bind(request, now, pending.annotations),)
         return self._store.write(request, now)
 
     def _delete(self, request: Delete, grace: float | None) -> Changes:
@@ -137,12 +137,12 @@ class SimulatedCluster:
 
     # -- deliveries ----------------------------------------------------------------------------------------------------
 
-    def tell(self, changes: Changes) -> None:
+    def deliver(self, changes: Changes) -> None:
         """Deliver changes to watchers, and schedule the end of pods that were placed."""
         for change in changes:
-            self._tell(change)
+            self._deliver(change)
 
-    def _tell(self, change: Change[Any]) -> None:
+    def _deliver(self, change: Change[Any]) -> None:
         old: Any = change.old
         new: Any = change.new
         if old is new:
@@ -151,7 +151,7 @@ class SimulatedCluster:
             watcher.changed(change)
         kind = type(new) if old is None else type(old)
         if self._volume_controllers is not None and kind in FOLLOWED:
-            self._tell_volume_controllers(self._volume_controllers, change)
+            self._notify_volume_controllers(self._volume_controllers, change)
         if kind is Pod:
             if self._runs_for is not None and new is not None and new.spec.node_name:
                 self._run(old, new)
@@ -167,7 +167,7 @@ class SimulatedCluster:
         else:
             self._tell_later(kind, change)
 
-    def _tell_volume_controllers(self, controllers: VolumeControllers, change: Change[Any]) -> None:
+    def _notify_volume_controllers(self, controllers: VolumeControllers, change: Change[Any]) -> None:
         for request in controllers.requests_after(change):
             self._agenda.put(self._agenda.now + self._binds_volumes_after, request)
         if controllers.want_to_look and not self._will_look:
@@ -216,7 +216,7 @@ class SimulatedCluster:
     def end(self, ending: PodEnd) -> None:
         change = self._store.end(ending.namespace, ending.name, ending.uid)
         if change is not None:
-            self._tell(change)
+            self._deliver(change)
 
 
 def _unfinished(change: Change[Pod]) -> Change[Pod] | None:

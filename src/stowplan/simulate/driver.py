@@ -77,7 +77,7 @@ class _Sent(NamedTuple):
 
     #: The recipient of the response: a plugin's call, or the engine, by the effect's number.
     sender: PluginCall | int
-    asked: PendingCall
+    pending: PendingCall
     #: Duration of the response in seconds.
     back: float
 
@@ -107,7 +107,7 @@ class VirtualTime:
         start: float = 0.0,
         latency: Latency = NO_LATENCY,
         kinds: Collection[type[ApiStruct]] | None = None,
-        tell: Callable[[EmitEvent], object] | None = None,
+        on_event: Callable[[EmitEvent], object] | None = None,
         ask: Callable[[Ask], Outcome] | None = None,
         runs_for: Callable[[Pod], float | None] | None = None,
         binds_volumes_after: float | None = None,
@@ -115,7 +115,7 @@ class VirtualTime:
     ) -> None:
         """`start`: seconds since the epoch. `kinds`: those that the engine watches; None: all.
 
-        * `tell` gets recorded Events; `ask` answers for extenders.
+        * `on_event` gets recorded Events; `ask` answers for extenders.
         * `runs_for` returns the duration of a placed pod in seconds, after which it is deleted; None: forever.
         * `binds_volumes_after`: seconds until a claim is bound for which the scheduler has selected a volume or a node
           (`volume_controllers`); None: never.
@@ -124,7 +124,7 @@ class VirtualTime:
         self._engine = engine
         self.store = store
         self._latency = latency
-        self._tell_users = tell
+        self._on_event = on_event
         self._pauses = pauses
         self._answer_outside = ask
         self._agenda = Agenda(start)
@@ -147,7 +147,7 @@ class VirtualTime:
         #: Set this to True to stop the clock; events of the current time are still processed.
         self.halted = False
         self._begin: dict[type[Any], Callable[[Effect], None]] = {
-            EmitEvent: self._tell,
+            EmitEvent: self._emit_event,
             Wake: self._wake,
             Cancel: self._cancel,
             Withdraw: self._withdraw,
@@ -198,7 +198,7 @@ class VirtualTime:
         The engine is notified when the clock advances. `grace`: of a deletion, instead of the latency model's.
         """
         changes = self._cluster.write(request, PendingCall(request, grace=grace))
-        self._cluster.tell(changes)
+        self._cluster.deliver(changes)
         return changes[-1].old if changes[-1].new is None else changes[-1].new
 
     def at(self, when: float, what: Request | Input | Call) -> None:
@@ -285,9 +285,9 @@ class VirtualTime:
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
-    def _tell(self, effect: Effect) -> None:
-        if self._tell_users is not None:
-            self._tell_users(effect.action)
+    def _emit_event(self, effect: Effect) -> None:
+        if self._on_event is not None:
+            self._on_event(effect.action)
 
     def _wake(self, effect: Effect) -> None:
         self._agenda.wake(effect.action.at)
@@ -344,11 +344,11 @@ class VirtualTime:
             self._sweep()
         self._agenda.put(at + there, _Sent(effect.number, PendingCall(request), back))
 
-    def _post(self, call: PluginCall, asked: PendingCall) -> None:
+    def _post(self, call: PluginCall, pending: PendingCall) -> None:
         """Send a request of a plugin's coroutine, which only waits for its own requests."""
-        request, latency = asked.request, self._latency
+        request, latency = pending.request, self._latency
         there, back = latency.request(request), latency.answer(request)
-        self._agenda.put(self.now + there, _Sent(call, asked, back))
+        self._agenda.put(self.now + there, _Sent(call, pending, back))
 
     def _sweep(self) -> None:
         """Forget objects without requests in progress once there are many."""
@@ -359,7 +359,7 @@ class VirtualTime:
     def _arrive_at_once(self, effect: Effect) -> None:
         outcome, changes = self._cluster.outcome(effect.action)
         self._agenda.line.append(Answer(effect.number, outcome))
-        self._cluster.tell(changes)
+        self._cluster.deliver(changes)
 
     def _arrive(self, sent: _Sent) -> None:
         sender = sent.sender
@@ -367,13 +367,13 @@ class VirtualTime:
         if (call is not None and call.ended) or (call is None and sender not in self._under_way):
             # It was cancelled on the way.
             return
-        outcome, changes = self._cluster.outcome(sent.asked.request, sent.asked)
+        outcome, changes = self._cluster.outcome(sent.pending.request, sent.pending)
         if call is None:
             self._agenda.put(self.now + sent.back, Answer(sender, outcome))  # type: ignore[arg-type]
         else:
             call.outcome = outcome
             self._agenda.put(self.now + sent.back, call)
-        self._cluster.tell(changes)
+        self._cluster.deliver(changes)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -407,17 +407,17 @@ class VirtualTime:
     def _resume(self, call: PluginCall) -> None:
         if call.ended:
             return
-        asked = call.resume(self.now) if call.stopped_for is None else call.stop()
-        if isinstance(asked, PendingCall):
-            self._post(call, asked)
+        pending = call.resume(self.now) if call.stopped_for is None else call.stop()
+        if isinstance(pending, PendingCall):
+            self._post(call, pending)
         else:
-            self._agenda.line.append(Answer(call.number, asked))
+            self._agenda.line.append(Answer(call.number, pending))
 
     # -- requests of callers -------------------------------------------------------------------------------------------
 
     def _callers(self, request: Request) -> None:
         try:
-            self._cluster.tell(self._cluster.write(request))
+            self._cluster.deliver(self._cluster.write(request))
         except ApiError as error:
             # The object may be gone already, which is not an error.
             if not (isinstance(request, Delete) and isinstance(error, NotFound)):

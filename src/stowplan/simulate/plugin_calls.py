@@ -39,7 +39,7 @@ _NO_LOOP, _LOOPS = "no running event loop", "asyncio"
 class PluginCall:
     """One run of a plugin's coroutine."""
 
-    __slots__ = ("_action", "_asked", "_at", "_coroutine", "ended", "number", "outcome", "stopped_for")
+    __slots__ = ("_action", "_at", "_coroutine", "_requests_now", "ended", "number", "outcome", "stopped_for")
 
     def __init__(self, number: int, action: RunPlugin, coroutine: Coroutine[Any, Any, Status | None]) -> None:
         #: Of the effect.
@@ -52,13 +52,13 @@ class PluginCall:
         self.stopped_for: str | None = None
         self.ended = False
         #: Number of requests at the current time.
-        self._asked = 0
+        self._requests_now = 0
         self._at = -inf
 
     def resume(self, now: float) -> PendingCall | Done:
         """Run until the next request, or the end."""
         try:
-            asked = self._coroutine.send(self.outcome)
+            pending = self._coroutine.send(self.outcome)
         except StopIteration as end:
             self.ended = True
             return Done(self._explained(end.value))
@@ -67,19 +67,19 @@ class PluginCall:
         except BaseException as e:
             self.ended = True
             return Done(raised(e))
-        if type(asked) is not PendingCall:
+        if type(pending) is not PendingCall:
             self._close()
-            return Done(self._foreign(f"a {type(asked).__name__}"))
+            return Done(self._foreign(f"a {type(pending).__name__}"))
         if self._asks_for_ever(now):
             self._close()
             return Done(self._failed(RESTLESS, times=MAX_REQUESTS_AT_A_MOMENT))
-        return asked
+        return pending
 
     def _asks_for_ever(self, now: float) -> bool:
         if now != self._at:
-            self._at, self._asked = now, 0
-        self._asked += 1
-        return self._asked > MAX_REQUESTS_AT_A_MOMENT
+            self._at, self._requests_now = now, 0
+        self._requests_now += 1
+        return self._requests_now > MAX_REQUESTS_AT_A_MOMENT
 
     def stop(self) -> Done:
         """Stop it where it waits."""

@@ -16,7 +16,7 @@ from stowplan.api.yaml_text import first_value
 from stowplan.cluster.pod_info import group_key
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
-from stowplan.config import DEFAULT_FEATURES
+from stowplan.config import DEFAULT_FEATURES, ConfigError
 from stowplan.config.features import GROUP_GATES
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.input_log.recording import RecordingError
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.loading.wanted_events import EventsWanted
+    from stowplan.page.records import ConfigurationRecord
     from stowplan.sources.running_scheduler import SchedulerEndpoint
 
 _OTHER_CONFIG = "--config FILE names one that has"
@@ -117,15 +118,14 @@ class ClusterSource:
         config: str | Mapping[str, Any] | None,
         plugins: Sequence[str],
         events: EventsWanted | None = None,
-        groups: bool = False,
+        gates: Mapping[str, bool] | None = None,
     ) -> ClusterSource:
-        """`groups`: whether pod groups are read, and scheduled as groups."""
+        """`gates`: feature gates that differ from their defaults."""
         # The HTTP client is slow to import, and not needed for files.
         from stowplan import __version__
         from stowplan.client.http.user_agent import user_agent
         from stowplan.loading.live_cluster import LiveClusterError, read_live_cluster
 
-        gates = GROUP_GATES if groups else None
         cluster = Cluster((), config, plugins=named_plugins(plugins), feature_gates=gates)
         try:
             read = await read_live_cluster(
@@ -159,17 +159,30 @@ class ClusterSource:
     async def of_scheduler(
         cls, endpoint: SchedulerEndpoint, *, plugins: Sequence[str], groups: bool = False
     ) -> ClusterSource:
-        """The live cluster of the kubeconfig, with a running scheduler's configuration and unbound decisions."""
+        """The live cluster of the kubeconfig, with a running scheduler's configuration, feature gates and unbound
+        decisions. `groups`: whether it must schedule pod groups as groups.
+        """
         from stowplan.sources.running_scheduler import fetch_decisions
 
-        text, unbound = await fetch_decisions(endpoint)
-        source = await cls.of_live_cluster(
-            kubeconfig=endpoint.kubeconfig,
-            context=endpoint.context,
-            config=first_value(text),
-            plugins=plugins,
-            groups=groups,
-        )
+        configuration, unbound = await fetch_decisions(endpoint)
+        gates = known_gates(configuration.gates)
+        if groups and not gates.get("GenericWorkload"):
+            raise InputError(
+                f"--from-scheduler {endpoint.url}: this scheduler places the pods of a group one by one: its feature "
+                "gate GenericWorkload is off"
+            )
+        try:
+            source = await cls.of_live_cluster(
+                kubeconfig=endpoint.kubeconfig,
+                context=endpoint.context,
+                config=_askable(configuration),
+                plugins=plugins,
+                gates=gates,
+            )
+        except ConfigError as error:
+            # Such as a plugin or a file that only the scheduler has.
+            told = f"--from-scheduler {endpoint.url}: its configuration cannot be used here: {error}"
+            raise InputError(told, hints=error.hints) from error
         state = source.cluster.state
         waiting = [key for key, node in unbound.items() if key in state.pending and node in state.table.row_of]
         for key in waiting:
@@ -306,10 +319,10 @@ class ClusterSource:
         why = f'no profile schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
         # Known by a scheduler that was found.
         asks_it = f"; its scheduler tells more: stowplan explain --from-scheduler auto pod {info.key}"
-        told = error(f"{why}; {_OTHER_CONFIG}{asks_it if info.key in self.known else ''}")
+        status = error(f"{why}; {_OTHER_CONFIG}{asks_it if info.key in self.known else ''}")
         state = self.cluster.state
         names = list(state.table.names)
-        return Verdict(pod=info, names=names, version=state.version, error=told, without_profile=True)
+        return Verdict(pod=info, names=names, version=state.version, error=status, without_profile=True)
 
     def find_group(self, name: str) -> str:
         """The key of a pod group; raises InputError."""
@@ -340,6 +353,23 @@ class ClusterSource:
             return None
         about = None if self.events is None else [event for event in self.events if event.regarding.uid == info.uid]
         return ReportedStatus.about(info.pod, about, self.known.get(info.key))
+
+
+def _askable(configuration: ConfigurationRecord) -> dict[str, Any]:
+    """A running scheduler's configuration, without the extenders that only the scheduler itself can call."""
+    found: dict[str, Any] = first_value(configuration.yaml)
+    secret = configuration.without_secrets
+    if not secret:
+        return found
+    # Resources that they manage are still ignored: profiles' arguments have them.
+    kept = [one for one in found["extenders"] if one["urlPrefix"] not in secret]
+    those = "extender" if len(secret) == 1 else "extenders"
+    note(
+        f"the scheduler's {those} {joined(secret)} cannot be asked: a running scheduler keeps passwords and keys to "
+        "itself. The answer is as if nothing there refused or preferred a node; with --config FILE instead of "
+        "--from-scheduler they are asked"
+    )
+    return {**found, "extenders": kept}
 
 
 def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:

@@ -115,12 +115,12 @@ async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[
     return pending | decisions | pages
 
 
-async def fetch_decisions(endpoint: SchedulerEndpoint) -> tuple[str, dict[str, str]]:
-    """Its KubeSchedulerConfiguration as YAML, and the nodes of pods that it has not bound yet; raises InputError."""
+async def fetch_decisions(endpoint: SchedulerEndpoint) -> tuple[ConfigurationRecord, dict[str, str]]:
+    """Its configuration, and the nodes of pods that it has not bound yet; raises InputError."""
     connection = await _connection(endpoint)
     configuration = await _fetch(connection, "/stowplan/configuration", "", ConfigurationRecord)
     pending = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
-    return msgspec.convert(configuration, ConfigurationRecord).yaml, _on_permit(pending)
+    return msgspec.convert(configuration, ConfigurationRecord), _on_permit(pending)
 
 
 def _on_permit(document: Mapping[str, Any]) -> dict[str, str]:
@@ -232,6 +232,8 @@ async def _connection(endpoint: SchedulerEndpoint) -> Connection:
 
 def _named_socket(endpoint: SchedulerEndpoint) -> Connection:
     path = Path(endpoint.url.removeprefix(_SOCKET))
+    if endpoint.url == _SOCKET:
+        raise InputError(f"--from-scheduler {_SOCKET} needs the path of a scheduler's socket, as {_SOCKET}PATH")
     try:
         check_socket(path)
     except LocalSocketError as error:

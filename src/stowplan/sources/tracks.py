@@ -54,7 +54,7 @@ class Track(PlainStruct, frozen=True):
 
 
 @contextmanager
-def _told(where: str, what: str = "") -> Iterator[None]:
+def _located_errors(where: str, what: str = "") -> Iterator[None]:
     """Why a moment cannot be rebuilt, for the page."""
     try:
         yield
@@ -65,7 +65,7 @@ def _told(where: str, what: str = "") -> Iterator[None]:
 
 def recorded_track(path: str, plugins: Sequence[str]) -> Track:
     def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
-        with _told(path):
+        with _located_errors(path):
             return ClusterSource.of_recording(path, at, None, plugins)
 
     return Track(partial(recorded_timeline, path, plugins), moment)
@@ -73,7 +73,7 @@ def recorded_track(path: str, plugins: Sequence[str]) -> Track:
 
 def rerun_track(path: str, config: str, plugins: Sequence[str]) -> Track:
     def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
-        with _told(path):
+        with _located_errors(path):
             objects, gates = rerun_until(path, config, plugins, at)
             cluster = Cluster(objects, config, plugins=named_plugins(plugins), feature_gates=known_gates(gates))
         return ClusterSource(cluster, {}, where=f"{path} at that time", whole=True)
@@ -83,7 +83,7 @@ def rerun_track(path: str, config: str, plugins: Sequence[str]) -> Track:
 
 def simulated_track(folder: str) -> Track:
     def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
-        with _told(folder, "the simulation cannot be run again: "):
+        with _located_errors(folder, "the simulation cannot be run again: "):
             header, timeline = simulated_timeline(folder)
             if header.rerun is None:
                 raise InputError(NO_RERUN)

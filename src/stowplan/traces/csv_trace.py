@@ -160,7 +160,7 @@ class _Pods:
         self._priority = None if options.priority is None else file.column(options.priority, "priority")
         #: What pods can differ in besides their name.
         priority = [] if self._priority is None else [self._priority]
-        self._told = [*self._resources.columns, *self._labels.values(), *self._annotations.values(), *priority]
+        self._varying = [*self._resources.columns, *self._labels.values(), *self._annotations.values(), *priority]
         self._template = lru_cache(_KEPT_TEMPLATES)(self._make)
 
     def read(self, cells: list[str]) -> Pod:
@@ -168,11 +168,11 @@ class _Pods:
         name = cells[index]
         if not name:
             raise ValueError(f"{column}: a name is missing")
-        template = self._template(tuple(cells[i] for i in self._told))
+        template = self._template(tuple(cells[i] for i in self._varying))
         return replace(template, metadata=replace(template.metadata, name=name))
 
-    def _make(self, told: tuple[str, ...]) -> Pod:
-        cells = dict(zip(self._told, told, strict=True))
+    def _make(self, varying: tuple[str, ...]) -> Pod:
+        cells = dict(zip(self._varying, varying, strict=True))
         amounts = self._resources.read(cells)
         spec: dict[str, Any] = {"containers": [{"name": "main", "image": "main", "resources": {"requests": amounts}}]}
         if self._priority is not None and cells[self._priority]:

@@ -39,7 +39,7 @@ class Objective:
     def scores(self, found: Sequence[Mapping[str, float]], baseline: Sequence[Mapping[str, float]]) -> list[float]:
         """One per seed, lower is better; both must have the same seeds. Raises TuningError."""
         if self._function is not None:
-            return [self._asked(values) for values in found]
+            return [self._evaluated(values) for values in found]
         return [self._blended(values, first, baseline) for values, first in zip(found, baseline, strict=True)]
 
     def _blended(
@@ -52,7 +52,7 @@ class Objective:
             total += weight * sign(measure) * (found.get(measure, 0.0) - first.get(measure, 0.0)) / unit
         return round(total, 6)
 
-    def _asked(self, values: Mapping[str, float]) -> float:
+    def _evaluated(self, values: Mapping[str, float]) -> float:
         assert self._function is not None
         try:
             found = float(self._function(dict(values)))

@@ -54,6 +54,6 @@ def _yaml(record: TuningRecord, configuration: dict[str, Any]) -> str:
     # Through JSON: shared objects would be written as YAML aliases.
     apart = json.loads(json.dumps(configuration))
     # A name with a line break must not extend beyond the comment.
-    said = [f"stowplan tune {record.scenario}, objective {record.objective}, seed {record.seed}", verdict_text(record)]
-    head = "".join(f"# {' '.join(line.split())}\n" for line in said)
+    lines = [f"stowplan tune {record.scenario}, objective {record.objective}, seed {record.seed}", verdict_text(record)]
+    head = "".join(f"# {' '.join(line.split())}\n" for line in lines)
     return head + to_yaml(apart, sort_keys=True, width=1000)

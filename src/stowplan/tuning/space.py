@@ -91,7 +91,7 @@ def _problems(space: SpaceSpec, scenario: Scenario, plugins: Declarations) -> It
     if not space.profiles:
         yield ("profiles",), "there is none"
     names: set[str] = set()
-    asked: dict[str, str] = {}
+    assigned: dict[str, str] = {}
     workloads = [workload.name for workload in scenario.workloads]
     for index, profile in enumerate(space.profiles):
         path: FieldPath = ("profiles", index)
@@ -102,9 +102,9 @@ def _problems(space: SpaceSpec, scenario: Scenario, plugins: Declarations) -> It
             where = (*path, "workloads", number)
             if name not in workloads:
                 yield where, f"there is no workload {name!r}; {_meant(name, workloads)}"
-            elif name in asked:
-                yield where, f"workload {name!r} is also assigned to profile {asked[name]!r}"
-            asked[name] = profile.name
+            elif name in assigned:
+                yield where, f"workload {name!r} is also assigned to profile {assigned[name]!r}"
+            assigned[name] = profile.name
         yield from _of_profile(profile, path, plugins)
 
 

@@ -202,7 +202,7 @@ class _Search:
                 if key not in known:
                     wanted[key] = part, document
             for key in trials.keys() & known.keys():
-                self._tell(trials[key], known[key], baseline)
+                self._report(trials[key], known[key], baseline)
             done, of = first * len(self._seeds), last * len(self._seeds)
             for found in self._simulated("trials", wanted, self._seeds, done, of):
                 if found.error:
@@ -210,9 +210,9 @@ class _Search:
                         study.fail(number, found.error)
                     continue
                 known[found.key] = found.measures
-                self._tell(trials[found.key], found.measures, baseline)
+                self._report(trials[found.key], found.measures, baseline)
 
-    def _tell(self, trials: Sequence[int], measures: Measures, baseline: Measures) -> None:
+    def _report(self, trials: Sequence[int], measures: Measures, baseline: Measures) -> None:
         score = fmean(self._setup.objective.scores(measures, baseline))
         for number in trials:
             self._study.tell(number, round(score, _DIGITS), measures)

@@ -115,9 +115,9 @@ class _Question:
         best = verdict.best
         if best is None:
             return verdict.status.message
-        told = verdict.in_words().partition(": ")[2]
+        text = verdict.in_words().partition(": ")[2]
         reason = best.refused[0].reason if best.refused else ""
-        return f"{told}: {reason}" if reason else told
+        return f"{text}: {reason}" if reason else text
 
     def domains_of(self, nodes: Mapping[str, int]) -> Counter[str]:
         """Number of pods by value of the group's topology label; empty without one."""

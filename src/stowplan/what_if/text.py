@@ -63,11 +63,11 @@ def group_fit_page(record: GroupFitRecord) -> list[Block]:
     enough = record.wanted is None or record.fits >= record.wanted
     style = "good" if record.fits and enough else "pending"
     size = f" with {count(record.pods_each, 'pod')} each"
-    told = f"{record.fits:,}{wanted} more {'group' if record.fits == 1 else 'groups'} fit whole"
+    text = f"{record.fits:,}{wanted} more {'group' if record.fits == 1 else 'groups'} fit whole"
     if record.fits == 1:
-        told = f"1{wanted} more group fits whole"
+        text = f"1{wanted} more group fits whole"
     blocks: list[Block] = [
-        Line((("like pod group ", ""), (record.pod_group, "name"), (": ", ""), (told, style), (size, "")))
+        Line((("like pod group ", ""), (record.pod_group, "name"), (": ", ""), (text, style), (size, "")))
     ]
     if record.limited_by:
         blocks.append(Line(f"the next one does not: {record.limited_by}", indent=2))

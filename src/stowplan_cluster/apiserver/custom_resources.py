@@ -160,14 +160,14 @@ def _group_of(definition: JsonObject) -> str:
 
 
 def _resource_of(definition: JsonObject, version: JsonObject) -> Resource:
-    names, asked = accepted_names(definition), names_of(definition)
+    names, requested = accepted_names(definition), names_of(definition)
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
     return Resource(
         group=_group_of(definition),
         version=version["name"],
-        plural=asked["plural"],
-        kind=names.get("kind") or asked["kind"],
+        plural=requested["plural"],
+        kind=names.get("kind") or requested["kind"],
         namespaced=(definition.get("spec") or {}).get("scope") == "Namespaced",
         singular=names.get("singular") or "",
         list_kind=names.get("listKind") or "",

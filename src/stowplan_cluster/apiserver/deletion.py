@@ -132,28 +132,28 @@ def _mark_graceful(pod: JsonObject, options: DeleteOptions, *, now: float) -> bo
     return period > 0
 
 
-def _grace_period(pod: JsonObject, asked: int | None) -> int:
+def _grace_period(pod: JsonObject, requested: int | None) -> int:
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in FINISHED:
         return 0
-    period: int = spec.get("terminationGracePeriodSeconds", 0) if asked is None else asked
+    period: int = spec.get("terminationGracePeriodSeconds", 0) if requested is None else requested
     return period if period >= 0 else 1
 
 
-def _shorten(metadata: JsonObject, asked: int | None, *, now: float) -> bool:
+def _shorten(metadata: JsonObject, requested: int | None, *, now: float) -> bool:
     """Shorten the grace period of a deletion in progress; it never gets longer."""
     period: int = metadata.get("deletionGracePeriodSeconds") or 0
     if not period:
         return False
-    if asked is None or (1 if asked < 0 else asked) >= period:
+    if requested is None or (1 if requested < 0 else requested) >= period:
         return True
-    asked = 1 if asked < 0 else asked
-    due = parse_timestamp(metadata["deletionTimestamp"]) - period + asked
+    requested = 1 if requested < 0 else requested
+    due = parse_timestamp(metadata["deletionTimestamp"]) - period + requested
     if due < now:
-        due, asked = now, 1 if asked else 0
+        due, requested = now, 1 if requested else 0
     metadata["deletionTimestamp"] = timestamp(due)
-    metadata["deletionGracePeriodSeconds"] = asked
-    return asked > 0
+    metadata["deletionGracePeriodSeconds"] = requested
+    return requested > 0
 
 
 def options_of(body: JsonObject, options: DeleteOptions) -> DeleteOptions:

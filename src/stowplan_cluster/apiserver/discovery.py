@@ -136,8 +136,8 @@ def api_group(catalogue: Catalogue, group: str) -> JsonObject | None:
 
 
 def _api_group(group: str, versions: Iterable[str]) -> JsonObject:
-    told = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
-    return {"name": group, "versions": told, "preferredVersion": told[0]}
+    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
 def api_resource_list(catalogue: Catalogue, group: str, version: str) -> JsonObject | None:
@@ -173,8 +173,8 @@ def _api_resources(resource: Resource) -> Iterable[JsonObject]:
 
 
 def _names(resource: Resource) -> JsonObject:
-    told = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
-    return {key: names for key, names in told.items() if names}
+    lists = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
+    return {key: names for key, names in lists.items() if names}
 
 
 def aggregated(catalogue: Catalogue, *, core: bool, version: str) -> JsonObject:

@@ -95,7 +95,7 @@ def _from_where(store: Store, options: ListOptions) -> tuple[int, str]:
             raise BadRequest("specifying resource version is not allowed when using continue")
         token = _decode(options.continue_)
         return (token.version if token.version > 0 else store.version), token.last
-    asked = parse_version(options.resource_version)
+    requested = parse_version(options.resource_version)
     match = options.resource_version_match
     if match not in ("", EXACT, NOT_OLDER_THAN):
         raise BadRequest(
@@ -103,13 +103,13 @@ def _from_where(store: Store, options: ListOptions) -> tuple[int, str]:
         )
     if match and not options.resource_version:
         raise BadRequest("resourceVersionMatch is forbidden unless resourceVersion is provided")
-    if match == EXACT and not asked:
+    if match == EXACT and not requested:
         raise BadRequest('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
-    if asked > store.version:
-        raise Expired(f"too large resource version: {asked}, current: {store.version}")
+    if requested > store.version:
+        raise Expired(f"too large resource version: {requested}, current: {store.version}")
     # Parity: limit and resourceVersion without resourceVersionMatch mean Exact.
-    exact = match == EXACT or (asked and options.limit and not match)
-    return (asked if exact else store.version), ""
+    exact = match == EXACT or (requested and options.limit and not match)
+    return (requested if exact else store.version), ""
 
 
 def parse_version(text: str) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import ApiError, BadRequest, conflict
 from stowplan.api.field_errors import go_quote
+from stowplan.api.whole_numbers import whole_number
 from stowplan_cluster.apiserver.json_values import json_type
 from stowplan_cluster.apiserver.objects import metadata_of
 
@@ -58,9 +59,10 @@ def version_asked(obj: JsonObject) -> int:
     # Parity: the reference answers 500 for both.
     if not (text.isascii() and text.isdigit()):
         raise ApiError(f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax")
-    if int(text) > _MAX_VERSION:
+    version = whole_number(text, _MAX_VERSION)
+    if version is None:
         raise ApiError(f"strconv.ParseUint: parsing {go_quote(text)}: value out of range")
-    return int(text)
+    return version
 
 
 def has_resource_version(obj: JsonObject) -> bool:

@@ -388,10 +388,10 @@ class Registry:
         return obj
 
     def _check_version(self, resource: Resource, obj: JsonObject, live: Stored) -> None:
-        asked = version_asked(obj)
-        if asked and asked != live.version:
+        required = version_asked(obj)
+        if required and required != live.version:
             raise conflict(resource.plural, resource.group, live.name, MODIFIED)
-        if not asked and (resource.custom or resource.versioned_updates):
+        if not required and (resource.custom or resource.versioned_updates):
             error = FieldError(INVALID, "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
             # Parity: the message names the resource, not the kind.
             raise invalid(resource.plural, resource.group, live.name, [error])

@@ -72,8 +72,8 @@ def _token_review(obj: JsonObject, authenticate: Authenticate | None) -> JsonObj
         raise BadRequest("token is required for TokenReview in authentication")
     if authenticate is None:
         return {**obj, "status": {"user": {}}}
-    asked = spec.get("audiences") or [API_AUDIENCE]
-    user = authenticate(token) if API_AUDIENCE in asked else None
+    audiences = spec.get("audiences") or [API_AUDIENCE]
+    user = authenticate(token) if API_AUDIENCE in audiences else None
     if user is None:
         return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
     return {**obj, "status": {"authenticated": True, "user": _user_info(user), "audiences": [API_AUDIENCE]}}
@@ -169,8 +169,8 @@ def _metadata_errors(obj: JsonObject, *, is_local: bool) -> Errors:
 def _local_errors(obj: JsonObject, about_resource: JsonObject | None, about_path: JsonObject | None) -> Errors:
     errors: Errors = []
     namespace = (obj.get("metadata") or {}).get("namespace") or ""
-    if about_resource is not None and (asked := about_resource.get("namespace") or "") != namespace:
-        errors.append(invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace"))
+    if about_resource is not None and (requested := about_resource.get("namespace") or "") != namespace:
+        errors.append(invalid("spec.resourceAttributes.namespace", requested, "must match metadata.namespace"))
     if about_path is not None:
         errors.append(
             invalid("spec.nonResourceAttributes", _as_go_has_it(about_path), "disallowed on this kind of request")

@@ -136,8 +136,8 @@ class Store:
         self._dependents: dict[str, dict[tuple[str, str], None]] = {}
         self._callbacks: dict[object, Callable[[Event], None]] = {}
         #: Events not delivered to callbacks yet, and whether delivery is in progress.
-        self._untold: deque[Event] = deque()
-        self._telling = False
+        self._undelivered: deque[Event] = deque()
+        self._delivering = False
 
     def select_fields(self, storage: str, names: tuple[str, ...]) -> None:
         """Set the fields that are indexed for selectors; they may change with a CustomResourceDefinition."""
@@ -273,18 +273,18 @@ class Store:
 
     def _publish(self, table: _Table, event: Event) -> None:
         table.history.append(event)
-        self._untold.append(event)
-        if self._telling:
+        self._undelivered.append(event)
+        if self._delivering:
             # A callback wrote: deliver its change after all callbacks have seen the earlier ones.
             return
-        self._telling = True
+        self._delivering = True
         try:
-            while self._untold:
-                self._tell(self._untold.popleft())
+            while self._undelivered:
+                self._notify(self._undelivered.popleft())
         finally:
-            self._telling = False
+            self._delivering = False
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         for callback in list(self._callbacks.values()):
             callback(event)
 

@@ -90,7 +90,7 @@ async def _demo(folder: Path, save: str | None) -> None:
         await _show(api, str(kubeconfig))
         if save:
             _write_documents(save, await _objects(api))
-    _tell([*_chapter("Try next"), *_next(save)])
+    _write([*_chapter("Try next"), *_next(save)])
 
 
 # -- output -----------------------------------------------------------------------------------------------------------
@@ -100,20 +100,20 @@ async def _show(api: Api, kubeconfig: str) -> None:
     from stowplan.client.watching.list_watch import ListWatch
     from stowplan.timing.times import REAL_TIMES
 
-    watcher = PodWatcher(clock=REAL_TIMES.clock, write=lambda line: _tell([line]))
+    watcher = PodWatcher(clock=REAL_TIMES.clock, write=lambda line: _write([line]))
     pods = ListWatch(api, Pod, times=REAL_TIMES, report=lambda problem: click.echo(problem, err=True))
     workload, late_workloads = demo_cluster.workload(), demo_cluster.late_workloads()
     total = demo_cluster.pod_count(workload)
     async with running(pods.run(watcher.deliver)) as watching:
-        _tell(_chapter("A workload arrives"))
+        _write(_chapter("A workload arrives"))
         await _create(api, workload, watcher, watching, total)
         seconds = watcher.seconds
-        _tell(_placed(await _asked(kubeconfig), total, seconds))
-        _tell(_chapter("Then come a checkout, which is critical, and a notebook"))
+        _write(_placed(await _asked(kubeconfig), total, seconds))
+        _write(_chapter("Then come a checkout, which is critical, and a notebook"))
         total += demo_cluster.pod_count(late_workloads)
         await _create(api, late_workloads, watcher, watching, total, may_wait=demo_cluster.MAY_WAIT)
-    _tell(_chapter(f"Why does {demo_cluster.WAITING} wait, and what would help?"))
-    _tell(_explained(await _asked(kubeconfig)))
+    _write(_chapter(f"Why does {demo_cluster.WAITING} wait, and what would help?"))
+    _write(_explained(await _asked(kubeconfig)))
 
 
 async def _asked(kubeconfig: str) -> ClusterSource:
@@ -153,7 +153,7 @@ async def _create(
         raise DemoError(f"after {PATIENCE:g} s the pods are not placed:\n  {problems}") from None
 
 
-def _tell(blocks: Sequence[Block]) -> None:
+def _write(blocks: Sequence[Block]) -> None:
     write(blocks, sys.stdout)
     # Flush, so that progress is also visible in a file.
     sys.stdout.flush()
@@ -204,12 +204,12 @@ async def _ready(process: asyncio.subprocess.Process) -> None:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE):
-            told = await process.stdout.readline()
+            ready = await process.stdout.readline()
     except TimeoutError:
         raise DemoError(f"`stowplan up` was not ready after {PATIENCE:g} s") from None
-    if not told:
+    if not ready:
         raise DemoError(f"`stowplan up` ended with exit code {await process.wait()} before it was ready")
-    _tell([Line((("$ ", "dim"), ("stowplan up -f cluster.yaml", "name"))), Line(told.decode().rstrip())])
+    _write([Line((("$ ", "dim"), ("stowplan up -f cluster.yaml", "name"))), Line(ready.decode().rstrip())])
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -47,7 +47,7 @@ _OTHERS = len(_FIRST)
 #: Fields that the server sets, or clears when an object is created.
 _SET_BY_SERVERS = ("resourceVersion", "managedFields", "selfLink", "generation", "deletionTimestamp")
 #: Maximum number of names in a note.
-_TOLD = 5
+_MAX_NAMES = 5
 
 _Placed = tuple[object, dict[str, Any]]
 
@@ -77,22 +77,22 @@ class Filling:
 
     def notes(self) -> list[str]:
         """Notes for the user: one per inert or skipped kind, one per kind of fix."""
-        told = []
+        notes = []
         if self._made_namespaces:
-            made = listed(self._made_namespaces, _TOLD)
-            told.append(f"made {count(len(self._made_namespaces), 'namespace')} that no file defines: {made}")
+            made = listed(self._made_namespaces, _MAX_NAMES)
+            notes.append(f"made {count(len(self._made_namespaces), 'namespace')} that no file defines: {made}")
         if self._made_classes:
-            made = listed(self._made_classes, _TOLD)
-            told.append(f"made priority classes as pods have them, as no file defines them: {made}")
+            made = listed(self._made_classes, _MAX_NAMES)
+            notes.append(f"made priority classes as pods have them, as no file defines them: {made}")
         if self._without_owner:
             objects = count(self._without_owner, "object")
-            told.append(f"{objects} lost owners that are not in the files: no controller collects or replaces them")
+            notes.append(f"{objects} lost owners that are not in the files: no controller collects or replaces them")
         for resource, number in sorted(self._kept.items(), key=lambda one: (one[0].kind, one[0].group)):
-            told.append(f"{_numbered(resource, number)} kept, nobody here reads {'it' if number == 1 else 'them'}")
+            notes.append(f"{_numbered(resource, number)} kept, nobody here reads {'it' if number == 1 else 'them'}")
         for (api_version, kind), number in sorted(self._unknown.items()):
             objects = count(number, "object")
-            told.append(f"{objects} of kind {kind} ({api_version}) left out: no CustomResourceDefinition defines it")
-        return told
+            notes.append(f"{objects} of kind {kind} ({api_version}) left out: no CustomResourceDefinition defines it")
+        return notes
 
     # -- one object ---------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class _Allowance(PlainStruct):
     since: float
 
 
-class _Said(PlainStruct):
+class _Recorded(PlainStruct):
     namespace: str
     name: str
     count: int = 1
@@ -60,22 +60,22 @@ class EventRecorder:
         self._component = component
         self._events = self._resource()
         self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
-        self._said: OrderedDict[tuple[str, str, str, str], _Said] = OrderedDict()
+        self._recorded: OrderedDict[tuple[str, str, str, str], _Recorded] = OrderedDict()
 
     def record(self, obj: JsonObject, event_type: str, reason: str, message: str) -> None:
         """Record an event about a stored object (by apiVersion, kind and uid)."""
         uid = obj["metadata"]["uid"]
-        said = self._said.get((uid, event_type, reason, message))
+        recorded = self._recorded.get((uid, event_type, reason, message))
         if not self._allowed(f"{uid}/{event_type}"):
             return
         try:
-            if said is not None and self._count(said):
+            if recorded is not None and self._count(recorded):
                 return
             name, namespace = self._create(obj, event_type, reason, message)
         except ApiError:
             # Parity: a rejected event (of a terminating namespace, for instance) is dropped.
             return
-        _remember(self._said, (uid, event_type, reason, message), _Said(namespace, name))
+        _remember(self._recorded, (uid, event_type, reason, message), _Recorded(namespace, name))
 
     def _resource(self) -> Resource:
         resource = self._registry.catalogue.find("", "v1", "events")
@@ -94,20 +94,20 @@ class EventRecorder:
         allowance.tokens -= 1
         return True
 
-    def _count(self, said: _Said) -> bool:
-        patch = {"count": said.count + 1, "lastTimestamp": timestamp(self._registry.clock())}
+    def _count(self, recorded: _Recorded) -> bool:
+        patch = {"count": recorded.count + 1, "lastTimestamp": timestamp(self._registry.clock())}
         try:
             self._registry.patch(
                 self._events,
-                said.namespace,
-                said.name,
+                recorded.namespace,
+                recorded.name,
                 patch,
                 kind="merge",
                 options=Options(field_manager=FIELD_MANAGER),
             )
         except NotFound:
             return False
-        said.count += 1
+        recorded.count += 1
         return True
 
     def _create(self, obj: JsonObject, event_type: str, reason: str, message: str) -> tuple[str, str]:

@@ -110,7 +110,7 @@ class Loop:
             if not self.step():
                 return
         index, key = self._queue[0]
-        raise RuntimeError(f"controllers do not come to rest; next is {self._controllers[index].name} with {key}")
+        raise RuntimeError(f"controllers do not settle; next is {self._controllers[index].name} with {key}")
 
     def next_due(self) -> float | None:
         """Time of the next work in epoch seconds; None if only a change can cause work."""

@@ -12,6 +12,7 @@ import msgspec
 from stowplan.api.decode import decode_json
 from stowplan.api.label_selectors import Selector, compile_label_selector, selector_from_map
 from stowplan.api.meta import MAX_INT32, ApiStruct, LabelSelector, ObjectMeta
+from stowplan.api.whole_numbers import whole_number
 from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.store import Stored
@@ -203,10 +204,10 @@ JOBS = WorkloadKind("jobs.batch", "batch/v1", "Job", Job)
 
 
 def scaled(value: IntOrPercent | None, total: int, *, round_up: bool) -> int:
-    """Resolve an int-or-percent value against `total`; None is 0."""
+    """Resolve an int-or-percent value against `total`; None is 0, as is a percentage out of range."""
     if value is None:
         return 0
     if isinstance(value, int):
         return value
-    product = int(value.removesuffix("%")) * total
+    product = (whole_number(value.removesuffix("%")) or 0) * total
     return -(-product // 100) if round_up else product // 100

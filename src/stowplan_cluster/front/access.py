@@ -181,8 +181,8 @@ def _service_account(name: str) -> tuple[str, str] | None:
     return (namespace, account) if namespace and account and ":" not in account else None
 
 
-def _groups(name: str, asked: Sequence[str], account: tuple[str, str] | None) -> tuple[str, ...]:
-    groups = list(asked)
+def _groups(name: str, requested: Sequence[str], account: tuple[str, str] | None) -> tuple[str, ...]:
+    groups = list(requested)
     if account and not groups:
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{account[0]}"]
     if name == ANONYMOUS:

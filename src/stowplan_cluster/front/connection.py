@@ -117,8 +117,8 @@ class Connection:
         return response
 
     def _takes_gzip(self) -> bool:
-        asked = self._request.headers.get("Accept-Encoding", "")
-        return any(coding.strip() == "gzip" for coding in asked.split(","))
+        accepted = self._request.headers.get("Accept-Encoding", "")
+        return any(coding.strip() == "gzip" for coding in accepted.split(","))
 
     async def begin_stream(self, content_type: str) -> web.StreamResponse:
         """Start a streamed response and send its headers."""

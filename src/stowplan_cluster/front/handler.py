@@ -143,8 +143,8 @@ class Handler:
             raise MethodNotServed(["GET"])
         exchange.labels = RequestLabels("GET", "", "", "", "/" + route.path[1:].partition("/")[0], "")
         with self._inflight(route):
-            asked = PageRequest(method="GET", path=route.path, user=user, query=dict(query))
-            found = page(asked)
+            page_request = PageRequest(method="GET", path=route.path, user=user, query=dict(query))
+            found = page(page_request)
             return await found if inspect.isawaitable(found) else found
 
     async def _stream(self, connection: Connection, stream: Stream) -> web.StreamResponse:

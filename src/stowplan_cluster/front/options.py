@@ -117,19 +117,19 @@ def _manager_errors(manager: str) -> list[FieldError]:
 
 
 def _dry_run_errors(query: Query) -> list[FieldError]:
-    asked = query.get("dryRun", [])
-    if all(value == "All" for value in asked):
+    given = query.get("dryRun", [])
+    if all(value == "All" for value in given):
         return []
-    message = f'Unsupported value: {go_json(asked)}: supported values: "All"'
+    message = f'Unsupported value: {go_json(given)}: supported values: "All"'
     return [FieldError(NOT_SUPPORTED, "dryRun", message)]
 
 
 def _validation_errors(query: Query) -> list[FieldError]:
-    asked = first(query, "fieldValidation")
-    if asked in _VALIDATIONS:
+    given = first(query, "fieldValidation")
+    if given in _VALIDATIONS:
         return []
     listed = ", ".join(go_quote(value) for value in _VALIDATIONS)
-    message = f"Unsupported value: {go_quote(asked)}: supported values: {listed}"
+    message = f"Unsupported value: {go_quote(given)}: supported values: {listed}"
     return [FieldError(NOT_SUPPORTED, "fieldValidation", message)]
 
 
@@ -162,9 +162,9 @@ def _delete_errors(wishes: JsonObject) -> list[FieldError]:
         listed = ", ".join(go_quote(value) for value in (*_PROPAGATIONS, "nil"))
         message = f"Unsupported value: {go_json(policy)}: supported values: {listed}"
         errors.append(FieldError(NOT_SUPPORTED, "propagationPolicy", message))
-    asked = wishes.get("dryRun") or []
-    if not isinstance(asked, list) or any(value != "All" for value in asked):
-        message = f'Unsupported value: {go_json(asked)}: supported values: "All"'
+    given = wishes.get("dryRun") or []
+    if not isinstance(given, list) or any(value != "All" for value in given):
+        message = f'Unsupported value: {go_json(given)}: supported values: "All"'
         errors.append(FieldError(NOT_SUPPORTED, "dryRun", message))
     return errors
 
@@ -193,13 +193,13 @@ _EVERYTHING = ListOptions()
 
 
 def _field_selector(query: Query, route: Route) -> str:
-    asked = first(query, "fieldSelector")
+    given = first(query, "fieldSelector")
     if not route.name:
-        return asked
+        return given
     # A watch of a single object by its path.
-    if asked and f"metadata.name={route.name}" not in asked.replace("==", "=").split(","):
+    if given and f"metadata.name={route.name}" not in given.replace("==", "=").split(","):
         raise BadRequest("fieldSelector metadata.name doesn't match requested name")
-    return asked or f"metadata.name={route.name}"
+    return given or f"metadata.name={route.name}"
 
 
 def _list_errors(query: Query) -> list[FieldError]:

@@ -220,11 +220,11 @@ def _cacheable(body: bytes, content_type: str = JSON) -> Answer:
 
 def _hashed(answer: Answer, path: str, query: Query) -> Answer:
     """A URL with the current hash may be cached forever; one with an outdated hash redirects to the current URL."""
-    asked = query.get("hash")
-    if asked is None:
+    requested = query.get("hash")
+    if requested is None:
         return answer
     digest = dict(answer.headers)["ETag"].strip('"')
-    if asked[0] == digest:
+    if requested[0] == digest:
         return Answer(
             answer.pieces, 200, answer.content_type, (*answer.headers, ("Cache-Control", "public, immutable"))
         )

@@ -220,8 +220,8 @@ def status_body(status: Status) -> bytes:
 
 
 def success(status: int, details: JsonObject | None = None) -> JsonObject:
-    told = {"details": details} if details is not None else {"code": status}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **told}
+    fields = {"details": details} if details is not None else {"code": status}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **fields}
 
 
 def error_answer(error: ApiError, form: ObjectForm = PLAIN, *, headers: Headers = ()) -> Answer:

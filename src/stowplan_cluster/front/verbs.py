@@ -219,7 +219,7 @@ class Verbs:
     def _create(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
         obj = self._body(resource, request)
-        asked = options.write_options(request.query, request.user_agent, "CreateOptions")
+        given = options.write_options(request.query, request.user_agent, "CreateOptions")
         if resource.group in _REVIEW_GROUPS:
             answered = answer_review(
                 resource,
@@ -233,46 +233,46 @@ class Verbs:
             return document(answered, form, status=201)
         name = request.route.name
         if resource.kind == "Binding" or request.route.subresource == "binding":
-            self._registry.bind(request.namespace, name or _name_of(obj), obj, options=asked)
+            self._registry.bind(request.namespace, name or _name_of(obj), obj, options=given)
             return document(success(201), form, status=201)
         if request.route.subresource == "eviction":
-            evict(self._registry, request.namespace, name, obj, DeleteOptions(dry_run=asked.dry_run))
+            evict(self._registry, request.namespace, name, obj, DeleteOptions(dry_run=given.dry_run))
             return document(success(201), form, status=201)
-        stored = self._registry.create(resource, request.namespace, obj, options=asked)
-        return self._renderer.one(resource, stored, form, status=201, headers=warning_headers(asked.warnings))
+        stored = self._registry.create(resource, request.namespace, obj, options=given)
+        return self._renderer.one(resource, stored, form, status=201, headers=warning_headers(given.warnings))
 
     def _update(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
-        asked = options.write_options(request.query, request.user_agent, "UpdateOptions")
+        given = options.write_options(request.query, request.user_agent, "UpdateOptions")
         name, subresource = request.route.name, request.route.subresource
         obj = self._body(resource, request)
         creates = resource.created_by_update and not self._registry.has(resource, request.namespace, name)
         if creates:
             self._access.authorize(request.user, request.route, verb="create")
-        stored = self._registry.update(resource, request.namespace, name, obj, subresource=subresource, options=asked)
+        stored = self._registry.update(resource, request.namespace, name, obj, subresource=subresource, options=given)
         status = 201 if creates else 200
-        return self._renderer.one(resource, stored, form, status=status, headers=warning_headers(asked.warnings))
+        return self._renderer.one(resource, stored, form, status=status, headers=warning_headers(given.warnings))
 
     def _patch(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
         kind = negotiation.patch_kind_of(request.content_type)
         if kind == "strategic" and resource.custom:
             raise negotiation.unsupported_patch(custom=True)
-        asked = options.patch_options(request.query, request.user_agent, kind)
+        given = options.patch_options(request.query, request.user_agent, kind)
         patch = negotiation.read_patch(request.body, kind)
         route = request.route
         if kind == "apply" and not self._registry.has(resource, request.namespace, route.name):
             self._access.authorize(request.user, route, verb="create")
         stored, created = self._registry.patch(
-            resource, request.namespace, route.name, patch, kind=kind, subresource=route.subresource, options=asked
+            resource, request.namespace, route.name, patch, kind=kind, subresource=route.subresource, options=given
         )
         status = 201 if created else 200
-        return self._renderer.one(resource, stored, form, status=status, headers=warning_headers(asked.warnings))
+        return self._renderer.one(resource, stored, form, status=status, headers=warning_headers(given.warnings))
 
     def _delete(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
-        wishes, asked = self._delete_options(request)
-        deletion = self._registry.delete(resource, request.namespace, request.route.name, options=asked)
+        wishes, given = self._delete_options(request)
+        deletion = self._registry.delete(resource, request.namespace, request.route.name, options=given)
         if deletion.finished and resource.storage not in _RETURN_DELETED:
             return document(_deleted(resource, deletion), form)
         # Parity: 202 for an object that still exists is returned only with the deprecated orphanDependents.
@@ -282,8 +282,8 @@ class Verbs:
     def _delete_collection(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
         selection = options.list_options(request.query, request.route)
-        _, asked = self._delete_options(request)
-        deleted = self._registry.delete_collection(resource, request.namespace, selection=selection, options=asked)
+        _, given = self._delete_options(request)
+        deleted = self._registry.delete_collection(resource, request.namespace, selection=selection, options=given)
         return self._renderer.page(resource, Page(deleted, self._registry.store.version), form)
 
     def _delete_options(self, request: Request) -> tuple[JsonObject, DeleteOptions]:
@@ -295,10 +295,10 @@ class Verbs:
     def _scale(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
         live = self._live(resource, request)
-        scale, asked = self._new_scale(resource, request, live)
-        if asked is not None:
-            scale = set_scale(self._registry, resource, request.namespace, request.route.name, scale, options=asked)
-        headers: Headers = warning_headers(asked.warnings) if asked is not None else ()
+        scale, given = self._new_scale(resource, request, live)
+        if given is not None:
+            scale = set_scale(self._registry, resource, request.namespace, request.route.name, scale, options=given)
+        headers: Headers = warning_headers(given.warnings) if given is not None else ()
         return document(scale, form, headers=headers)
 
     def _new_scale(self, resource: Resource, request: Request, live: Stored) -> tuple[JsonObject, Options | None]:
@@ -306,11 +306,11 @@ class Verbs:
         if request.route.verb == "get":
             return scale_of(self._registry, resource, live), None
         if request.route.verb == "update":
-            asked = options.write_options(request.query, request.user_agent, "UpdateOptions")
+            given = options.write_options(request.query, request.user_agent, "UpdateOptions")
             scale = self._body(resource, request)
         else:
             kind = negotiation.patch_kind_of(request.content_type)
-            asked = options.patch_options(request.query, request.user_agent, kind)
+            given = options.patch_options(request.query, request.user_agent, kind)
             scale = scale_of(self._registry, resource, live)
             if kind == "apply":
                 # Field ownership of replicas through Scale is not tracked.
@@ -322,7 +322,7 @@ class Verbs:
             raise BadRequest(
                 f"the name of the object ({_name_of(scale)}) does not match the name on the URL ({live.name})"
             )
-        return scale, asked
+        return scale, given
 
     def _no_containers(self, resource: Resource, request: Request) -> ApiError:
         self._live(resource, request)

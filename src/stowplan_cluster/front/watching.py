@@ -57,7 +57,7 @@ class WatchSource:
         self._selection = selection
         self._form = form
         self._end_due = options.initial_events_end
-        self._columns_told = False
+        self._columns_sent = False
         #: Whether the stream must end.
         self.ended = False
         #: Number of events sent.
@@ -95,7 +95,7 @@ class WatchSource:
         lines, size = self._first, 0
         self._first = []
         for stored in self._initial:
-            lines.append(self._told("ADDED", stored))
+            lines.append(self._line("ADDED", stored))
             size += len(lines[-1])
             if size > _CHUNK:
                 break
@@ -122,19 +122,19 @@ class WatchSource:
             for event in events:
                 change = visible(event, self._selection)
                 if change is not None:
-                    lines.append(self._told(*change))
+                    lines.append(self._line(*change))
                     size += len(lines[-1])
         return lines
 
-    def _told(self, type_: str, stored: Stored) -> bytes:
+    def _line(self, type_: str, stored: Stored) -> bytes:
         if self._form.plain:
             return _event(type_, self._renderer.data(self._resource, stored))
         obj = self._renderer.in_form(self._resource, self._registry.to_dict(self._resource, stored), self._form)
         if self._form.accepted.kind == "Table":
             # Column definitions are sent once.
-            if self._columns_told:
+            if self._columns_sent:
                 obj["columnDefinitions"] = None
-            self._columns_told = True
+            self._columns_sent = True
         return _event(type_, encode(obj))
 
     def bookmark(self, *, initial_events_end: bool = False) -> bytes:
@@ -148,8 +148,8 @@ class WatchSource:
             obj |= {"kind": "PartialObjectMetadata", "apiVersion": version}
             if self._form.accepted.kind == "Table":
                 row = {"cells": [], "object": obj}
-                told = {"resourceVersion": metadata["resourceVersion"]}
-                obj = {"kind": "Table", "apiVersion": version, "metadata": told, "columnDefinitions": None}
+                table_metadata = {"resourceVersion": metadata["resourceVersion"]}
+                obj = {"kind": "Table", "apiVersion": version, "metadata": table_metadata, "columnDefinitions": None}
                 obj["rows"] = [row]
         return _event("BOOKMARK", encode(obj))
 

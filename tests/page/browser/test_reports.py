@@ -66,7 +66,7 @@ def compared():
         configs=("today.yaml", "packing.yaml", "<spread>.yaml"),
         seeds=(1, 2, 3),
         measures=(MeasureRecord(name="cost", values=tuple(means), differences=tuple(less)),),
-        placed_otherwise=tuple(estimate([share]) for share in (0.0, 40.0, 10.0)),
+        placed_differently=tuple(estimate([share]) for share in (0.0, 40.0, 10.0)),
         notes=(ONE_RUN,),
     )
 

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +128,52 @@ def test_no_stored_object_stops_the_loop(plan, restart):
     cluster.advance(1)
     owners = [owner["name"] for pod in cluster.pods() for owner in pod["metadata"].get("ownerReferences") or ()]
     assert owners.count("after") == 2
+
+
+#: More digits than Python parses.
+LONG = "9" * 5000
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "job", "namespace": "default"},
+    "spec": {
+        "completionMode": "Indexed",
+        "completions": 2,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("storage", "place", "name", "subresource"),
+    [
+        ("replicasets.apps", "annotations", "deployment.kubernetes.io/revision", ""),
+        ("replicasets.apps", "annotations", "deployment.kubernetes.io/desired-replicas", ""),
+        ("replicasets.apps", "annotations", "deployment.kubernetes.io/max-replicas", ""),
+        ("pods", "annotations", "batch.kubernetes.io/job-completion-index", ""),
+        ("jobs.batch", "status", "completedIndexes", "status"),
+    ],
+)
+def test_long_numbers_do_not_stop_the_loop(storage, place, name, subresource):
+    cluster = populated()
+    cluster.create(JOB)
+    cluster.advance(1)
+
+    def change(obj):
+        (obj["status"] if place == "status" else obj["metadata"].setdefault("annotations", {}))[name] = LONG
+
+    for found in cluster.names(storage):
+        if storage != "pods" or found.startswith("job-"):
+            cluster.edit(storage, found, change, subresource=subresource)
+    cluster.scale("Deployment", "web", 5)
+    cluster.advance(70)
+    assert cluster.find("deployments.apps", "web")["status"]["replicas"] == 5
+
+
+def test_a_percentage_out_of_range_does_not_stop_the_loop():
+    cluster = populated()
+    deployment = workload("Deployment", "other", replicas=2)
+    deployment["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": f"{LONG}%"}}
+    cluster.create(deployment)
+    cluster.advance(1)
+    assert cluster.find("deployments.apps", "other")["status"]["replicas"] == 2

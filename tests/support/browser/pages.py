@@ -69,11 +69,11 @@ def served(folder, objects, *options):
 
 
 @contextmanager
-def run(*arguments):
-    """Runs a command and yields the first line of its output that has the URL of the page."""
+def run(*arguments, errors=None):
+    """Runs a command and yields the first line of its output that has the URL of the page; `errors`: a file."""
     command = [sys.executable, "-m", "stowplan", *arguments]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as process:
         try:
             yield next(line for line in process.stdout if "#token=" in line)
         finally:

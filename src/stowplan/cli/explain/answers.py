@@ -90,7 +90,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
     wide = output == "wide"
 
     @cache
-    def told() -> SummaryRecord:
+    def summary_record() -> SummaryRecord:
         return summary(groups, relief(about.cluster, groups), together(about.cluster, groups))
 
     def data() -> dict[str, Any]:
@@ -99,14 +99,16 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
                 replace(_record(detailed, engine, groups[0], reported[0]), pod_group=_group_of(about, pods))
             )
         found = tuple(_record(summarized, engine, *one) for one in zip(groups, reported, strict=True))
-        return document(VerdictListRecord(kind="ExplainList", summary=told(), verdicts=found))
+        return document(VerdictListRecord(kind="ExplainList", summary=summary_record(), verdicts=found))
 
     def page() -> list[Block]:
         if not groups:
             return [Line(_nobody(about, selection))]
         shown = _most_first(list(zip(groups, reported, strict=True)), wide)
         several = len(groups) > 1
-        blocks = overview(told(), wide=wide) if several or (groups[0].alike and crowded(told())) else []
+        blocks = (
+            overview(summary_record(), wide=wide) if several or (groups[0].alike and crowded(summary_record())) else []
+        )
         for group, status in shown:
             blocks += [Line()] if blocks else []
             blocks += explanation(
@@ -123,7 +125,9 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
         return blocks
 
     def some_without_node() -> bool:
-        return any(not group.verdict.node_name and not group.permit_node for group in groups) or crowded(told())
+        return any(not group.verdict.node_name and not group.permit_node for group in groups) or crowded(
+            summary_record()
+        )
 
     return Answer(data, page, some_without_node)
 

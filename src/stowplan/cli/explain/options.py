@@ -134,6 +134,7 @@ def _check_clusters(options: Options) -> None:
 def _check_scheduler(options: Options, what: What) -> None:
     """With --from-scheduler."""
     of_its_own = {"-f": options.files, "-R": options.recursive, "--config": options.config, "--plugin": options.plugins}
+    of_its_own["--pod-groups"] = options.pod_groups
     _excluded("--from-scheduler asks a scheduler that has its own", of_its_own)
     narrower = {
         "-n": options.namespace if what == "pending" else None,

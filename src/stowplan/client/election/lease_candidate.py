@@ -84,7 +84,7 @@ class LeaseCandidates:
             field_selector=f"metadata.name={identity}",
         )
         self._stored: LeaseCandidate | None = None
-        self._asked = asyncio.Event()
+        self._pinged = asyncio.Event()
         self._backoff = Backoff(REQUESTING, clock=times.clock, random=times.random)
 
     @property
@@ -104,17 +104,17 @@ class LeaseCandidates:
 
     def _changed(self, changes: Sequence[Change[LeaseCandidate]]) -> None:
         self._stored = changes[-1].new
-        if self._stored is None or _is_asked(self._stored.spec):
-            self._asked.set()
+        if self._stored is None or _is_pinged(self._stored.spec):
+            self._pinged.set()
 
     async def _renew(self) -> None:
         await self.synced.wait()
         while True:
-            self._asked.clear()
+            self._pinged.clear()
             if await self._ensure():
                 self._backoff.reset()
                 with suppress(TimeoutError):
-                    await within(RENEWAL, self._asked.wait(), sleep=self._times.sleep)
+                    await within(RENEWAL, self._pinged.wait(), sleep=self._times.sleep)
             else:
                 await self._times.sleep(self._backoff.next())
 
@@ -141,7 +141,7 @@ class LeaseCandidates:
         return msgspec.structs.replace(candidate, spec=renewed)
 
 
-def _is_asked(spec: LeaseCandidateSpec) -> bool:
+def _is_pinged(spec: LeaseCandidateSpec) -> bool:
     if not spec.ping_time:
         return False
     return not spec.renew_time or parse_timestamp(spec.ping_time) > parse_timestamp(spec.renew_time)

@@ -31,7 +31,7 @@ class Throttling:
         self._clock = clock
         self._last = -inf
 
-    def tell(self, verb: str, url: str, seconds: float) -> None:
+    def log(self, verb: str, url: str, seconds: float) -> None:
         """A request waited for longer than LONG."""
         keys = {"delay": timedelta(seconds=seconds), "reason": _REASON, "verb": verb, "URL": url}
         _log.v(3).info(_MESSAGE, **keys)

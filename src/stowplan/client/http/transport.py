@@ -223,14 +223,14 @@ class Transport:
 
     async def _try(self, request: Request, metrics: MethodMetrics | None) -> tuple[Answer | Failure, MultiMapping[str]]:
         credentials = await self._credentials()
-        asked = self._times.clock()
+        queued_at = self._times.clock()
         try:
             async with self._turns.turn(request.lane):
                 if metrics is not None:
-                    waited = self._times.clock() - asked
+                    waited = self._times.clock() - queued_at
                     metrics.waited(waited)
                     if waited > LONG:
-                        self._throttling.tell(request.method, self.server + request.path, waited)
+                        self._throttling.log(request.method, self.server + request.path, waited)
                 return await self._exchange(request, credentials), credentials
         except NotAnswered as error:
             return error.failure, credentials
@@ -273,15 +273,15 @@ class Transport:
         if isinstance(outcome, Failure):
             again = not outcome.lasting and (request.may_repeat or not outcome.sent)
             return backoff.next() if again and tries < self._limits.connection_tries else None
-        asked = retry_after_seconds(outcome.headers, now=self._times.wall_clock())
-        refused = outcome.code == 429 or (outcome.code == 503 and asked is not None)
+        retry_after = retry_after_seconds(outcome.headers, now=self._times.wall_clock())
+        refused = outcome.code == 429 or (outcome.code == 503 and retry_after is not None)
         failed = outcome.code >= 500 and outcome.code != 501 and request.may_repeat
         if not (refused or failed) or tries >= self._limits.tries:
             return None
-        if asked is not None:
-            delay, url = timedelta(seconds=asked), self.server + request.path
+        if retry_after is not None:
+            delay, url = timedelta(seconds=retry_after), self.server + request.path
             _log.v(4).info("Got a Retry-After response", delay=delay, attempt=tries, url=url)
-        return min(asked or 0.0, self._limits.retry_after) + backoff.next()
+        return min(retry_after or 0.0, self._limits.retry_after) + backoff.next()
 
     def _final(self, request: Request, outcome: Answer | Failure, tries: int) -> Answer:
         if isinstance(outcome, Answer):

@@ -26,7 +26,7 @@ from stowplan.config.walk import decode_struct
 _LOG = logging.getLogger(__name__)
 
 #: Maximum number of warnings.
-_MAX_TOLD = 100
+_MAX_LOGGED = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ def _use_policy(draft: Draft, document: Document) -> None:
 
 def _policy(draft: Draft, document: Document) -> Json:
     """Decode a policy leniently, as older releases did."""
-    for path in islice(unknown_fields(POLICY, document.value), _MAX_TOLD):
+    for path in islice(unknown_fields(POLICY, document.value), _MAX_LOGGED):
         draft.warn("", f"{path} left out: policies have no such field")
     policy = known_fields(POLICY, document.value)
     try:
@@ -151,12 +151,12 @@ def _policy(draft: Draft, document: Document) -> Json:
     return without_nulls
 
 
-def tell(upgrade: Upgrade) -> None:
+def log_upgrade(upgrade: Upgrade) -> None:
     """Log that a file is of an older version, and which settings are lost."""
     if upgrade.origin:
         what = f"of version {upgrade.origin}" if "/" in upgrade.origin else f"a {upgrade.origin}"
         _LOG.warning(f"The configuration is {what} and was converted to v1; stowplan config convert shows how")
-    for warning in upgrade.warnings[:_MAX_TOLD]:
+    for warning in upgrade.warnings[:_MAX_LOGGED]:
         _LOG.warning(f"The configuration cannot be converted in full: {warning}")
 
 

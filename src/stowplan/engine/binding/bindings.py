@@ -142,8 +142,8 @@ class Bindings:
         if not framework.pre_bind:
             return None, ()
         if not _announces_node(framework):
-            asked = framework.asked(attempt.state, attempt.pod).pre_bind
-            return None, [PreFlight(plugin.name) for plugin in asked]
+            called = framework.plugins_to_call(attempt.state, attempt.pod).pre_bind
+            return None, [PreFlight(plugin.name) for plugin in called]
         acting, flights = run_pre_bind_pre_flights(framework, attempt.state, attempt.pod, attempt.node_name)
         return (None if acting.code in (Code.Success, Code.Skip) else acting), flights
 
@@ -327,11 +327,11 @@ class Bindings:
         call = PluginCall(binding, binder.name)
         call.binder, call.started = binder, binding.started
         binding.calls = [call]
-        asked = bind_request(binder, attempt.pod, attempt.node_name)
-        if isinstance(asked, Status):
-            self._answered(binding, call, asked)
+        request = bind_request(binder, attempt.pod, attempt.node_name)
+        if isinstance(request, Status):
+            self._answered(binding, call, request)
             return
-        call.number, call.writes = self.outbox.ask(asked, call), True
+        call.number, call.writes = self.outbox.ask(request, call), True
         self.writes += 1
 
     def _call(self, binding: Binding, call: PluginCall) -> None:
@@ -367,7 +367,7 @@ class Bindings:
         assert call.steps is not None
         answer: Status | None
         try:
-            asked = call.steps.send(outcome)  # type: ignore[arg-type]
+            request = call.steps.send(outcome)  # type: ignore[arg-type]
         except StopIteration as end:
             answer = end.value
             if answer is not None:
@@ -377,16 +377,16 @@ class Bindings:
         except BaseException as e:
             answer = error(e) if call.is_extenders else raised(e)
         else:
-            if isinstance(asked, Wait):
-                self._sleep(call, asked)
+            if isinstance(request, Wait):
+                self._sleep(call, request)
                 return
             # The subject of a Bind is always valid.
-            if type(asked) is Bind or (call.is_extenders and isinstance(asked, Ask)):
+            if type(request) is Bind or (call.is_extenders and isinstance(request, Ask)):
                 odd = None
             else:
-                odd = problem_of(asked) if isinstance(asked, Request) else InvalidStepError(asked)
+                odd = problem_of(request) if isinstance(request, Request) else InvalidStepError(request)
             if odd is None:
-                call.number = self.outbox.ask(asked, call)
+                call.number = self.outbox.ask(request, call)
                 # An extender that does not answer must not block other bindings.
                 call.writes = not call.is_extenders
                 self.writes += call.writes

@@ -23,7 +23,6 @@ from stowplan.klog import get_logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stowplan.cluster.state import ClusterState
     from stowplan.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.engine.decision.attempt_metrics import AttemptMetrics
     from stowplan.engine.decision.decision import Decision
@@ -43,7 +42,6 @@ class SchedulingCycle:
         self,
         *,
         algorithm: SchedulingAlgorithm,
-        state: ClusterState,
         queue: SchedulingQueue,
         waiting_pods: WaitingPods,
         stories: Stories,
@@ -53,7 +51,6 @@ class SchedulingCycle:
     ) -> None:
         self._listener = listener
         self._algorithm = algorithm
-        self._state = state
         self._queue = queue
         self._waiting_pods = waiting_pods
         self._stories = stories

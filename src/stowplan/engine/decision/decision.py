@@ -84,8 +84,8 @@ class Decision(PlainStruct, eq=False):
         last = self.post_filter[-1][1]
         if last.status.code in (Code.Unschedulable, Code.Pending):
             # No result ended PostFilter, so the last one with a nomination wins.
-            said = (result.nominated_node_name for _, result in reversed(self.post_filter))
-            return next((name for name in said if name is not None), None)
+            nominations = (result.nominated_node_name for _, result in reversed(self.post_filter))
+            return next((name for name in nominations if name is not None), None)
         decided = last.status.code in (Code.Success, Code.UnschedulableAndUnresolvable)
         return last.nominated_node_name if decided else None
 

@@ -96,10 +96,10 @@ class ExtenderResults:
     def _take(self, extender: Extender, filtered: Filtered, by_name: dict[str, Node]) -> None:
         asked = len(by_name)
         self.refused |= refusals_of(filtered)
-        said = {**filtered.failed, **filtered.unresolvable}
+        messages = {**filtered.failed, **filtered.unresolvable}
         gone = by_name.keys() - set(filtered.kept)
         self.narrowed = self.narrowed or bool(gone)
-        refused = {name: said.get(name, "") for name in by_name if name in gone}
+        refused = {name: messages.get(name, "") for name in by_name if name in gone}
         for name in gone:
             del by_name[name]
         self.results.append(ExtenderResult(extender.name, "filter", asked, refused=refused))

@@ -144,10 +144,10 @@ class Question:
         else:
             found.error = decision.status
             return
-        found.not_asked = dict(self._not_asked(found.feasible, asked=results is not None))
+        found.not_asked = dict(self._not_asked(found.feasible, extenders_called=results is not None))
 
-    def _not_asked(self, feasible: npt.NDArray[np.bool_], *, asked: bool) -> Iterator[tuple[str, str]]:
-        """Plugins and extenders that an attempt would also have called; `asked`: extenders were."""
+    def _not_asked(self, feasible: npt.NDArray[np.bool_], *, extenders_called: bool) -> Iterator[tuple[str, str]]:
+        """Plugins and extenders that an attempt would also have called; `extenders_called`: extenders were."""
         nodes = int(np.count_nonzero(feasible))
         if not nodes:
             framework = self.framework
@@ -156,8 +156,8 @@ class Question:
                     yield plugin.name, NOT_EFFECT_FREE
         for extender in self.framework.handle.extenders():
             wanted = {
-                "filter": extender.filters and nodes > 0 and not asked,
-                "prioritize": extender.prioritizes and nodes > 1 and not asked,
+                "filter": extender.filters and nodes > 0 and not extenders_called,
+                "prioritize": extender.prioritizes and nodes > 1 and not extenders_called,
                 "preempt": extender.preempts and not nodes,
             }
             verbs = [verb for verb, is_wanted in wanted.items() if is_wanted]

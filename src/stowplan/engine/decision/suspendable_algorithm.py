@@ -318,7 +318,7 @@ class _Try:
         self, extenders: Sequence[Extender], best: Callable[[], str]
     ) -> Generator[Needs, tuple[Outcome, ...], tuple[dict[str, int], bool]]:
         """Node -> score, without those of failing extenders; and whether the cluster changed in the meantime."""
-        asked: list[Extender] = []
+        called: list[Extender] = []
         asks: list[Ask] = []
         nodes = self._nodes()
         for extender in extenders:
@@ -327,7 +327,7 @@ class _Try:
             except Exception as e:
                 _log_unscored(extender, e)
             else:
-                asked.append(extender)
+                called.append(extender)
                 asks.append(Ask(who=extender.name, verb="prioritize", question=question))
         points: dict[str, int] = {}
         if not asks:
@@ -339,7 +339,7 @@ class _Try:
             moved = self._cluster.stand != stand
         finally:
             self._let_go()
-        for extender, outcome in zip(asked, outcomes, strict=True):
+        for extender, outcome in zip(called, outcomes, strict=True):
             for name, score in _scores(extender, outcome).items():
                 points[name] = points.get(name, 0) + score * extender.weight * SCORE_FACTOR
         return points, moved

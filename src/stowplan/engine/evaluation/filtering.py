@@ -156,12 +156,12 @@ class Filtering:
 
     def _ask_all(self, pod: PodInfo, nodes: Nodes) -> None:
         feasible = self.examined
-        asked: list[FilterPlugin] = []
+        called: list[FilterPlugin] = []
         for plugin in self._framework.active_filters(self.state):
             if self._leaves_out(plugin):
                 continue
             nodes.candidates = feasible
-            asked.append(plugin)
+            called.append(plugin)
             answer = self._framework.ask_filter(plugin, self.state, pod, nodes)
             if isinstance(answer, Status):
                 self.error = answer
@@ -172,7 +172,7 @@ class Filtering:
         else:
             self.feasible = feasible
         if self._metrics is not None:
-            self._metrics.count(asked, self._metrics.filter, self._cluster.table.n)
+            self._metrics.count(called, self._metrics.filter, self._cluster.table.n)
 
     # -- incremental update --------------------------------------------------------------------------------------------
 
@@ -213,16 +213,16 @@ class Filtering:
         name, skipped = plugin.name, plugin.name in self.state.skip_filter
         if name in self.pre_filtered.narrowed_by:
             return False
-        said, seconds = measured(self._metrics, self._attempt_pre_filter, plugin, pod)
+        answer_of_pre_filter, seconds = measured(self._metrics, self._attempt_pre_filter, plugin, pod)
         self.preparing += seconds
         self.renewed.add(name)
-        if skipped and isinstance(said, Status) and said.code == Code.Skip:
+        if skipped and isinstance(answer_of_pre_filter, Status) and answer_of_pre_filter.code == Code.Skip:
             return True
-        if not skipped and said is None:
-            asked = next((p for p in self._framework.filter if p.name == name), None)
-            if asked is None:
+        if not skipped and answer_of_pre_filter is None:
+            found = next((p for p in self._framework.filter if p.name == name), None)
+            if found is None:
                 return True
-            answer = self._framework.run_filter(asked, self.state, pod, self._nodes_left_to(asked))
+            answer = self._framework.run_filter(found, self.state, pod, self._nodes_left_to(found))
             if not isinstance(answer, Status):
                 if self._replace(name, answer):
                     self._open, self._followed, self._position = None, None, -1
@@ -306,7 +306,7 @@ class Filtering:
     def _renew_pre_filters(self, pod: PodInfo, outdated: frozenset[str]) -> bool:
         """Rerun PreFilter where its state is no longer valid; False if its result changed fundamentally."""
         self.renewed, counters = {*outdated, *self.renewed}, self._framework.pod_counters
-        moving = self._framework.asked(self.state, pod).moving_pre_filters
+        moving = self._framework.plugins_to_call(self.state, pod).moving_pre_filters
         for plugin in asked_again(self._framework.pre_filter, moving, outdated):
             unsettled = plugin.name in outdated or plugin.name in self._unsettled
             counter = None if unsettled else counters.get(plugin.name)

@@ -52,7 +52,7 @@ class FilterPlan(NamedTuple):
     ) -> FilterPlan | None:
         """`answers`: results of the participating plugins."""
         active = framework.active_filters(state)
-        moving = framework.asked(state, pod).moving_pre_filters
+        moving = framework.plugins_to_call(state, pod).moving_pre_filters
         counters = tuple((plugin, plugin) for plugin in moving if isinstance(plugin, CountsPods))
         if len(counters) < len(moving) or not _listable(active, answers):
             return None

@@ -110,16 +110,16 @@ class Sampling:
         places = np.flatnonzero(feasible[rows])
         wanted = self.wanted(framework, len(rows))
         picked: list[int] = []
-        asked = 0
-        while len(picked) < wanted and asked < len(places):
-            chunk = places[asked : asked + max(wanted - len(picked), _AT_ONCE)]
+        tried_places = 0
+        while len(picked) < wanted and tried_places < len(places):
+            chunk = places[tried_places : tried_places + max(wanted - len(picked), _AT_ONCE)]
             answer = ask(rows[chunk])
             if isinstance(answer, Status):
                 # Past the failing node, so that it does not end every search.
                 self.saw(int(chunk[-1]) + 1, listed=listed)
                 return answer
             picked += chunk[answer].tolist()
-            asked += len(chunk)
+            tried_places += len(chunk)
         found = self._found(rows, picked[:wanted], enough=len(picked) >= wanted, tried=tried)
         if picked:
             self.saw(found.evaluated, listed=listed)

@@ -15,7 +15,7 @@ from stowplan.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.engine.cycle.scheduling_cycle import undecided
 from stowplan.engine.decision.attempt import Failure
 from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES
-from stowplan.engine.groups.group_stories import tell
+from stowplan.engine.groups.group_stories import record_trial
 from stowplan.engine.groups.group_trial import UNSCHEDULABLE, GroupTrial, TriedPod
 from stowplan.engine.groups.suspendable_trial import GIVEN_UP, SuspendableTrials
 from stowplan.engine.groups.suspended_groups import SuspendableGroup
@@ -155,7 +155,7 @@ class GroupCycle:
     ) -> None:
         self._submit(framework, tried, trial, started)
         self._log(group, trial)
-        tell(self._stories, group, trial)
+        record_trial(self._stories, group, trial)
         self._metrics.ended(trial, profile=framework.profile_name, started=started)
         self._statuses.write(group, trial.status)
 

@@ -24,7 +24,7 @@ def story_key(group: str) -> str:
     return f"podgroup/{group}"
 
 
-def tell(stories: Stories, group: str, trial: GroupTrial) -> None:
+def record_trial(stories: Stories, group: str, trial: GroupTrial) -> None:
     """Record a completed trial."""
     if not stories.kept:
         return

@@ -73,4 +73,4 @@ class Handles:
         )
 
     def _carry_out(self, request: Request) -> None:
-        self._parts.outbox.tell(request)
+        self._parts.outbox.emit(request)

@@ -44,7 +44,7 @@ class PluginInputs:
             Allowed: self._allowed,
             Rejected: self._rejected,
             Cancelled: self._cancelled,
-            EventEmitted: self._told,
+            EventEmitted: self._event_emitted,
         }
 
     def _submitted(self, input_: Input) -> bool:
@@ -94,9 +94,9 @@ class PluginInputs:
         if binding is not None:
             binding.cancel(input_.reason)
 
-    def emit_event(self, tell: EmitEvent) -> None:
-        if not self._submitted(EventEmitted(tell)):
-            self._outbox.tell(tell)
+    def emit_event(self, event: EmitEvent) -> None:
+        if not self._submitted(EventEmitted(event)):
+            self._outbox.emit(event)
 
-    def _told(self, input_: EventEmitted) -> None:
-        self._outbox.tell(input_.event)
+    def _event_emitted(self, input_: EventEmitted) -> None:
+        self._outbox.emit(input_.event)

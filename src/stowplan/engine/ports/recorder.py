@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 class EventSink(Protocol):
     """Accepts an Event."""
 
-    def emit_event(self, tell: EmitEvent, /) -> None: ...
+    def emit_event(self, event: EmitEvent, /) -> None: ...
 
 
 class EffectRecorder:
     """A `framework.handle.EventRecorder` of one profile."""
 
-    def __init__(self, teller: EventSink, profile: str) -> None:
-        self._teller = teller
+    def __init__(self, sink: EventSink, profile: str) -> None:
+        self._sink = sink
         self._profile = profile
 
     def event(
         self, regarding: ApiStruct, *, type_: str, reason: str, action: str, note: str, related: ApiStruct | None = None
     ) -> None:
-        self._teller.emit_event(
+        self._sink.emit_event(
             EmitEvent(
                 profile=self._profile,
                 regarding=reference_to(regarding),

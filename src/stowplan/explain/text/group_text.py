@@ -81,11 +81,12 @@ class _GroupPage:
         return "; ".join(parts)
 
     def _held_back(self) -> list[Block]:
-        told: dict[str, list[str]] = {}
+        by_message: dict[str, list[str]] = {}
         for key, status in self._verdict.gated.items():
-            told.setdefault(status.message, []).append(key)
+            by_message.setdefault(status.message, []).append(key)
         return [
-            Line(((f"held back: {listed(keys)}", "pending"), (f": {message}", "")), 2) for message, keys in told.items()
+            Line(((f"held back: {listed(keys)}", "pending"), (f": {message}", "")), 2)
+            for message, keys in by_message.items()
         ]
 
     def _reported(self) -> list[Block]:
@@ -106,8 +107,8 @@ class _GroupPage:
         if resources:
             asked = joined([f"{amount} {resource}" for resource, amount in resources.items()])
             blocks.append(Line(f"{count(verdict.lacking(best), 'pod')}, requesting {asked} in all", 2))
-        told = refusals_of(best)
-        shown = told if self._wide else told[:_REASONS]
+        refusals = refusals_of(best)
+        shown = refusals if self._wide else refusals[:_REASONS]
         rows: list[list[Cell]] = [[count(one.pods, "pod"), ((listed(one.names), "dim"),), one.reason] for one in shown]
         if rows:
             blocks.append(Grid(rows, right=frozenset((0,))))
@@ -118,7 +119,7 @@ class _GroupPage:
             Line(),
             Line(((f"What is lacking{where}", "head"),)),
             *blocks,
-            *_more(len(told) - len(shown), "reason"),
+            *_more(len(refusals) - len(shown), "reason"),
         ]
 
     def _help(self) -> list[Block]:
@@ -164,8 +165,8 @@ class _GroupPage:
         why = ""
         if domain.works:
             why = "taken" if domain.chosen else "would do, has fewer points"
-        elif told := refusals_of(domain):
-            why = told[0].reason
+        elif refusals := refusals_of(domain):
+            why = refusals[0].reason
         lacking = self._verdict.lacking(domain)
         numbers = (f"{len(domain.nodes):,}", f"{len(domain.placed):,}", f"{lacking:,}")
         return [((domain.name, style),), *numbers, why]

@@ -123,8 +123,8 @@ def _headline(record: SummaryRecord) -> Line:
         (record.gated, "gated", "pending"),
         (record.unjudged, "not judged", "bad"),
     )
-    told = [((f"{number:,} {what}", style)) for number, what, style in states if number]
-    spans = [span for state in told for span in ((", ", ""), state)][1:]
+    states_shown = [((f"{number:,} {what}", style)) for number, what, style in states if number]
+    spans = [span for state in states_shown for span in ((", ", ""), state)][1:]
     return Line(((count(record.pods, "pod"), "name"), (": ", ""), *spans))
 
 
@@ -142,13 +142,13 @@ def _placeable(record: SummaryRecord) -> str:
 def _causes(record: SummaryRecord, wide: bool) -> list[Block]:
     shown = record.causes if wide else record.causes[:_CAUSES]
     rows: list[list[Cell]] = [
-        [count(cause.pods, "pod"), ((cause.plugin, "bad"),), cause.reason, ((_told(cause.namespaces, wide), "dim"),)]
+        [count(cause.pods, "pod"), ((cause.plugin, "bad"),), cause.reason, ((_listed(cause.namespaces, wide), "dim"),)]
         for cause in shown
     ]
     return [Grid(rows, right=frozenset((0,))), *_more(len(record.causes) - len(shown), "cause")]
 
 
-def _told(namespaces: dict[str, int], wide: bool) -> str:
+def _listed(namespaces: dict[str, int], wide: bool) -> str:
     """The first ones, which have the most pods."""
     shown = list(namespaces) if wide else list(namespaces)[:3]
     left = len(namespaces) - len(shown)

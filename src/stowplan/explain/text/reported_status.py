@@ -31,7 +31,7 @@ _SHORT = 40
 _PAST = "Judged as things are now: what the scheduler saw when it chose the node cannot be seen from outside."
 _ASK_THERE = (
     "Does it wait all the same? Only its scheduler knows what Permit or a backoff holds. No Stowplan scheduler that "
-    "knows the pod runs on this machine under your name; ask one elsewhere: stowplan explain --from-scheduler URL pod "
+    "knows the pod runs on this machine as your user; ask one elsewhere: stowplan explain --from-scheduler URL pod "
     "NAME"
 )
 

@@ -17,12 +17,12 @@ _NAMED = 20
 
 def refusals_of(domain: DomainJudgement) -> tuple[GroupRefusalRecord, ...]:
     """Pods without a node in a domain, by message; the largest group first."""
-    told: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    by_message: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for refused in domain.refused:
-        told.setdefault((refused.reason, refused.message, refused.plugins), []).append(refused.pod.key)
+        by_message.setdefault((refused.reason, refused.message, refused.plugins), []).append(refused.pod.key)
     records = (
         GroupRefusalRecord(reason=reason, message=message, plugins=plugins, pods=len(keys), names=tuple(keys[:_NAMED]))
-        for (reason, message, plugins), keys in told.items()
+        for (reason, message, plugins), keys in by_message.items()
     )
     return tuple(sorted(records, key=lambda one: (-one.pods, one.message)))
 

@@ -33,8 +33,8 @@ def _domains(verdict: GroupVerdict) -> Iterable[str]:
     head = text_head("domain") + number_head("nodes", "fit", "lacking") + text_head("why not")
     yield f"<table><thead><tr>{head}</tr></thead><tbody>"
     for domain in ranked[:_DOMAINS]:
-        told = [] if domain.works else refusals_of(domain)
-        why = "; ".join(f"{count(one.pods, 'pod')}: {one.reason}" for one in told[:2])
+        refusals = [] if domain.works else refusals_of(domain)
+        why = "; ".join(f"{count(one.pods, 'pod')}: {one.reason}" for one in refusals[:2])
         numbers = (len(domain.nodes), len(domain.placed), verdict.lacking(domain))
         name = text_cell(domain.name or "the whole cluster", bold=domain.works)
         yield f"<tr>{name}{''.join(map(number_cell, numbers))}{text_cell(why)}</tr>"

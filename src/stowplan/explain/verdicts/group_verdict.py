@@ -154,7 +154,7 @@ class GroupVerdict(GroupJudgement):
             code=self.status.code.name,
             message=self.status.message,
             pods=tuple(info.key for info in self.pods),
-            judged_anew=self.judged_as_pending,
+            judged_as_pending=self.judged_as_pending,
             have_node={info.key: info.node_name for info in self.staying},
             held_back={key: status.message for key, status in self.gated.items()},
             domain=best.name if best is not None and best.chosen else "",

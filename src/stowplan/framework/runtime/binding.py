@@ -77,7 +77,7 @@ def run_reserve(
 
     `problems` collects the failures of Unreserve.
     """
-    for plugin in framework.asked(state, pod).reserve:
+    for plugin in framework.plugins_to_call(state, pod).reserve:
         answer = _reserve(plugin, state, pod, node_name)
         failed = _failure("Reserve", plugin.name, answer)
         if answer is not None and failed is not None:
@@ -173,10 +173,10 @@ def run_pre_bind_pre_flights(
 ) -> tuple[Status, list[PreFlight]]:
     """Run PreBindPreFlight: Success if some plugin will act, Skip if none will, or an Error."""
     results: list[PreFlight] = []
-    acting, asked = SKIP, framework.asked(state, pod).pre_bind
+    acting, called = SKIP, framework.plugins_to_call(state, pod).pre_bind
     # In most cases no plugin has anything to prepare.
-    for plugin in framework.pre_bind if asked else ():
-        if plugin not in asked:
+    for plugin in framework.pre_bind if called else ():
+        if plugin not in called:
             results.append(PreFlight(plugin.name, acts=False))
             continue
         answer = _pre_flight(plugin, state, pod, node_name)
@@ -273,10 +273,10 @@ def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod
 def bind_request(binder: RequestBinder, pod: PodInfo, node_name: str) -> Bind | Status:
     """The request of a Bind plugin that only sends one, or why there is none."""
     try:
-        asked: object = binder.bind_request(pod, node_name)
-        if type(asked) is not Bind:
-            raise unexpected("a Bind", asked)
-        return asked
+        request: object = binder.bind_request(pod, node_name)
+        if type(request) is not Bind:
+            raise unexpected("a Bind", request)
+        return request
     except PROPAGATED:
         raise
     except BaseException as e:

@@ -152,7 +152,7 @@ class Framework(ProfilePlugins):
         found: ApplicablePlugins | None = shape.memo("concerned", self._arrangement)
         return found or shape.remember("concerned", self._arrangement, self.everyone.by(shape))
 
-    def asked(self, state: CycleState, pod: PodInfo) -> ApplicablePlugins:
+    def plugins_to_call(self, state: CycleState, pod: PodInfo) -> ApplicablePlugins:
         """The plugins to call for a pod; all of them in a sampled cycle, whose calls are timed."""
         return self.concerned(pod.shape) if state.plugin_times is None else self.everyone
 

@@ -171,9 +171,9 @@ class FrameworkMetrics:
         return {plugin: family.with_label_values(plugin, point, self.profile) for plugin in plugins}
 
     @staticmethod
-    def count(asked: Sequence[Plugin], counters: Mapping[str, Counter], rows: int) -> None:
+    def count(plugins: Sequence[Plugin], counters: Mapping[str, Counter], rows: int) -> None:
         """Count plugins that were called one after the other for the same rows."""
-        for plugin in asked:
+        for plugin in plugins:
             counters[plugin.name].value += rows
 
     def draw(self) -> PluginTimes | None:

@@ -124,14 +124,14 @@ class Answers:
     def _search(self, known: _Known, claims: tuple[Claim, ...], code: int, row: int, attempt: Budget) -> None:
         if attempt.left <= 0:
             return
-        told = self._told(known, claims, self._inventory.seen(row))
-        answer = known.seen.get(told)
+        key = self._key(known, claims, self._inventory.seen(row))
+        answer = known.seen.get(key)
         if answer is None:
             answer = self._searched(known, claims, code, self._inventory.world(row), attempt)
             if answer is None:
                 return
             if answer is not _GIVEN_UP:
-                known.seen[told] = answer
+                known.seen[key] = answer
         known.answers[code] = answer
         known.verdicts[code] = answer.verdict.value
         if answer.verdict is Verdict.FOUND:
@@ -156,7 +156,7 @@ class Answers:
 
     # -- irrelevant devices --------------------------------------------------------------------------------------------
 
-    def _told(self, known: _Known, claims: tuple[Claim, ...], seen: Seen) -> Any:
+    def _key(self, known: _Known, claims: tuple[Claim, ...], seen: Seen) -> Any:
         """A key that is equal if the search cannot tell nodes apart.
 
         Most nodes have one pool with devices allocated as a whole.

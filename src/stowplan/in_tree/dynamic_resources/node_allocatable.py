@@ -202,12 +202,12 @@ def users_of(claim: ResourceClaim, cluster: ClusterState) -> dict[str, set[str]]
 
 def taking(pod: PodInfo, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Patch:
     """The request that writes what the pod takes of its node to its status; None if that is nothing."""
-    told = [to_dict(status) for status in statuses] or None
+    written = [to_dict(status) for status in statuses] or None
     return Patch(
         kind=Pod,
         namespace=pod.namespace,
         name=pod.name,
-        body={"metadata": {"uid": pod.uid}, "status": {"nodeAllocatableResourceClaimStatuses": told}},
+        body={"metadata": {"uid": pod.uid}, "status": {"nodeAllocatableResourceClaimStatuses": written}},
         type_="merge",
         subresource="status",
     )

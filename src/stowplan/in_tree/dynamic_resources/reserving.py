@@ -180,7 +180,7 @@ class Reserving:
         writer = ClaimWriter(self._cluster, self._readiness, pod=pod)
         problem = yield from self._write_claims(reserved, writer, pod)
         if problem is None:
-            problem = yield from self._tell(reserved, pod)
+            problem = yield from self._write_pod_status(reserved, pod)
         awaited = [claim for claim in reserved.claims if awaits_conditions(claim)]
         if problem is not None or not self._readiness.enabled or not awaited:
             return problem
@@ -216,7 +216,7 @@ class Reserving:
             in_flight.wrote(written, created=written.metadata.name == reserved.stored)
         return None
 
-    def _tell(self, reserved: Reserved, pod: PodInfo) -> Steps:
+    def _write_pod_status(self, reserved: Reserved, pod: PodInfo) -> Steps:
         """Write to the pod's status what the kubelet cannot derive from the claims."""
         if reserved.extended is not None:
             outcome = yield served_by(pod, reserved.stored, reserved.extended.mappings)

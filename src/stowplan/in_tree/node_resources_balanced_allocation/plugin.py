@@ -40,10 +40,10 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         self._resources = tuple((r.name, r.weight) for r in args.resources)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        asked = self._demands(pod)
-        if asked.nothing:
+        demands = self._demands(pod)
+        if demands.nothing:
             return SKIP
-        state.write(PRE_SCORE_KEY, asked)
+        state.write(PRE_SCORE_KEY, demands)
         return None
 
     def sums_question(self, pod: PodInfo) -> Hashable:
@@ -62,14 +62,14 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         return found
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64]:
-        asked: Demands | None = state.get(PRE_SCORE_KEY)
-        if asked is None:
+        demands: Demands | None = state.get(PRE_SCORE_KEY)
+        if demands is None:
             # PreScore did not run because the profile omits it.
-            asked = self._demands(pod)
-            if asked.nothing:
+            demands = self._demands(pod)
+            if demands.nothing:
                 return np.zeros(len(nodes), np.int64)
-        of = capacity(nodes, asked.names)
-        shares = _shares(nodes, of, asked)
+        of = capacity(nodes, demands.names)
+        shares = _shares(nodes, of, demands)
         if len(of.indexes) == 2 and of.present is None:
             spread = np.abs(shares[:, 0] - shares[:, 1]) / 2
         else:
@@ -82,12 +82,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         return scores
 
 
-def _shares(nodes: Nodes, of: Capacity, asked: Demands) -> npt.NDArray[np.float64]:
+def _shares(nodes: Nodes, of: Capacity, demands: Demands) -> npt.NDArray[np.float64]:
     """The used share of each resource without and with the pod; shape (2, resources, nodes)."""
     used, allocatable = of.used(nodes, non_zero=False), nodes.take(of.as_float)
     shares = np.empty((2, *used.shape))
     np.divide(used, allocatable, out=shares[0])
-    np.divide(used + asked.requested, allocatable, out=shares[1])
+    np.divide(used + demands.requested, allocatable, out=shares[1])
     return np.minimum(shares, 1.0, out=shares)
 
 

@@ -70,16 +70,16 @@ class NodeResourcesFitExplanation(Explanation):
         if NodeResourcesFit.name not in self.inspection.masks:
             return
         table = self.inspection.table
-        for resource, asked in self.inspection.pod.shape.requests.items():
-            if not asked:
+        for resource, requested in self.inspection.pod.shape.requests.items():
+            if not requested:
                 continue
             index = table.resources.get(resource)
             offered = table.allocatable[index, : table.n] if index is not None else np.zeros(table.n, np.int64)
             largest = int(offered.argmax()) if len(offered) else -1
             if largest < 0 or not offered[largest]:
                 yield f"no node offers {resource}"
-            elif offered[largest] < asked:
-                wanted, has = amount(resource, asked), amount(resource, int(offered[largest]))
+            elif offered[largest] < requested:
+                wanted, has = amount(resource, requested), amount(resource, int(offered[largest]))
                 largest_node = f"the largest node ({self.inspection.names[largest]}) offers {has}"
                 yield f"too large for every node: asks for {wanted} {resource}, {largest_node}"
 
@@ -91,12 +91,12 @@ class NodeResourcesFitExplanation(Explanation):
     def shortfalls(self, row: int) -> list[Shortfall]:
         """Requests of the pod that exceed what is free on a node."""
         found, table = [], self.inspection.table
-        for resource, asked in self.inspection.pod.shape.requests.items():
+        for resource, requested in self.inspection.pod.shape.requests.items():
             index = table.resources.get(resource)
             allocatable = int(table.allocatable[index, row]) if index is not None else 0
             used = int(table.requested[index, row]) if index is not None else 0
-            if 0 < asked > allocatable - used:
-                found.append(Shortfall(resource, asked - allocatable + used, used, allocatable))
+            if 0 < requested > allocatable - used:
+                found.append(Shortfall(resource, requested - allocatable + used, used, allocatable))
         return found
 
     def free(self, resource: str, rows: Rows) -> npt.NDArray[np.int64]:
@@ -110,9 +110,9 @@ class NodeResourcesFitExplanation(Explanation):
     def closest(self, rows: Rows) -> int:
         """The row with the smallest total shortage, relative to the requests."""
         total = np.zeros(len(rows))
-        for resource, asked in self.inspection.pod.shape.requests.items():
-            if asked > 0:
-                total += np.maximum(asked - self.free(resource, rows), 0) / asked
+        for resource, requested in self.inspection.pod.shape.requests.items():
+            if requested > 0:
+                total += np.maximum(requested - self.free(resource, rows), 0) / requested
         return int(rows[int(total.argmin())])
 
     def _closest(self, rows: Rows) -> str:
@@ -131,9 +131,9 @@ class _AskForLess(Remedy):
         table = self.inspection.table
         rows = np.flatnonzero(mask)
         short, possible = [], np.ones(len(rows), np.bool_)
-        for resource, asked in self.inspection.pod.shape.requests.items():
+        for resource, requested in self.inspection.pod.shape.requests.items():
             free = explanation.free(resource, rows)
-            short.append((free < asked) & (asked > 0))
+            short.append((free < requested) & (requested > 0))
             # A pod can do without a device, but not without cpu or memory.
             possible &= ~short[-1] | (free > 0 if resource in _BASE_RESOURCES else free >= 0)
         possible &= table.pod_count[rows] < table.allowed_pods[rows]

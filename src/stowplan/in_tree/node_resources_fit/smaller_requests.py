@@ -74,22 +74,22 @@ def _with_less(pod: Pod, name: str, limit: int) -> Pod:
     inits = list(pod.spec.init_containers)
     lasting: list[tuple[list[Container], int]] = [(containers, i) for i in range(len(containers))]
     lasting += [(inits, i) for i, c in enumerate(inits) if c.restart_policy == "Always"]
-    excess = sum(_asked(group[i], name) for group, i in lasting) - limit
-    for group, i in sorted(lasting, key=lambda at: -_asked(at[0][at[1]], name)):
-        cut = min(excess, _asked(group[i], name))
+    excess = sum(_request_of(group[i], name) for group, i in lasting) - limit
+    for group, i in sorted(lasting, key=lambda at: -_request_of(at[0][at[1]], name)):
+        cut = min(excess, _request_of(group[i], name))
         if cut > 0:
-            group[i] = _with_request(group[i], name, _asked(group[i], name) - cut)
+            group[i] = _with_request(group[i], name, _request_of(group[i], name) - cut)
             excess -= cut
     beside = 0
     for i, container in enumerate(inits):
         if container.restart_policy == "Always":
-            beside += _asked(container, name)
-        elif beside + _asked(container, name) > limit:
+            beside += _request_of(container, name)
+        elif beside + _request_of(container, name) > limit:
             inits[i] = _with_request(container, name, max(0, limit - beside))
     return with_spec(pod, containers=tuple(containers), init_containers=tuple(inits))
 
 
-def _asked(container: Container, name: str) -> int:
+def _request_of(container: Container, name: str) -> int:
     return parse_quantity(container.resources.requests.get(name, 0))
 
 

@@ -224,7 +224,7 @@ class NodeVolumeLimits(
         if isinstance(brought, Status):
             if brought.rejected:
                 return [Entry(rows, brought.code, brought.records[0])] if rows.any() else []
-            return brought if self._asked(nodes, rows) else []
+            return brought if self._candidate_rows(nodes, rows) else []
         entries = list(self._not_installed(nodes, rows, brought)) if self._scaling else []
         if not migrated or not brought:
             return entries
@@ -232,8 +232,8 @@ class NodeVolumeLimits(
             broken = rows & nodes.take(self._columns.broken)
             for entry in entries:
                 broken &= ~entry.mask
-            if broken.any() and (asked := self._asked(nodes, broken)):
-                return self._columns.problems[nodes.row(asked[0])]
+            if broken.any() and (candidates := self._candidate_rows(nodes, broken)):
+                return self._columns.problems[nodes.row(candidates[0])]
         over = self._over(nodes, brought, worlds)
         if nodes.rows is None and not worlds.moved:
             worlds.over = over
@@ -242,12 +242,12 @@ class NodeVolumeLimits(
             over &= ~entry.mask
         return [*entries, Entry(over, Code.Unschedulable, TOO_MANY_VOLUMES)] if over.any() else entries
 
-    def _asked(self, nodes: Nodes, rows: Mask) -> list[int]:
+    def _candidate_rows(self, nodes: Nodes, rows: Mask) -> list[int]:
         """The subset of rows that are candidate nodes: errors of others do not count."""
-        asked = rows & nodes.take(self.handle.cluster.table.valid)
+        candidates = rows & nodes.take(self.handle.cluster.table.valid)
         if nodes.candidates is not None:
-            asked &= nodes.candidates
-        found: list[int] = np.flatnonzero(asked).tolist()
+            candidates &= nodes.candidates
+        found: list[int] = np.flatnonzero(candidates).tolist()
         return found
 
     def _not_installed(self, nodes: Nodes, rows: Mask, brought: Volumes) -> Iterator[Entry]:

@@ -46,7 +46,7 @@ class Document(PlainStruct, frozen=True):
         return found
 
     def error(self, problems: Iterable[Problem]) -> ScenarioError:
-        return ScenarioError(*_told(problems, self.name, self.root))
+        return ScenarioError(*_error_lines(problems, self.name, self.root))
 
 
 def read_document(source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Document:
@@ -83,7 +83,7 @@ def _documents(text: str) -> Iterator[tuple[Any, yaml.Node]]:
     return composed(text, StrictLoader)
 
 
-def _told(problems: Iterable[Problem], name: str, root: yaml.Node | None) -> Iterator[str]:
+def _error_lines(problems: Iterable[Problem], name: str, root: yaml.Node | None) -> Iterator[str]:
     for path, message in problems:
         line = f"line {_line(root, path)}: " if root is not None else ""
         where = path_text(path)

@@ -25,8 +25,8 @@ def standing_page(title: str, body: str) -> str:
 
 def figure(title: str, caption: str, picture: str, series: Sequence[Series], name: str) -> str:
     """A chart with its caption and legend."""
-    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f'<figure id="{name}"><h2>{escape(title)}</h2>{told}{legend(series)}{picture}</figure>'
+    figcaption = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f'<figure id="{name}"><h2>{escape(title)}</h2>{figcaption}{legend(series)}{picture}</figure>'
 
 
 def _style() -> str:

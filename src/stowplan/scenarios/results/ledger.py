@@ -294,8 +294,8 @@ class Ledger:
         for plugin in plugins:
             entry.reasons[plugin] = entry.reasons.get(plugin, 0) + 1
         self._waits_for(entry, ", ".join(plugins) or ERROR)
-        for told in self.on_failure:
-            told(entry)
+        for callback in self.on_failure:
+            callback(entry)
 
     def _waits_for(self, entry: Entry, cause: str) -> None:
         self._account(entry, self._now())

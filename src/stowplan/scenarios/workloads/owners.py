@@ -185,7 +185,7 @@ class ExistingOwners:
         self._made += 1
         old = entry.pod
         fresh = replace(
-            named_pod(old, entry.origin.workload, f"{old.metadata.name}-anew-{self._made}"),
+            named_pod(old, entry.origin.workload, f"{old.metadata.name}-replacement-{self._made}"),
             spec=replace(old.spec, node_name=""),
             status=type(old.status)(),
         )

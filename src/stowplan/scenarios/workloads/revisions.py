@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 #: kubectl's annotation of a restarted template.
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
 HASH, REVISION = "pod-template-hash", "controller-revision-hash"
-
-
-class RollsOut(Protocol):
-    def roll_out(self, template: Template | None) -> None:
-        """Switch to another template; None: restart the current one."""
 
 
 class Revisions:

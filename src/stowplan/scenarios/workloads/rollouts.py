@@ -21,7 +21,7 @@ _SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 
 
 class Rollout(NamedTuple):
-    #: `RollsOut`s that exist at that time.
+    #: The workload's controllers that exist at that time; each has `roll_out(template)`.
     controllers: Sequence[Any]
     #: None: restart the current template.
     template: Template | None

@@ -30,14 +30,14 @@ def debug_flags_pages(set_verbosity: Callable[[int], None]) -> dict[str, Page]:
 
     def verbosity(request: Request) -> Response:
         if request.method != "PUT":
-            return _told("unsupported http method", 406)
+            return _response("unsupported http method", 406)
         given = request.body.decode(errors="replace")
         try:
             level = _level(given)
         except ValueError as error:
-            return _told(str(error), 400)
+            return _response(str(error), 400)
         set_verbosity(level)
-        return _told(f"successfully set klog.logging.verbosity to {given}", 200)
+        return _response(f"successfully set klog.logging.verbosity to {given}", 200)
 
     return {"/debug/flags": _index, "/debug/flags/": _index, "/debug/flags/v": verbosity}
 
@@ -59,5 +59,5 @@ def _level(given: str) -> int:
     return level
 
 
-def _told(message: str, status: int) -> Response:
+def _response(message: str, status: int) -> Response:
     return Response(f"{message}\n".encode(), status, "text/plain", NO_SNIFF)

@@ -86,7 +86,7 @@ def statusz_page(status: ProcessStatus, *, times: Times) -> Page:
 
 def _status_text(status: ProcessStatus, paths: Iterable[str], uptime: int, separator: str) -> str:
     date = _date(status.start_time)
-    told = {
+    values = {
         "Started": f"{date:%a %b} {date.day:2} {date:%H:%M:%S UTC %Y}",
         "Up": f"{uptime // 3600} hr {uptime // 60 % 60:02} min {uptime % 60:02} sec",
         "Go version": status.runtime_version,
@@ -94,7 +94,7 @@ def _status_text(status: ProcessStatus, paths: Iterable[str], uptime: int, separ
         "Emulation version": status.emulation_version,
         "Paths": " ".join(paths),
     }
-    lines = (f"{name}{separator} {value}" for name, value in told.items())
+    lines = (f"{name}{separator} {value}" for name, value in values.items())
     return "\n".join(("", f"{_COMPONENT} statusz", _WARNING, "", *lines, ""))
 
 

@@ -124,7 +124,7 @@ class IdentityFiles:
         self._wall_clock = wall_clock
         self._seen = self._signatures()
         self._pair, self.identity = self._read()
-        self._tell()
+        self._log_loaded()
 
     def refresh(self) -> None:
         """Reload changed files, if they are valid."""
@@ -140,7 +140,7 @@ class IdentityFiles:
         if pair != self._pair:
             self._pair, self.identity = pair, identity
             self.generation += 1
-            self._tell()
+            self._log_loaded()
 
     def _signatures(self) -> tuple[_Signature, _Signature]:
         return _signature(self._files.certificate), _signature(self._files.key)
@@ -157,10 +157,10 @@ class IdentityFiles:
         except ValueError as error:
             raise ServingError(str(error)) from None
 
-    def _tell(self) -> None:
+    def _log_loaded(self) -> None:
         log.v(2).info("Loaded a new cert/key pair", name=self._name)
         leaf = self.identity.certificates[0]
-        _tell_of(leaf, self._name)
+        _log_certificate(leaf, self._name)
         now = datetime.datetime.fromtimestamp(self._wall_clock(), datetime.UTC)
         if leaf.not_valid_after_utc < now:
             log.warning(
@@ -174,7 +174,7 @@ class IdentityFiles:
             )
 
 
-def _tell_of(leaf: x509.Certificate, name: str) -> None:
+def _log_certificate(leaf: x509.Certificate, name: str) -> None:
     verbose = log.v(2)
     if verbose.enabled:
         verbose.info("Loaded serving cert", certName=name, certDetail=certificate_detail(leaf))
@@ -196,7 +196,7 @@ def generated_identity(
     if not directory:
         made = FixedIdentity(_generate(bind_address, wall_clock()))
         log.v(0).plain("Generated self-signed cert in-memory")
-        _tell_of(made.identity.certificates[0], "Generated self signed cert")
+        _log_certificate(made.identity.certificates[0], "Generated self signed cert")
         return made
     certificate, key = (Path(directory, f"{_PAIR_NAME}.{suffix}") for suffix in ("crt", "key"))
     if not _are_there(certificate, key):

@@ -163,8 +163,8 @@ def _state(approval: str) -> str:
 
 def definition_warnings(definition: JsonObject, old: JsonObject | None = None) -> list[str]:
     """Warnings for the client; on update, only new ones."""
-    told = set(_warnings(old)) if old is not None else set()
-    return [warning for warning in dict.fromkeys(_warnings(definition)) if warning not in told]
+    known = set(_warnings(old)) if old is not None else set()
+    return [warning for warning in dict.fromkeys(_warnings(definition)) if warning not in known]
 
 
 def _warnings(definition: JsonObject) -> Iterator[str]:

@@ -14,6 +14,7 @@ from email.utils import parseaddr
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_network
 
 from stowplan.api.durations import parse_duration
+from stowplan.api.whole_numbers import whole_number
 from stowplan_cluster.apiserver.validation import names
 
 Format = Callable[[str], bool]
@@ -67,12 +68,12 @@ def duration_of(text: str) -> int | None:
     try:
         return int(parse_duration(text))
     except ValueError:
-        parts = [
-            int(match[1]) * nanoseconds
-            for match in _SCALA_DURATION.finditer(text)
-            for nanoseconds, names, long_name in _UNITS
-            if (unit := match[2].lower()) in names or unit.startswith(long_name)
-        ]
+        parts = []
+    for match in _SCALA_DURATION.finditer(text):
+        number, unit = whole_number(match[1]), match[2].lower()
+        if number is None:
+            return None
+        parts += [number * size for size, names, long_name in _UNITS if unit in names or unit.startswith(long_name)]
     return sum(parts) if parts else None
 
 

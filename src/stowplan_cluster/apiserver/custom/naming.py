@@ -43,9 +43,9 @@ def is_established(definition: JsonObject) -> bool:
 def judged_status(definition: JsonObject, others: Iterable[JsonObject], now: float) -> JsonObject:
     """Compute the status of a definition, given the other definitions of its group."""
     status: JsonObject = copy_of(definition.get("status") or {})
-    asked, accepted = names_of(definition), accepted_names(definition)
-    if _without_empty(asked) != _without_empty(accepted) or not is_true(status, NAMES_ACCEPTED):
-        names, complaint = _deconflicted(asked, accepted, list(others))
+    requested, accepted = names_of(definition), accepted_names(definition)
+    if _without_empty(requested) != _without_empty(accepted) or not is_true(status, NAMES_ACCEPTED):
+        names, complaint = _deconflicted(requested, accepted, list(others))
         status["acceptedNames"] = names
         _set(status, NAMES_ACCEPTED, not complaint, *(complaint or ("NoConflicts", "no conflicts found")), now)
         if complaint and not is_established(definition):
@@ -60,46 +60,46 @@ def _without_empty(names: JsonObject) -> JsonObject:
 
 
 def _deconflicted(
-    asked: JsonObject, accepted: JsonObject, others: list[JsonObject]
+    requested: JsonObject, accepted: JsonObject, others: list[JsonObject]
 ) -> tuple[JsonObject, tuple[str, str] | None]:
     """The names that are free, and reason and message of the last conflict."""
     resources = {name for other in others for name in _resource_names(accepted_names(other))}
     kinds = {accepted_names(other).get(key) for other in others for key in ("kind", "listKind")}
     names, complaint = dict(accepted), None
     checks: tuple[tuple[str, str, Callable[[], list[str]]], ...] = (
-        ("plural", "PluralConflict", lambda: _taken(asked, accepted, "plural", resources)),
-        ("singular", "SingularConflict", lambda: _taken(asked, accepted, "singular", resources)),
-        ("shortNames", "ShortNamesConflict", lambda: _short_names_taken(asked, accepted, resources)),
-        ("kind", "KindConflict", lambda: _taken(asked, accepted, "kind", kinds)),
-        ("listKind", "ListKindConflict", lambda: _taken(asked, accepted, "listKind", kinds)),
+        ("plural", "PluralConflict", lambda: _taken(requested, accepted, "plural", resources)),
+        ("singular", "SingularConflict", lambda: _taken(requested, accepted, "singular", resources)),
+        ("shortNames", "ShortNamesConflict", lambda: _short_names_taken(requested, accepted, resources)),
+        ("kind", "KindConflict", lambda: _taken(requested, accepted, "kind", kinds)),
+        ("listKind", "ListKindConflict", lambda: _taken(requested, accepted, "listKind", kinds)),
     )
     for key, reason, taken in checks:
         if conflicts := taken():
             complaint = (reason, aggregate(f"{go_quote(name)} is already in use" for name in conflicts))
-        elif asked.get(key):
-            names[key] = asked[key]
+        elif requested.get(key):
+            names[key] = requested[key]
         else:
             names.pop(key, None)
-    return _with_categories(names, asked), complaint
+    return _with_categories(names, requested), complaint
 
 
-def _with_categories(names: JsonObject, asked: JsonObject) -> JsonObject:
+def _with_categories(names: JsonObject, requested: JsonObject) -> JsonObject:
     others = {key: value for key, value in names.items() if key != "categories"}
-    return others | ({"categories": asked["categories"]} if asked.get("categories") else {})
+    return others | ({"categories": requested["categories"]} if requested.get("categories") else {})
 
 
 def _resource_names(names: JsonObject) -> list[str]:
     return [names.get("plural", ""), names.get("singular", ""), *(names.get("shortNames") or ())]
 
 
-def _taken(asked: JsonObject, accepted: JsonObject, key: str, used: set[str | None] | set[str]) -> list[str]:
-    name = asked.get(key) or ""
+def _taken(requested: JsonObject, accepted: JsonObject, key: str, used: set[str | None] | set[str]) -> list[str]:
+    name = requested.get(key) or ""
     return [name] if name != accepted.get(key) and name in used else []
 
 
-def _short_names_taken(asked: JsonObject, accepted: JsonObject, used: set[str]) -> list[str]:
+def _short_names_taken(requested: JsonObject, accepted: JsonObject, used: set[str]) -> list[str]:
     own = accepted.get("shortNames") or ()
-    return [name for name in asked.get("shortNames") or () if name not in own and name in used]
+    return [name for name in requested.get("shortNames") or () if name not in own and name in used]
 
 
 def _set(status: JsonObject, type: str, holds: bool, reason: str, message: str, now: float) -> None:

@@ -212,8 +212,8 @@ def _range_errors(number: float, type: str, format: str, what: str, path: str) -
         fits = format != "float" or abs(number) <= _FLOAT32_MAX
     if fits:
         return []
-    asked = f"{type} with format {format}" if format else f"{type} (default format)"
-    return [invalid_object(f"{what} value must be of type {asked} in {path}")]
+    expected = f"{type} with format {format}" if format else f"{type} (default format)"
+    return [invalid_object(f"{what} value must be of type {expected} in {path}")]
 
 
 def _multiple_errors(number: float, factor: float, path: str) -> list[FieldError]:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from stowplan.api.whole_numbers import whole_number
+
 Values = list[Any]
 Step = Callable[[Values], Values]
 
@@ -115,7 +117,7 @@ class _Parser:
         if match is None or not text:
             raise JsonPathError(f"invalid array index {text} in {self._text!r}")
         if match[2] is None:
-            return _index_step(int(match[1]))
+            return _index_step(_integer(match[1]))
         return _slice_step(*(_bound(part) for part in match.groups()))
 
     def _filter(self) -> Step:
@@ -198,7 +200,15 @@ def _index_step(index: int) -> Step:
 
 def _bound(text: str | None) -> int | None:
     digits = (text or "").removeprefix(":")
-    return int(digits) if digits else None
+    return _integer(digits) if digits else None
+
+
+def _integer(text: str) -> int:
+    """The number with its sign; raises JsonPathError if there is none, or if it has more than 64 bits."""
+    number = whole_number(text.lstrip("+-"))
+    if number is None:
+        raise JsonPathError(f"invalid number {text}")
+    return -number if text.startswith("-") else number
 
 
 def _slice_step(start: int | None, end: int | None, step: int | None) -> Step:
@@ -229,7 +239,7 @@ def _operand(text: str) -> Callable[[Any], Values]:
 def _literal(match: re.Match[str]) -> str | int | float | bool:
     double, single, digits, boolean = match.groups()
     if digits is not None:
-        return float(digits) if "." in digits else int(digits)
+        return float(digits) if "." in digits else _integer(digits)
     if boolean is not None:
         return bool(boolean == "true")
     return re.sub(r"\\(.)", r"\1", double if double is not None else single)

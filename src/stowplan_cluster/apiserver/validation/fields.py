@@ -34,8 +34,8 @@ def shown(value: object) -> str:
 
 
 def _error(reason: str, path: str, what: str, value: object, detail: str) -> FieldError:
-    told = what if value is OMITTED else f"{what}: {shown(value)}"
-    return FieldError(reason, path, f"{told}: {detail}" if detail else told)
+    message = what if value is OMITTED else f"{what}: {shown(value)}"
+    return FieldError(reason, path, f"{message}: {detail}" if detail else message)
 
 
 def required(path: str, detail: str = "") -> FieldError:

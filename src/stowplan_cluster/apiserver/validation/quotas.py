@@ -196,10 +196,10 @@ def _check_order(errors: Errors, path: str, name: str, values: dict[str, Quantit
             errors.append(invalid(f"{path}.{wrong}[{name}]", values[shown], detail))
     if may_overcommit(name) or not {"default", "defaultRequest"} <= values.keys():
         return
-    default, asked = values["default"], values["defaultRequest"]
-    if parse_quantity(default) != parse_quantity(asked):
-        detail = f"default value {default} must equal to defaultRequest value {asked} in {name}"
-        errors.append(invalid(f"{path}.defaultRequest[{name}]", asked, detail))
+    default, request = values["default"], values["defaultRequest"]
+    if parse_quantity(default) != parse_quantity(request):
+        detail = f"default value {default} must equal to defaultRequest value {request} in {name}"
+        errors.append(invalid(f"{path}.defaultRequest[{name}]", request, detail))
 
 
 def _check_ratio(errors: Errors, path: str, name: str, values: dict[str, QuantityValue]) -> None:

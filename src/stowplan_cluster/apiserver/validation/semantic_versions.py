@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
-_NUMBER, _TAG = r"(0|[1-9][0-9]*)", "[0-9a-zA-Z-]+"
-_BEFORE = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
+# Numbers have 64 bits, hence at most 20 digits; Python refuses to parse thousands of them.
+_NUMBER, _TAG = r"(0|[1-9][0-9]{0,19})", "[0-9a-zA-Z-]+"
+_BEFORE = r"(?:0|[1-9][0-9]{0,19}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
 _VERSION_RE = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_BEFORE}(?:\.{_BEFORE})*))?(?:\+{_TAG}(?:\.{_TAG})*)?")
 
 #: A comparison key; build metadata is ignored.

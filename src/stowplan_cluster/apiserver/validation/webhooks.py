@@ -175,7 +175,11 @@ def _check_client(errors: Errors, path: str, client: JsonObject) -> None:
 
 
 def _check_url(errors: Errors, path: str, text: str) -> None:
-    url = urlsplit(text)
+    try:
+        url = urlsplit(text)
+    except ValueError as error:
+        errors.append(required(path, f"url must be a valid URL: {error}{_URL_FORM}"))
+        return
     if url.scheme != "https":
         errors.append(invalid(path, url.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}"))
     if not url.netloc:

@@ -134,7 +134,7 @@ _WARNINGS: dict[str, Callable[[JsonObject], Iterator[str]]] = {
 #: Kinds without warnings on updates: pods are updated often, and by programs.
 _SILENT_UPDATES = frozenset({"pods", "replicationcontrollers", "csidrivers.storage.k8s.io"})
 #: Kinds that warn on every update, not only if the spec changed.
-_ALWAYS_TOLD = frozenset({"services", "persistentvolumeclaims", "persistentvolumes"})
+_ALWAYS_WARNED = frozenset({"services", "persistentvolumeclaims", "persistentvolumes"})
 
 
 def warnings_of_create(resource: Resource, obj: JsonObject) -> list[str]:
@@ -146,6 +146,6 @@ def warnings_of_update(resource: Resource, obj: JsonObject, old: JsonObject, sub
     warn = _WARNINGS.get(resource.storage)
     if warn is None or subresource or resource.storage in _SILENT_UPDATES:
         return []
-    if resource.storage not in _ALWAYS_TOLD and same(obj.get("spec"), old.get("spec")):
+    if resource.storage not in _ALWAYS_WARNED and same(obj.get("spec"), old.get("spec")):
         return []
     return [warning for warning in warn(obj) if not warning.startswith("metadata.name")]

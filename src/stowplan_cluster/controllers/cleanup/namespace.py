@@ -106,7 +106,7 @@ class NamespaceController:
         if "deletionTimestamp" not in namespace["metadata"] or FINALIZER not in _finalizers(namespace):
             return None
         remains = self._delete_content(stored.name)
-        stored = self._tell(stored, namespace, remains)
+        stored = self._update_conditions(stored, namespace, remains)
         if remains.resources or remains.errors:
             return RECHECK_SECONDS if remains.deletions_left > 0 else 0.0
         namespace = stored.to_dict()
@@ -151,7 +151,7 @@ class NamespaceController:
         except ApiError as error:
             remains.errors.append(str(error))
 
-    def _tell(self, stored: Stored, namespace: JsonObject, remains: _Remains) -> Stored:
+    def _update_conditions(self, stored: Stored, namespace: JsonObject, remains: _Remains) -> Stored:
         status = namespace.setdefault("status", {})
         problems = remains.problems()
         for type_, fine in _FINE.items():

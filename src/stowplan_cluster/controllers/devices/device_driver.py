@@ -61,7 +61,7 @@ class FakeDeviceDriver:
         try:
             pools = pools_of(annotation) if annotation is not None else {}
         except InvalidDevices as error:
-            self._tell(node, str(error))
+            self._warn(node, str(error))
             return None
         there = [stored for stored in self._client.store.dependents(node.uid) if _made_for(stored) == node.name]
         by_driver: dict[str, list[Stored]] = {driver: [] for driver in pools}
@@ -71,7 +71,7 @@ class FakeDeviceDriver:
             try:
                 self._publish(node, driver, pools.get(driver, _NOTHING), published)
             except ApiError as error:
-                self._tell(node, f"annotation {DEVICES}: devices of {driver}: {error}")
+                self._warn(node, f"annotation {DEVICES}: devices of {driver}: {error}")
                 raise
         return None
 
@@ -96,7 +96,7 @@ class FakeDeviceDriver:
         for name in before.keys() - wanted.keys():
             self._client.delete(SLICES, "", name, uid=before[name].uid)
 
-    def _tell(self, node: Stored, problem: str) -> None:
+    def _warn(self, node: Stored, problem: str) -> None:
         self._client.events.record(node.to_dict(), WARNING, "InvalidDevices", problem)
 
 

@@ -49,15 +49,15 @@ class FakeDeviceReadiness:
         claim = None if stored is None else decode_json(stored.data, ResourceClaim)
         if stored is None or claim is None or claim.status.allocation is None:
             return None
-        told = {(one.driver, one.pool, one.device) for one in claim.status.devices}
-        said = [
+        reported = {(one.driver, one.pool, one.device) for one in claim.status.devices}
+        added = [
             {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": conditions}
             for result in claim.status.allocation.devices.results
-            if (result.driver, result.pool, result.device) not in told and (conditions := self._conditions(result))
+            if (result.driver, result.pool, result.device) not in reported and (conditions := self._conditions(result))
         ]
-        if said:
+        if added:
             changed = stored.to_dict()
-            changed["status"]["devices"] = [*(changed["status"].get("devices") or ()), *said]
+            changed["status"]["devices"] = [*(changed["status"].get("devices") or ()), *added]
             self._client.update(stored, changed, subresource="status")
         return None
 

@@ -94,7 +94,7 @@ class DeviceTaintEvictionController:
         self._claims: dict[DeviceClaimKey, ResourceClaim] = {}
         self._members = GroupMembers()
         #: When each pod was first found to need eviction.
-        self._told: dict[Key, float] = {}
+        self._scheduled_since: dict[Key, float] = {}
 
     # -- following ----------------------------------------------------------------------------------------------------
 
@@ -111,13 +111,13 @@ class DeviceTaintEvictionController:
             return ()
         key = Key(stored.namespace, stored.name, stored.uid)
         if event.type == "DELETED":
-            self._told.pop(key, None)
+            self._scheduled_since.pop(key, None)
             return self._to_report()
         return [key, *self._to_report()]
 
     @property
     def _evicts(self) -> bool:
-        return bool(self._taints or self._told or self._evicting())
+        return bool(self._taints or self._scheduled_since or self._evicting())
 
     def _evicting(self) -> list[DeviceTaintRule]:
         return [rule for rule in self._rules.values() if rule.spec.taint.effect == NO_EXECUTE]
@@ -196,11 +196,11 @@ class DeviceTaintEvictionController:
         stored = self._client.find(PODS, key)
         pod = None if stored is None else decode_json(stored.data, ClaimingPod)
         if stored is None or pod is None or not _is_running(pod):
-            self._told.pop(key, None)
+            self._scheduled_since.pop(key, None)
             return None
         eviction = self._eviction_of(key, pod)
         if eviction is None:
-            if self._told.pop(key, None) is not None:
+            if self._scheduled_since.pop(key, None) is not None:
                 self._record(stored, "Cancelling deletion")
             return None
         left = eviction.at - self._client.now
@@ -223,9 +223,9 @@ class DeviceTaintEvictionController:
         ]
         if not found:
             return None
-        told = self._told.setdefault(key, self._client.now)
+        since = self._scheduled_since.setdefault(key, self._client.now)
         return _Eviction(
-            min((told if tainted.since is None else tainted.since) + seconds for tainted, seconds in found),
+            min((since if tainted.since is None else tainted.since) + seconds for tainted, seconds in found),
             frozenset(tainted.rule for tainted, _ in found if tainted.rule),
         )
 
@@ -237,7 +237,7 @@ class DeviceTaintEvictionController:
                 yield _tainted_by(rule.spec.taint, rule.metadata.uid)
 
     def _evict(self, key: Key, stored: Stored) -> None:
-        self._told.pop(key, None)
+        self._scheduled_since.pop(key, None)
         self._record(stored, "Marking for deletion")
         message = "Device Taint manager: deleting due to NoExecute taint"
         self._client.evict(stored, reason="DeletionByDeviceTaintManager", message=message)

@@ -33,7 +33,7 @@ class Budget(PlainStruct):
     #: Number of pods per owner.
     owners: Counter[OwnerReference] = field(default_factory=Counter)
     #: uids of the objects from which the scale was read.
-    asked: set[str] = field(default_factory=set)
+    scale_sources: set[str] = field(default_factory=set)
 
     def put(self, name: str, member: Member) -> bool:
         """Update the count of a pod; return whether it changed."""

@@ -125,7 +125,7 @@ class DisruptionController:
         return budget
 
     def _forget(self, key: Key, budget: Budget | None) -> None:
-        for uid in budget.asked if budget is not None else ():
+        for uid in budget.scale_sources if budget is not None else ():
             budgets = self._budgets_by_owner[uid]
             budgets.discard(key)
             if not budgets:
@@ -168,8 +168,8 @@ class DisruptionController:
         key = key_of(stored)
         for owner in budget.owners:
             answer = self._scales.of(owner, stored.namespace)
-            for uid in answer.asked:
-                budget.asked.add(uid)
+            for uid in answer.sources:
+                budget.scale_sources.add(uid)
                 self._budgets_by_owner.setdefault(uid, set()).add(key)
             if answer.uid is None:
                 example = next(name for name, member in budget.members.items() if member.owner == owner)

@@ -37,7 +37,7 @@ class Scale(PlainStruct):
     uid: str | None = None
     replicas: int = 0
     #: uids of all objects that were read.
-    asked: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
 
 
 class OwnerScales:
@@ -48,7 +48,7 @@ class OwnerScales:
         resource = self._registry.catalogue.of_kind(owner.api_version, owner.kind)
         if resource is None:
             raise ScaleError(f'no matches for kind "{owner.kind}" in version "{owner.api_version}"')
-        scale = Scale(asked=[owner.uid])
+        scale = Scale(sources=[owner.uid])
         stored = self._find(resource.storage, namespace, owner)
         if stored is None:
             return scale
@@ -69,7 +69,7 @@ class OwnerScales:
         if reference is None:
             return
         scale.uid = None
-        scale.asked.append(reference.uid)
+        scale.sources.append(reference.uid)
         deployment = self._find(DEPLOYMENTS.storage, stored.namespace, reference)
         if deployment is not None:
             self._read(scale, deployment)

@@ -40,7 +40,7 @@ class TaintEvictionController:
         #: Node -> NoExecute taints, if any.
         self._taints: dict[str, tuple[Taint, ...]] = {}
         #: When each pod was first found to need eviction.
-        self._told: dict[Key, float] = {}
+        self._scheduled_since: dict[Key, float] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
         if event.stored.resource == NODES:
@@ -48,7 +48,7 @@ class TaintEvictionController:
         self._pods.follow(event)
         key, node = key_of(event.stored), node_of(event.stored)
         if event.type == "DELETED":
-            self._told.pop(key, None)
+            self._scheduled_since.pop(key, None)
             return ()
         return [key] if node in self._taints else ()
 
@@ -69,14 +69,14 @@ class TaintEvictionController:
             return None
         pod = decode_json(stored.data, views.ToleratingPod)
         if pod.metadata.deletion_timestamp is not None:
-            self._told.pop(key, None)
+            self._scheduled_since.pop(key, None)
             return None
         seconds = tolerated_seconds(self._taints.get(node_of(stored), ()), pod.spec.tolerations)
         if seconds is None:
-            if self._told.pop(key, None) is not None:
+            if self._scheduled_since.pop(key, None) is not None:
                 self._record(stored, f"Cancelling deletion of Pod {key}")
             return None
-        since = self._told.setdefault(key, self._client.now)
+        since = self._scheduled_since.setdefault(key, self._client.now)
         left = since + seconds - self._client.now
         if left > 0:
             return left
@@ -85,7 +85,7 @@ class TaintEvictionController:
 
     def _evict(self, stored: Stored) -> None:
         key = key_of(stored)
-        self._told.pop(key, None)
+        self._scheduled_since.pop(key, None)
         self._record(stored, f"Marking for deletion Pod {key}")
         message = "Taint manager: deleting due to NoExecute taint"
         self._client.evict(stored, reason="DeletionByTaintManager", message=message)

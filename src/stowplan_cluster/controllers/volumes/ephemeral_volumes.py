@@ -80,15 +80,15 @@ class EphemeralVolumeController:
             owner = controller_of(decode_json(there.data, AnyObject).metadata)
             if owner is None or owner.uid != stored.uid:
                 of, mine = f"{stored.namespace}/{name}", f"{stored.namespace}/{stored.name}"
-                self._tell(stored, volume, f"PVC {of} was not created for pod {mine} (pod is not owner)")
+                self._warn(stored, volume, f"PVC {of} was not created for pod {mine} (pod is not owner)")
             return
         try:
             self._client.create(CLAIMS, _claim(stored, volume, name))
         except ApiError as error:
-            self._tell(stored, volume, f"create PVC {name}: {error}")
+            self._warn(stored, volume, f"create PVC {name}: {error}")
             raise
 
-    def _tell(self, stored: Stored, volume: MountedVolume, problem: str) -> None:
+    def _warn(self, stored: Stored, volume: MountedVolume, problem: str) -> None:
         message = f"ephemeral volume {volume.name}: {problem}"
         self._client.events.record(stored.to_dict(), WARNING, "FailedBinding", message)
 

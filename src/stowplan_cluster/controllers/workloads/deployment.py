@@ -247,8 +247,8 @@ class _Rollout:
         revision = max((revision_of(one) for one in self._old), default=0) + 1
         taken_over = self._deployment.metadata.annotations.items()
         annotations = present | {name: value for name, value in taken_over if name not in _OWN_ANNOTATIONS}
-        before = present.get(REVISION)
-        if before is None or (before.isdecimal() and int(before) < revision):
+        before, number = present.get(REVISION), number_in(present, REVISION)
+        if before is None or (number is not None and number < revision):
             annotations[REVISION] = str(revision)
             if before is not None:
                 annotations[REVISION_HISTORY] = _longer_history(present.get(REVISION_HISTORY, ""), before)

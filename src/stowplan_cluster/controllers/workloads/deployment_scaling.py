@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING
 
+from stowplan.api.whole_numbers import whole_number
 from stowplan_cluster.controllers.workload_views import Deployment, ReplicaSet, scaled
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ def replicas_annotations(deployment: Deployment) -> dict[str, str]:
 
 
 def number_in(annotations: Mapping[str, str], name: str) -> int | None:
-    text = annotations.get(name, "")
-    return int(text) if text.isdecimal() else None
+    return whole_number(annotations.get(name, ""))
 
 
 def revision_of(replica_set: ReplicaSet) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
+from stowplan.api.whole_numbers import whole_number
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
@@ -22,17 +24,16 @@ _MAX_GENERATE_NAME = 58
 
 def index_of(pod: Pod, completions: int) -> int | None:
     """The pod's index; None if it has none, or one that is no longer below completions."""
-    text = pod.metadata.annotations.get(COMPLETION_INDEX, "")
-    index = int(text) if text.isdecimal() else completions
-    return index if index < completions else None
+    return whole_number(pod.metadata.annotations.get(COMPLETION_INDEX, ""), completions - 1)
 
 
 def parse_indexes(text: str, completions: int) -> set[int]:
     indexes: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
-            indexes.update(range(int(first), min(int(last or first) + 1, completions)))
+        low, high = whole_number(first), whole_number(last or first)
+        if low is not None and high is not None:
+            indexes.update(range(low, min(high + 1, completions)))
     return indexes
 
 

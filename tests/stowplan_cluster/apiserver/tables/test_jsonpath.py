@@ -4,6 +4,8 @@ import pytest
 
 from stowplan_cluster.apiserver.tables.jsonpath import JsonPath, JsonPathError
 
+#: More digits than Python parses.
+LONG = "9" * 5000
 OBJ = {
     "spec": {
         "containers": [{"image": "a", "ports": [1, 2]}, {"image": "b"}, {"image": "c"}],
@@ -73,7 +75,12 @@ def test_paths_that_do_not_fit_the_object(path):
 
 
 @pytest.mark.parametrize(
-    "path", [".a[", ".a[?(@.b", ".a[?(@.b)", ".a[b]", ".a[]", ".a[1:2:0]", "{.a}", ".a[?(@.b=~'c')]"]
+    "path",
+    [
+        *(".a[", ".a[?(@.b", ".a[?(@.b)", ".a[b]", ".a[]", ".a[1:2:0]", "{.a}", ".a[?(@.b=~'c')]"),
+        *(".a[-]", ".a[:-]", f".a[{LONG}]", f".a[-{LONG}]", f".a[0:{LONG}]", f".a[?(@.b=={LONG})]"),
+    ],
+    ids=lambda path: path[:20],
 )
 def test_paths_that_do_not_parse(path):
     with pytest.raises(JsonPathError):

@@ -47,6 +47,12 @@ def test_updates(server, kind, changes, says):
     assert server.update_refusals(MANIFESTS[kind], *changes) == says
 
 
+@pytest.mark.parametrize("url", ["https://[::1", "https://a]b", "https://\u2100.b"])
+def test_texts_that_are_no_url(server, url):
+    (said,) = server.refusals(MANIFESTS["webhooks"], "webhooks.0.clientConfig", {"url": url})
+    assert said.startswith("webhooks[0].clientConfig.url: Required value: url must be a valid URL: ")
+
+
 def test_an_existing_invalid_block_may_stay(server):
     """An ambiguous one, which older servers accepted."""
     policy = MANIFESTS["network policy"]

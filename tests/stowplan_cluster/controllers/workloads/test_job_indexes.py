@@ -26,6 +26,7 @@ def test_formatting_indexes(indexes, text):
         pytest.param("1,x,3", {1, 3}, id="garbage is skipped"),
         pytest.param("2-20", {2, 3, 4}, id="cut at completions"),
         pytest.param("1-,3-y", {1}, id="incomplete range"),
+        pytest.param(f"1,{'9' * 5000},3-{'9' * 5000}", {1}, id="more digits than Python parses"),
     ],
 )
 def test_parsing_unusual_texts(text, indexes):
