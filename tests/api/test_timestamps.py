@@ -15,3 +15,8 @@ from stowplan.api.timestamps import micro_timestamp, parse_timestamp, timestamp
 def test_times_are_written_as_kubernetes_does(seconds, whole, micro):
     assert (timestamp(seconds), micro_timestamp(seconds)) == (whole, micro)
     assert parse_timestamp(micro) == seconds
+
+
+def test_the_latest_time():
+    assert timestamp(2.0**63) == "9999-12-31T23:59:59Z"
+    assert timestamp(parse_timestamp("9999-12-31T23:59:59Z")) == "9999-12-31T23:59:59Z"

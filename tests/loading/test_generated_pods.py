@@ -1,6 +1,9 @@
 """Pods that a file's workloads would have: of a DaemonSet, one for each node that it suits."""
 
+import pytest
+
 from stowplan.api.decode import decode_object
+from stowplan.api.load import LoadError
 from stowplan.loading.daemon_sets import node_of
 from stowplan.loading.generated_pods import generated_pods
 
@@ -66,3 +69,10 @@ def test_its_preferences_and_its_affinity_to_pods_stay():
 def test_without_nodes_there_are_none():
     assert nodes_of(daemon_set(), []) == ([], [])
     assert nodes_of(daemon_set(nodeSelector={"no": "node"})) == ([], [])
+
+
+def test_too_many_replicas_are_refused():
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    deployment = {**daemon_set(), "kind": "Deployment", "spec": {"replicas": 2**31 - 1, "template": template}}
+    with pytest.raises(LoadError, match="Deployment ops/agent: want at most 100,000 pods, got 2,147,483,647"):
+        generated_pods([deployment], (), NODES)

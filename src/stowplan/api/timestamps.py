@@ -8,10 +8,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 
+#: 9999-12-31T23:59:59Z: RFC 3339 has no later year, but a grace period may be of 292 billion.
+_LATEST = 253_402_300_799
+
 
 def timestamp(seconds: float) -> str:
-    """metav1.Time of seconds since the epoch."""
-    return _whole_seconds(int(seconds))
+    """metav1.Time of seconds since the epoch, at most the end of the year 9999."""
+    return _whole_seconds(min(int(seconds), _LATEST))
 
 
 # Most writes within a second use the same one.

@@ -29,6 +29,7 @@ from stowplan.explain.text.tables import write
 from stowplan.extenders.asking import asking
 from stowplan.extenders.calls import Calls
 from stowplan.framework.explanations.formatting import count
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.recordings.files import entries_of, files_of_run, header_of
@@ -139,7 +140,7 @@ def shadow(
     seconds = _seconds(duration)
     report = Report()
     with reported(config):
-        registry = registry_with(plugins)
+        registry = registry_with(plugins, guard=CallGuard())
         configuration = load_config(config, plugins=registry.declarations)
         if rbac:
             click.echo(role_text(configuration, registry, name="stowplan-shadow"), nl=False)

@@ -28,6 +28,7 @@ from stowplan.explain.judging import judged, judged_group
 from stowplan.explain.suggestions.suggestions import advise
 from stowplan.explain.text.reported_status import ReportedStatus
 from stowplan.framework.explanations.formatting import count
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
@@ -356,7 +357,7 @@ def _show_simulation(show: _Show, export: Path | None, folder: str, tracks: Mapp
 
 
 def _live(show: _Show, options: _Options) -> None:
-    registry = registry_with(options.plugins)
+    registry = registry_with(options.plugins, guard=CallGuard())
     features = with_chosen(GROUP_GATES) if options.pod_groups else DEFAULT_FEATURES
     configuration = load_config(options.config, plugins=registry.declarations, features=features)
     connection = connection_of(configuration, options.kubeconfig, options.context)

@@ -145,8 +145,8 @@ def described(what: BaseException) -> str:
     return f"{type(what).__name__}: {what} ({place})" if place else str(what)
 
 
-#: Packages whose frames are not user code.
-_OURS = frozenset(("stowplan", "stowplan_cluster"))
+#: Packages whose frames are not user code; `importlib` is between us and a module that raises.
+_OURS = frozenset(("stowplan", "stowplan_cluster", "importlib"))
 
 
 def place_of(raised: BaseException) -> str:
@@ -184,7 +184,9 @@ def unexpected(wanted: str, answer: object) -> TypeError:
         # It will never be awaited, which Python would warn about.
         answer.close()
         return TypeError(f"want {wanted}, got a coroutine: this method is not `async def`")
-    return TypeError(f"want {wanted}, got {answer!r}")
+    text = repr(answer)
+    # An address would make each message different, and thereby a different event.
+    return TypeError(f"want {wanted}, got {f'an object of type {type(answer).__name__}' if ' at 0x' in text else text}")
 
 
 def wrapped(text: str, status: Status) -> Status:

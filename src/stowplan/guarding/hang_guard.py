@@ -70,7 +70,7 @@ _SHOWN = 5
 #: Code that must not, or cannot, be interrupted: exceptions in garbage collector callbacks are swallowed. Pure loops
 #: around plugin code are not included.
 _OURS = frozenset(("stowplan", "stowplan_cluster", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset"))
-_HARMLESS = frozenset(("stowplan.framework.interface",))
+_HARMLESS = frozenset(("stowplan.framework.interface", "stowplan.guarding.checked_answers"))
 #: If one of these is on the stack, a plugin is being debugged and must not be interrupted.
 _DEBUGGERS = frozenset(("bdb", "pdb", "pydevd", "_pydevd_bundle", "_pydevd_sys_monitoring", "debugpy"))
 #: Without an event loop: the share of the limit for a plugin that hung, and for how many limits it applies.

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
     from stowplan.api.types import Node
 
+#: Maximum number of pods of one workload.
+MOST_PODS = 100_000
 #: Maximum number of workloads with a note each.
 _MAX_NOTES = 3
 #: Kinds whose pods are generated. Those of a CronJob depend on the time.
@@ -103,6 +105,8 @@ def _replicas(manifest: Mapping[str, Any]) -> int:
         wanted = 0 if spec.get("suspend") else parallel if completions is None else min(parallel, completions)
     if not isinstance(wanted, int) or wanted < 0:
         raise LoadError([f"{_name(manifest)}: want a number of pods, got {wanted!r}"])
+    if wanted > MOST_PODS:
+        raise LoadError([f"{_name(manifest)}: want at most {MOST_PODS:,} pods, got {wanted:,}"])
     return wanted
 
 

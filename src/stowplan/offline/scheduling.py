@@ -33,6 +33,8 @@ _log = get_logger(__name__)
 
 #: Maximum number of attempts per pod: a plugin whose rejection message changes each time wakes its own pod.
 MAX_ATTEMPTS = 100
+#: Maximum number of failures that are kept.
+_MAX_FAILURES = 100
 #: Why a binding that waits for time to pass fails.
 NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
 
@@ -56,6 +58,8 @@ class Scheduling:
         #: UID -> the last decision, in the order in which pods were first tried.
         self._decisions: dict[str, Decision] = {}
         self._attempts: dict[str, int] = {}
+        #: Messages of attempts in which a plugin or extender failed, in order of appearance.
+        self.failures: dict[str, None] = {}
 
     def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
         self._engine = engine
@@ -222,6 +226,8 @@ class Scheduling:
             self._time.at(self._time.now, Stopped())
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:
+        if not failure.status.rejected and len(self.failures) < _MAX_FAILURES:
+            self.failures[failure.message] = None
         known = self._decisions.get(queued.pod.uid)
         if known is not None and known.node_name:
             self._decisions[queued.pod.uid] = replace(known, node_name="", status=failure.status)

@@ -18,6 +18,7 @@ from stowplan.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.api.load import LoadError
 from stowplan.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.config import ConfigError
+from stowplan.config.score_weights import set_score_weight
 from stowplan.inspection.records import document
 from stowplan.loading.files import objects_of_files
 from stowplan.offline import ClusterError
@@ -189,26 +190,8 @@ def _weighted(configuration: Configuration, weights: dict[str, dict[str, int]]) 
         for plugin, weight in wanted.items():
             if plugin not in scored[name]:
                 raise BadRequest(f"what-if: weights: profile {name!r} does not score with {plugin!r}")
-            _within(weight, 100, f"weights: {plugin}", least=0)
-        _weigh(profiles[name]["plugins"], wanted)
+            set_score_weight(profiles[name]["plugins"], plugin, _within(weight, 100, f"weights: {plugin}", least=0))
     return changed
-
-
-def _weigh(plugins: dict[str, Any], wanted: dict[str, int]) -> None:
-    """Set weights where plugins are named: at score, or else at multiPoint.
-
-    A weight of 0 disables a plugin at score.
-    """
-    score = plugins.setdefault("score", {})
-    named = {one["name"] for one in score.get("enabled", ())}
-    for plugin, weight in wanted.items():
-        place = score if plugin in named else plugins["multiPoint"]
-        place["enabled"] = [
-            {**one, "weight": weight} if one["name"] == plugin and weight else one for one in place["enabled"]
-        ]
-        if weight == 0:
-            score["enabled"] = [one for one in score.get("enabled", ()) if one["name"] != plugin]
-            score.setdefault("disabled", []).append({"name": plugin})
 
 
 def _commands(change: Change) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """Build the KubeSchedulerConfiguration for a point of the search space.
 
 The base is an effective configuration with all defaults written out, so the result is complete and loads wherever the
-base does. A weight is set where the profile enables the plugin: at `score` if that names it, else at `multiPoint`, else
-it is added to `score`. kube-scheduler treats a weight of 0 as the default, so 0 disables the plugin at `score`.
+base does.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from stowplan.config.schema import API_VERSION
+from stowplan.config.score_weights import set_score_weight
 from stowplan.tuning.space import RATIO
 
 if TYPE_CHECKING:
@@ -36,31 +36,11 @@ def candidate(base: Document, space: SpaceSpec, values: Values) -> Document:
 def _apply(profile: Document, space: ProfileSpace, values: Values) -> None:
     head = space.name
     for plugin in space.weights:
-        _set_weight(profile["plugins"], plugin, int(values[f"{head}/weight/{plugin}"]))
+        set_score_weight(profile["plugins"], plugin, int(values[f"{head}/weight/{plugin}"]))
     _set_strategy(profile, space, values)
     percentage = values.get(f"{head}/percentageOfNodesToScore")
     if percentage is not None:
         profile["percentageOfNodesToScore"] = percentage
-
-
-def _set_weight(plugins: Document, name: str, weight: int) -> None:
-    score = plugins["score"] = dict(plugins.get("score") or {})
-    enabled, disabled = list(score.get("enabled") or ()), list(score.get("disabled") or ())
-    every = any(one["name"] == "*" for one in disabled)
-    if weight == 0:
-        enabled = [one for one in enabled if one["name"] != name]
-        if not every and all(one["name"] != name for one in disabled):
-            disabled.append({"name": name, "weight": 0})
-    else:
-        everywhere = (plugins.get("multiPoint") or {}).get("enabled") or ()
-        of_score = [one for one in enabled if one["name"] == name]
-        off = every or any(one["name"] == name for one in disabled)
-        of_all = [] if off else [one for one in everywhere if one["name"] == name]
-        for entry in of_score or of_all:
-            entry["weight"] = weight
-        if not of_score and not of_all:
-            enabled.append({"name": name, "weight": weight})
-    plugins["score"] = {key: found for key, found in (("disabled", disabled), ("enabled", enabled)) if found}
 
 
 def _set_strategy(profile: Document, space: ProfileSpace, values: Values) -> None:

@@ -177,3 +177,18 @@ def test_a_percentage_out_of_range_does_not_stop_the_loop():
     cluster.create(deployment)
     cluster.advance(1)
     assert cluster.find("deployments.apps", "other")["status"]["replicas"] == 2
+
+
+def test_a_grace_period_of_billions_of_years_does_not_stop_the_loop():
+    cluster = populated()
+    deployment = workload("Deployment", "other", replicas=2)
+    deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 2**63 - 1
+    cluster.create(deployment)
+    cluster.advance(1)
+    for name in cluster.names("pods"):
+        if name.startswith("other-"):
+            cluster.bind(name, "node-1")
+    cluster.advance(1)
+    cluster.scale("Deployment", "other", 0)
+    cluster.advance(1)
+    assert cluster.find("deployments.apps", "other")["status"].get("replicas", 0) == 0
