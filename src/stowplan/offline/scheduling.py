@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 
 from stowplan.api import types as t
 from stowplan.api.changes import Change
@@ -197,7 +196,7 @@ class Scheduling:
 
     def _bind(self, decision: Decision) -> None:
         pod, info = decision.pod.pod, decision.pod
-        bound = replace_struct(pod, spec=replace_struct(pod.spec, node_name=decision.node_name))
+        bound = replace(pod, spec=replace(pod.spec, node_name=decision.node_name))
         self._engine.state.add_pod(bound, shape=info.shape)
         self._names.put(info.key, info.uid)
 
