@@ -34,6 +34,35 @@ def read(ran):
     return json.loads(ran.out)
 
 
+FAILING = """
+from stowplan.plugins import NodeFilterPlugin
+
+class Failing(NodeFilterPlugin):
+    name = "Failing"
+
+    def filter_node(self, state, pod, node):
+        raise KeyError("no team")
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [("fit", "web-0"), ("drain", "a"), ("survive", "--by", "node"), ("what-if", "--remove", "a")]
+)
+def test_an_answer_that_a_failing_plugin_decided_says_so(run, files, tmp_path, monkeypatch, words):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "failing_plugins.py").write_text(FAILING)
+    profile = {"plugins": {"filter": {"enabled": [{"name": "Failing"}]}}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**kind, "profiles": [profile]}))
+    option = "--base-config" if words[0] == "what-if" else "--config"
+    plugin = ("--plugin", "failing_plugins:Failing")
+    found = read(run(*words, "-f", files(*CLUSTER), option, str(tmp_path / "config.yaml"), *plugin, "-o", "json"))
+    assert found["notes"][-1] == (
+        'not an answer about the cluster alone, as this failed: running "Failing" filter plugin: '
+        "KeyError: 'no team' (failing_plugins.py:8 in filter_node)"
+    )
+
+
 class TestFit:
     def test_as_text(self, run, files):
         ran = run("fit", "-f", files(*CLUSTER), "web-0")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
 import stowplan
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
+from stowplan.scenarios import simulation
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulate_scenario
 from support.scenarios.manifests import STORAGE_CLASS, a_workload, group, pod, scenario, stateful
@@ -120,6 +124,21 @@ def test_out_of_tree_plugins():
     found = run(given_scenario, plugins=[OnlyTheFirst], config=config)
     assert sorted(row.node for row in found.decisions) == ["", "a-1"]
     assert found.summary.causes[0].cause == "NodeResourcesFit, OnlyTheFirst"
+
+
+def test_a_plugin_that_hangs_is_interrupted(monkeypatch):
+    class Hangs(NodeFilterPlugin):
+        name = "Hangs"
+
+        def filter_node(self, state, pod, node):
+            while True:
+                pass
+
+    monkeypatch.setattr(simulation, "CallGuard", partial(CallGuard, seconds=0.05))
+    profile = {"plugins": {"filter": {"enabled": [{"name": "Hangs"}]}}}
+    given = scenario({"name": "w", "manifest": pod(), "at": 0}, duration=30)
+    found = simulate_scenario(given, config={**_packing(), "profiles": [profile]}, plugins=[Hangs])
+    assert [row.node for row in found.decisions] == [""]
 
 
 def test_omitted_rows_are_reported(tmp_path):

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
 from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from stowplan.explain.text.tables import Block
     from stowplan.loading.wanted_events import EventsWanted
-    from stowplan.what_if.records import Answer
+    from stowplan.offline import Cluster
+    from stowplan.what_if.records import NotedAnswer
 
 #: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.
 POD_GROUPS = click.option(
@@ -204,8 +206,22 @@ def _cluster_of(
     )
 
 
-def answer(record: Answer, page: Callable[[Any], list[Block]], output: str) -> None:
+def answer(cluster: Cluster, record: NotedAnswer, page: Callable[[Any], list[Block]], output: str) -> None:
+    record = _with_failures(record, cluster.failures)
     if output in ("json", "yaml"):
         write_data(record.to_dict(), output)
     else:
         write(page(record), sys.stdout)
+
+
+#: Maximum number of failures in an answer.
+_MAX_FAILURES = 3
+
+
+def _with_failures(record: NotedAnswer, failures: Sequence[str]) -> NotedAnswer:
+    """An answer that failing plugins or extenders decided must not look like one about the cluster."""
+    left = len(failures) - _MAX_FAILURES
+    notes = [f"not an answer about the cluster alone, as this failed: {text}" for text in failures[:_MAX_FAILURES]]
+    if left > 0:
+        notes.append(f"{left} more failures of plugins or extenders")
+    return replace(record, notes=(*record.notes, *notes))

@@ -68,7 +68,7 @@ def drain(
             about.check_node(name)
         about.note_unplaced()
         chosen = [*nodes, *_chosen(about, zone, selector, all_nodes=all_nodes)]
-        answer(what_a_drain_does(about.cluster, chosen, rolling=max_unavailable), drain_page, output)
+        answer(about.cluster, what_a_drain_does(about.cluster, chosen, rolling=max_unavailable), drain_page, output)
 
 
 def _chosen(about: ClusterSource, zone: str | None, selector: str | None, *, all_nodes: bool) -> Sequence[str]:

@@ -88,7 +88,7 @@ def fit(
             found = fit_group(
                 about.cluster, about.find_group(group), replicas=replicas, kinds=_kinds(about, likes, templates)
             )
-            answer(found, group_fit_page, output)
+            answer(about.cluster, found, group_fit_page, output)
             return
         recursive = source["recursive"]
         pod = about.admitted(_pod_of(about, what, source["files"], recursive=recursive))
@@ -96,7 +96,7 @@ def fit(
         claims = claim_templates_of(pod, files, recursive=recursive)
         kinds = _kinds(about, likes, templates)
         record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
-        answer(record, fit_page, output)
+        answer(about.cluster, record, fit_page, output)
 
 
 def _named_group(what: str) -> str | None:

@@ -1,7 +1,8 @@
-"""Shows the progress of many equal steps, on stderr if it is a terminal."""
+"""Shows the progress of many equal steps, on stderr if it is a terminal that can erase a line."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -9,7 +10,7 @@ import click
 
 class Progress:
     def __init__(self, *, quiet: bool = False, unit: str = "runs") -> None:
-        self._shown = sys.stderr.isatty() and not quiet
+        self._shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
         self._unit = unit
 
     def __call__(self, what: str, done: int, of: int) -> None:

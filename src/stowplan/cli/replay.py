@@ -21,6 +21,7 @@ from stowplan.engine.input_log.recording import RecordingError
 from stowplan.engine.written_objects import as_written
 from stowplan.explain.text.tables import Grid, Line, write
 from stowplan.framework.explanations.formatting import count
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.guarding.interrupted_calls import InterruptedCalls
 from stowplan.recordings.files import entries_of, files_of_run, header_of, moment_text, rotated
 from stowplan.recordings.moment import moment_of, note_of
@@ -101,6 +102,8 @@ def replay(
             elif objects or at is not None:
                 _show_moment(file, when, registry, calls, output, objects=objects)
             elif again or config:
+                # Plugins are called, not told what was recorded.
+                registry = registry_with(plugins, guard=CallGuard())
                 own = load_config(config, plugins=registry.declarations) if config else None
                 _show_rerun(rerun(file, registry, own), output)
             else:

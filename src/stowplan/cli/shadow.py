@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from stowplan.explain.text.tables import write
 from stowplan.extenders.asking import asking
 from stowplan.extenders.calls import Calls
 from stowplan.framework.explanations.formatting import count
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.recordings.files import entries_of, files_of_run, header_of
@@ -37,6 +37,7 @@ from stowplan.recordings.replaying import engine_of
 from stowplan.shadow.report import Report
 from stowplan.shadow.shadow import Shadow
 from stowplan.sources.read_only_role import role_text
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def shadow(
     seconds = _seconds(duration)
     report = Report()
     with reported(config):
-        registry = registry_with(plugins)
+        registry = registry_with(plugins, guard=CallGuard())
         configuration = load_config(config, plugins=registry.declarations)
         if rbac:
             click.echo(role_text(configuration, registry, name="stowplan-shadow"), nl=False)
@@ -220,8 +221,7 @@ class _EnoughError(Exception):
     """The requested number of pods is reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparison:
+class _Comparison(PlainStruct, frozen=True):
     """Where decisions are compared into, and how many."""
 
     registry: Registry

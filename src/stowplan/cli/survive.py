@@ -44,4 +44,4 @@ def survive(*, by: str | None, only: str | None, output: str, **source: Any) -> 
             found = what_survives(about.cluster, by, only=only, progress=partial(progress, "survive"))
         finally:
             progress.close()
-        answer(found, survive_page, output)
+        answer(about.cluster, found, survive_page, output)

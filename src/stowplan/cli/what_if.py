@@ -128,7 +128,7 @@ def what_if(
         changes += [Reconfigure(new_config)] if new_config else []
         if not changes:
             raise click.UsageError("Say what changes: --add-nodes, --remove, --label, --taint, --scale, --apply, …")
-        answer(compare(about.cluster, *changes), what_if_page, output)
+        answer(about.cluster, compare(about.cluster, *changes), what_if_page, output)
 
 
 def _label(node: str, text: str) -> Label:

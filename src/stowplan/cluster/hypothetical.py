@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
 
 
+def _unwritable(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    found = array.view()
+    found.flags.writeable = False
+    return found
+
+
 class HypotheticalNodes(Nodes):
     """A view in which pods can be added to and removed from rows."""
 
@@ -41,6 +47,14 @@ class HypotheticalNodes(Nodes):
 
     def restricted(self, rows: npt.NDArray[np.intp]) -> Nodes:
         raise NotImplementedError("take positions of a hypothetical view with `at`")
+
+    def protected(self) -> Nodes:
+        found = super().protected()
+        assert isinstance(found, HypotheticalNodes)
+        found._requested, found._non_zero, found._pod_count = (
+            _unwritable(one) for one in (self._requested, self._non_zero, self._pod_count)
+        )
+        return found
 
     def position_of(self, row: int) -> int:
         """Position of a table row."""

@@ -14,11 +14,13 @@ rows, slots and ids are reused last in, first out, so each returns to its previo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import field
+
 from stowplan.cluster.dumped import DumpedPlacements, DumpedPod
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
 
 
-@dataclass(slots=True)
-class _Mark:
+class _Mark(PlainStruct):
     """The state at the start of a transaction."""
 
     outer: _Mark | None

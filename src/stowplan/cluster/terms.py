@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.columns import grown, with_rows
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -99,8 +100,7 @@ class _Index:
         return sorted(found)
 
 
-@dataclass(eq=False, slots=True)
-class _DomainSums:
+class _DomainSums(PlainStruct, eq=False):
     """The sums of a slot's counts by label value, kept up to date."""
 
     column: LabelColumn
@@ -109,8 +109,7 @@ class _DomainSums:
     sums: npt.NDArray[np.int64]
 
 
-@dataclass(eq=False, slots=True)
-class _Mark:
+class _Mark(PlainStruct, eq=False):
     """The versions of slots at the start of a transaction."""
 
     versions: list[int]
@@ -328,8 +327,7 @@ class Role(Enum):
     PREFERRED_ANTI_AFFINITY = "preferred anti-affinity"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldTerm:
+class HeldTerm(PlainStruct, frozen=True):
     """An affinity term of existing pods, with its role."""
 
     role: Role

@@ -7,6 +7,7 @@ all nodes in a cycle, the changed rows when results are reused, and hypothetical
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 class Nodes:
     """Columns of the cluster, restricted to `rows` (None: all rows)."""
 
+    _protected = False
+
     def __init__(self, state: ClusterState, rows: npt.NDArray[np.intp] | None = None) -> None:
         self.state = state
         self.table = state.table
@@ -39,8 +42,13 @@ class Nodes:
 
     def take(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The view's part of a column, or of a matrix of columns; read-only."""
-        # take() takes a fifth of the time of indexing with an ellipsis.
-        return column[..., : self.table.n] if self.rows is None else column.take(self.rows, axis=-1)
+        if self.rows is not None:
+            # A fifth of the time of indexing with an ellipsis.
+            return column.take(self.rows, axis=-1)
+        part = column[..., : self.table.n]
+        if self._protected:
+            part.flags.writeable = False
+        return part
 
     def row(self, i: int) -> int:
         """Table row of the view's i-th node."""
@@ -56,6 +64,12 @@ class Nodes:
     def restricted(self, rows: npt.NDArray[np.intp]) -> Nodes:
         """A view of the same cluster with fewer rows (table row numbers)."""
         return Nodes(self.state, rows)
+
+    def protected(self) -> Nodes:
+        """The same view for code that may write to arrays by mistake (`nodes.requested(cpu) += …`): that raises."""
+        found = copy(self)
+        found._protected = True
+        return found
 
     # -- node objects -------------------------------------------------------------------------------------------------
 

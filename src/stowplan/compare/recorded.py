@@ -7,7 +7,6 @@ utilization and cost are not measured, and the notes explain how to read the res
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -15,9 +14,11 @@ from typing import TYPE_CHECKING
 from stowplan.compare.runs import Run
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.framework.runtime.registry import installed_plugins, load_plugin
-from stowplan.in_tree.registry import in_tree_registry
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.recordings.files import files_of_run, header_of
 from stowplan.recordings.rerun import rerun
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.config import Configuration
@@ -39,8 +40,7 @@ NO_ATTEMPTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingJob:
+class RecordingJob(PlainStruct, frozen=True):
     recording: str
     side: int
     #: None: the recorded one.
@@ -52,9 +52,7 @@ class RecordingJob:
 
 def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...]) -> tuple[Registry, Configuration]:
     """From a file, or the recorded one; raises RecordingError, PluginLoadError, ConfigError."""
-    registry = in_tree_registry()
-    for plugin in dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))):
-        registry.register(plugin)
+    registry = guarded_registry(dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))), CallGuard())
     header = header_of(files_of_run(recording)[0])
     features = DEFAULT_FEATURES.with_gates(header.gates)
     source = header.configuration if config is None else config

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
 from enum import Enum
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +28,7 @@ from stowplan.cluster.object_dependencies import ANY_OBJECT
 from stowplan.framework.rejections import Rejections, from_statuses
 from stowplan.framework.requests import Done
 from stowplan.framework.status import Code, Status, error, unexpected, well_formed
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
@@ -168,8 +168,7 @@ class QueueSortPlugin(Plugin):
         """Whether queued pod `a` should be scheduled before `b`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreFilterResult:
+class PreFilterResult(PlainStruct, frozen=True):
     """The names of the nodes to consider; None for all nodes."""
 
     node_names: frozenset[str] | None = None
@@ -253,8 +252,7 @@ class NodeFilterPlugin(FilterPlugin):
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
+class PostFilterResult(PlainStruct, frozen=True):
     """The result of a PostFilter plugin: a status, the nominated node, and the pods to evict.
 
     A `nominated_node_name` of None keeps the pod's nomination, "" clears it.
@@ -308,8 +306,7 @@ class PostFilterPlugin(Plugin):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupPostFilterResult:
+class PodGroupPostFilterResult(PlainStruct, frozen=True):
     """The result for an unschedulable pod group: Success if the group will fit once the plan has been carried out."""
 
     status: Status
@@ -431,8 +428,7 @@ class PermitPlugin(Plugin):
         _not_inherited(cls, "quorum", PermitPlugin.quorum, unless=("permit",))
 
 
-@dataclass(frozen=True, slots=True)
-class PreBindPreFlightResult:
+class PreBindPreFlightResult(PlainStruct, frozen=True):
     allow_parallel: bool = False
 
 

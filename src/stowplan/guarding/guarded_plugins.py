@@ -1,4 +1,4 @@
-"""Wrap plugin classes so that every extension point is guarded.
+"""Wrap plugin classes so that every extension point is guarded: against hanging, and with checked results.
 
 Only user plugins are wrapped; a subclass replaces each in the registry, so that the framework is unaffected.
 Constructors are not guarded: they may be slow, which is visible at startup.
@@ -6,15 +6,17 @@ Constructors are not guarded: they may be slow, which is visible at startup.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import wraps
 from inspect import isgeneratorfunction
 from types import new_class
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from msgspec.structs import replace
+
 from stowplan.framework import interface
 from stowplan.framework.events import ClusterEventWithHint
 from stowplan.framework.runtime.registry import Registry
+from stowplan.guarding.checked_answers import checked_method
 from stowplan.guarding.hang_guard import stepwise
 from stowplan.in_tree.registry import in_tree_registry
 
@@ -124,6 +126,8 @@ def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
     for name, point in _POINTS.items():
         if _is_own(plugin, name):
             method = getattr(plugin, name)
+            if method not in _LOOPS:
+                method = checked_method(name, method)
             # Each step is guarded, not the waits between them.
             guarding = _stepwise if isgeneratorfunction(method) else _guarded
             members[name] = guarding(guard, plugin.name, point, method)

@@ -40,13 +40,13 @@ import types
 from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.durations import Duration
 from stowplan.engine.input_log.recording import InterruptedCall
 from stowplan.framework.status import place_of
 from stowplan.klog import get_logger
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
@@ -70,7 +70,7 @@ _SHOWN = 5
 #: Code that must not, or cannot, be interrupted: exceptions in garbage collector callbacks are swallowed. Pure loops
 #: around plugin code are not included.
 _OURS = frozenset(("stowplan", "stowplan_cluster", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset"))
-_HARMLESS = frozenset(("stowplan.framework.interface",))
+_HARMLESS = frozenset(("stowplan.framework.interface", "stowplan.guarding.checked_answers"))
 #: If one of these is on the stack, a plugin is being debugged and must not be interrupted.
 _DEBUGGERS = frozenset(("bdb", "pdb", "pydevd", "_pydevd_bundle", "_pydevd_sys_monitoring", "debugpy"))
 #: Without an event loop: the share of the limit for a plugin that hung, and for how many limits it applies.
@@ -93,8 +93,7 @@ class _Interrupted(BaseException):
 _Where = tuple[str, str]
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
+class _Call(PlainStruct, eq=False):
     where: _Where
     began: float
     #: When to interrupt it.

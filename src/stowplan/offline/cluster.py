@@ -226,6 +226,11 @@ class Cluster:
             options["feature_gates"] = None
         return Cluster(self.state.everything(), **options)
 
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Why attempts failed for which not the cluster, but a plugin or an extender is to blame; different ones."""
+        return tuple(self._scheduling.failures)
+
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""
         return watched_kinds(self.algorithm.frameworks.values(), report=report)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 
 from stowplan.api import types as t
 from stowplan.api.changes import Change
@@ -34,6 +33,8 @@ _log = get_logger(__name__)
 
 #: Maximum number of attempts per pod: a plugin whose rejection message changes each time wakes its own pod.
 MAX_ATTEMPTS = 100
+#: Maximum number of failures that are kept.
+_MAX_FAILURES = 100
 #: Why a binding that waits for time to pass fails.
 NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
 
@@ -57,6 +58,8 @@ class Scheduling:
         #: UID -> the last decision, in the order in which pods were first tried.
         self._decisions: dict[str, Decision] = {}
         self._attempts: dict[str, int] = {}
+        #: Messages of attempts in which a plugin or extender failed, in order of appearance.
+        self.failures: dict[str, None] = {}
 
     def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
         self._engine = engine
@@ -162,7 +165,7 @@ class Scheduling:
 
     def _bind(self, decision: Decision) -> None:
         pod, info = decision.pod.pod, decision.pod
-        bound = replace_struct(pod, spec=replace_struct(pod.spec, node_name=decision.node_name))
+        bound = replace(pod, spec=replace(pod.spec, node_name=decision.node_name))
         self._engine.state.add_pod(bound, shape=info.shape)
         self._names.put(info.key, info.uid)
 
@@ -223,6 +226,8 @@ class Scheduling:
             self._time.at(self._time.now, Stopped())
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:
+        if not failure.status.rejected and len(self.failures) < _MAX_FAILURES:
+            self.failures[failure.message] = None
         known = self._decisions.get(queued.pod.uid)
         if known is not None and known.node_name:
             self._decisions[queued.pod.uid] = replace(known, node_name="", status=failure.status)

@@ -33,7 +33,8 @@ from stowplan.extenders.asking import asking, extenders_without_binders
 from stowplan.extenders.calls import Calls
 from stowplan.framework.requests import Create
 from stowplan.framework.runtime.registry import installed_plugins, load_plugin
-from stowplan.in_tree.registry import in_tree_registry
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.page.configuration import configuration_record
 from stowplan.page.timeline_file import NAME as TIMELINE
@@ -64,6 +65,7 @@ from stowplan.simulate.latency import NO_LATENCY, Latency
 from stowplan.simulate.object_store import ObjectStore
 from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.structs import PlainStruct
 from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
@@ -90,8 +92,7 @@ _PARTS = 64
 _DIGITS = 6
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(PlainStruct, frozen=True):
     """The progress of a simulation."""
 
     #: Seconds since its start, and when it ends if that is known.
@@ -218,10 +219,9 @@ class Simulation:
         self.scenario, self._folder, self._document = located.scenario, located.folder, located.value
         self._plugins = plugins
         self.seed = self.scenario.seed if seed is None else seed
-        self._registry = in_tree_registry()
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
-        for plugin in dict.fromkeys((*installed_plugins(), *named, *plugins)):
-            self._registry.register(plugin)
+        self._guard = CallGuard()
+        self._registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named, *plugins)), self._guard)
         self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
         self.config = self._configuration(config)
         self._stopped = self._is_prepared = False
@@ -408,7 +408,6 @@ class Simulation:
         if self._timeline is not None:
             self._timeline.begin(self.engine.state, self.ledger.waits)
         expected = self._expected()
-        quiet_since, seen = 0.0, -1
         duration = self.scenario.duration
 
         def report() -> None:
@@ -417,6 +416,12 @@ class Simulation:
             if progress is not None:
                 progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
 
+        with self._guard.series():
+            self._play(duration, report)
+        return self._finish()
+
+    def _play(self, duration: float | None, report: Callable[[], None]) -> None:
+        quiet_since, seen = 0.0, -1
         self._time.run(until=self._time.now)
         while True:
             self.sampler.take()
@@ -430,7 +435,6 @@ class Simulation:
             if duration is None and self._time.idle and self._rests(quiet_since):
                 break
             self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration), report)
-        return self._finish()
 
     def _advance(self, until: float, report: Callable[[], None]) -> None:
         """Advance to that time in parts, so that it can be stopped. Where nothing is due, a part is longer."""

@@ -13,6 +13,7 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.inputs import Changes
 from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import CallGuard
 from stowplan.guarding.interrupted_calls import InterruptedCalls
 from stowplan.page.timeline import Run, timeline_of
 from stowplan.page.timeline_file import NAME, TimelineFileError, read_timeline
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.engine.input_log.recording import Header
     from stowplan.engine.inputs import Input
     from stowplan.framework.runtime.registry import Registry
+    from stowplan.guarding.guarded_plugins import Guard
     from stowplan.page.timeline import Timeline
     from stowplan.page.timeline_file import TimelineHeader
 
@@ -42,8 +44,8 @@ def _files(path: str) -> list[str]:
     return [*(older for _, older in rotated(path)), path]
 
 
-def _registry(plugins: Sequence[str], calls: InterruptedCalls) -> Registry:
-    return guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
+def _registry(plugins: Sequence[str], guard: Guard) -> Registry:
+    return guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), guard)
 
 
 def _played(files: Sequence[str], plugins: Sequence[str], waits: _RecordedWaits) -> Iterator[Run]:
@@ -113,7 +115,7 @@ def rerun_until(
 
 def _rerun(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[Rerun, Mapping[str, bool]]:
     header = header_of(files[0])
-    registry = _registry(plugins, InterruptedCalls())
+    registry = _registry(plugins, CallGuard())
     return Rerun(header, registry, _configuration(config, registry, header)), header.gates
 
 

@@ -189,3 +189,7 @@ class WhatIfRecord(Answer, frozen=True, kw_only=True):
     #: Pods that are placed in both cases, but on different nodes -> (before, after).
     elsewhere: dict[str, tuple[str, str]]
     notes: tuple[str, ...] = ()
+
+
+#: The answer to a whole question.
+NotedAnswer = FitRecord | GroupFitRecord | DrainRecord | SurviveRecord | WhatIfRecord

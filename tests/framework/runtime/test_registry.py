@@ -114,7 +114,9 @@ def test_invalid_plugins(path, text):
 def test_a_module_that_fails_to_import(monkeypatch, tmp_path):
     (tmp_path / "bad_plugins.py").write_text("raise RuntimeError('not today')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(PluginLoadError, match="cannot import bad_plugins: RuntimeError: not today"):
+    with pytest.raises(
+        PluginLoadError, match=r"cannot import bad_plugins: RuntimeError: not today \(bad_plugins\.py:1 in <module>\)"
+    ):
         load_plugin("bad_plugins:X")
 
 

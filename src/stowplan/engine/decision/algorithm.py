@@ -9,10 +9,10 @@ Upstream: pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import field
 
 from stowplan.engine.decision.decision import Decision, without_nodes
 from stowplan.engine.decision.extender_results import refuse
@@ -23,6 +23,7 @@ from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.runtime.metrics import ended
 from stowplan.framework.status import Code, Status, declares
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +51,7 @@ _SUCCESS, _ERROR = Code.Success, Code.Error
 _MIN_EVALUATIONS, _MAX_EVALUATIONS, _MAX_ROWS = 64, 256, 1 << 18
 
 
-@dataclass(slots=True, eq=False)
-class Judged:
+class Judged(PlainStruct, eq=False):
     """A decision for a question, and its intermediate results; valid until the cluster changes."""
 
     decision: Decision

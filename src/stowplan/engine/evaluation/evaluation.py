@@ -20,10 +20,10 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import field
 
 from stowplan.engine.evaluation.filling import Filling, FillingStart, affects_only_own_node
 from stowplan.engine.evaluation.filtering import Filtering
@@ -33,6 +33,7 @@ from stowplan.engine.evaluation.object_watches import ObjectWatches
 from stowplan.engine.evaluation.scoring import Scoring
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status, declares
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -55,8 +56,7 @@ _NOTHING: frozenset[str] = frozenset()
 MAX_CHANGED_SHARE = 0.1
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(PlainStruct):
     """The results of one attempt before a node is chosen."""
 
     state: CycleState

@@ -12,15 +12,16 @@ Upstream has no counterpart; each pod is judged from scratch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import field
 
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status, declares
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -53,8 +54,7 @@ class Pick(NamedTuple):
     feasible: int
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class FillingStart:
+class FillingStart(PlainStruct, eq=False, kw_only=True):
     """The starting point of a filling: the evaluation of the first pod."""
 
     framework: Framework
@@ -66,8 +66,7 @@ class FillingStart:
     filters: list[FilterPlugin]
 
 
-@dataclass(slots=True, eq=False)
-class _Levels:
+class _Levels(PlainStruct, eq=False):
     """The state of each place with a number of pods added; level 0 is the current state."""
 
     refused: list[list[bool]] = field(default_factory=list)

@@ -6,7 +6,6 @@ recomputed that are affected by the changes, or by a different set of feasible n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import Reads
 from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 INFEASIBLE = np.iinfo(np.int64).min
 
 
-@dataclass(slots=True, eq=False)
-class Scored:
+class Scored(PlainStruct, eq=False):
     """The scores of the feasible nodes for a pod; valid until the evaluation is used again."""
 
     #: Why there are no scores.

@@ -188,7 +188,7 @@ class ProfilePlugins:
         except PROPAGATED:
             raise
         except BaseException as e:
-            raise PluginInitError(f'initializing plugin "{name}": {described(e)}') from e
+            raise PluginInitError(f'initializing plugin "{name}": {described(e)}{_signature_hint(e)}') from e
 
     def _at(self, point: str, kind: type[P]) -> tuple[P, ...]:
         found = []
@@ -228,6 +228,13 @@ class ProfilePlugins:
             except BaseException as e:
                 problems.append(f"{plugin.name} failed to close: {described(e)}")
         return problems
+
+
+def _signature_hint(raised: BaseException) -> str:
+    """For a constructor that could not be called at all."""
+    traceback = raised.__traceback__
+    called = not isinstance(raised, TypeError) or traceback is None or traceback.tb_next is not None
+    return "" if called else "; __init__ is called with the plugin's arguments and its handle"
 
 
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:

@@ -11,11 +11,11 @@ Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.api.selectors import Selector, SelectorError, compile_label_selector
 from stowplan.framework.interface import (
@@ -53,6 +53,7 @@ from stowplan.in_tree.pod_topology_spread.constraints import HARD, SOFT, Constra
 from stowplan.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
 from stowplan.in_tree.pod_topology_spread.skew import Spread, entries_of, skewed_rows, spread_of
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -82,8 +83,7 @@ ZONE = "topology.kubernetes.io/zone"
 _MAX_NUMBERS = 4096
 
 
-@dataclass(eq=False)
-class _FilterState:
+class _FilterState(PlainStruct, eq=False):
     spreads: list[Spread]
     #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
@@ -94,8 +94,7 @@ class _FilterState:
         )
 
 
-@dataclass(eq=False)
-class _ScoreState:
+class _ScoreState(PlainStruct, eq=False):
     #: Rounded raw sum of every row; arbitrary for ignored rows.
     raw: npt.NDArray[np.int64]
     #: Scores by domain, if a single label with few domains determines them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from stowplan.framework.rejections import Entry
 from stowplan.framework.status import Code, Reason
 from stowplan.in_tree.common.domains import by_domain
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,7 @@ MISSING_LABEL = Reason(
 SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
 
 
-@dataclass(eq=False)
-class Spread:
+class Spread(PlainStruct, eq=False):
     """Filter's state for one hard constraint."""
 
     constraint: Constraint
