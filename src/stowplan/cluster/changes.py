@@ -64,7 +64,7 @@ class ChangeLog(Generic[T]):
         return self._cached_rows
 
     def forget(self) -> None:
-        """Whoever reads next has to look at everything."""
+        """Readers of any earlier position have to examine all rows."""
         self._last += 1
         self._start = self.position = self._last
         self._rows.clear()

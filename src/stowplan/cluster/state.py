@@ -243,17 +243,6 @@ class ClusterState:
         }
 
     @property
-    def stand(self) -> tuple[int, ...]:
-        """A version of nodes, placed pods, nominations and lookup objects."""
-        return (
-            self.table.generation,
-            self.objects.total_version,
-            self.changes.position,
-            self.pods.version,
-            self.nominator.version,
-        )
-
-    @property
     def assumed_uids(self) -> Collection[str]:
         return self._assumed
 
