@@ -4,12 +4,12 @@ import asyncio
 import json
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 
 import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from stowplan import Cluster
 from stowplan.cli.main import cli

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from dataclasses import fields
 
 import pytest
 import yaml
@@ -32,7 +31,7 @@ WORDS = {
 
 
 def blank(kind):
-    return kind(**dict.fromkeys((field.name for field in fields(kind)), ""))
+    return kind(**dict.fromkeys(kind.__struct_fields__, ""))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Ten minutes of random changes and faults; afterwards the state must equal that of a newly started scheduler.
 
+The engine is validated each second, as each validation reads the whole cluster.
 Inputs are recorded and replayed at the end, which must have the same effects. Seeds are fixed, so failures are
 reproducible; STOWPLAN_EXAMPLES=20 runs twenty times as many.
 """
@@ -51,6 +52,7 @@ class Soak:
         await self._pass_until(begin + 1.0)
         self.changes.kubelets()
         self.watcher.measure()
+        self.cluster.scheduler.engine.validate()
 
     async def _pass_until(self, moment):
         time = self.cluster.time
@@ -66,6 +68,7 @@ class Soak:
             self.changes.kubelets(at_once=True)
             await self._pass_until(self.cluster.time.now + 1.0)
         await self.cluster.advance(30)
+        self.cluster.scheduler.engine.validate()
 
 
 @asynccontextmanager
@@ -82,6 +85,7 @@ async def soaking(seed):
 
     plugin = delaying_plugin(sleep)
     options = {"config": CONFIG, "plugins": [plugin], "settings": NEVER, "wrap": wrap, "recorder": recorded.recorder}
+    options["validate"] = False
     # The engine has its own random source: changes and faults do not draw from it.
     async with live(*initial_objects(), random=Random(seed), **options) as cluster:
         ways["sleep"] = cluster.time.sleep

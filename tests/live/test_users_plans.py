@@ -1,9 +1,8 @@
 """Eviction plans of out-of-tree PostFilter plugins are carried out like those of DefaultPreemption, or refused as
 invalid."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 import stowplan
 from stowplan.plugins import Code, EvictionPlan, PostFilterPlugin, PostFilterResult, Status, unschedulable

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import logging
-from dataclasses import fields
 
 import pytest
+from msgspec.structs import asdict
 
 from stowplan.api.api_errors import Forbidden, NotFound, Unauthorized
 from stowplan.api.config_map import ConfigMap
@@ -90,9 +90,8 @@ async def world():
     ("flags", "options"), [(AUTHENTICATION, AuthenticationOptions), (AUTHORIZATION, AuthorizationOptions)]
 )
 def test_options_are_the_flags(flags, options):
-    defaults = options()
     assert {flag.name: flag.default for flag in flags} == {
-        field.name.replace("_", "-"): getattr(defaults, field.name) for field in fields(options)
+        name.replace("_", "-"): value for name, value in asdict(options()).items()
     }
 
 

@@ -7,10 +7,10 @@ import json
 import logging
 import shutil
 import socket
-from dataclasses import replace
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from stowplan.serving.errors import ServingError
 from stowplan.serving.listener import Listener

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from gpu_sharing.request import WHOLE
 

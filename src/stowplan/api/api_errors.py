@@ -8,11 +8,11 @@ Upstream: k8s.io/apimachinery/pkg/api/errors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from stowplan.api.field_errors import aggregate, go_quote
 from stowplan.api.status import Status, StatusCause, StatusDetails
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,8 +29,7 @@ TOO_MANY = "FieldValueTooMany"
 TYPE_INVALID = "FieldValueTypeInvalid"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(PlainStruct, frozen=True):
     """A problem with one field: a cause of `Invalid`."""
 
     reason: str

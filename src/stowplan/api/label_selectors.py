@@ -10,12 +10,12 @@ Upstream: k8s.io/apimachinery/pkg/labels/selector.go and apis/meta/v1/helpers.go
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from stowplan.api.field_errors import aggregate, child, go_quote, invalid, invalid_list
 from stowplan.api.labels import label_key_errors, label_value_errors
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,8 +41,7 @@ class SelectorError(ValueError):
     """A selector that does not parse; has the reference's message."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Requirement:
+class Requirement(PlainStruct, frozen=True, order=True):
     key: str
     operator: str
     #: Sorted, without duplicates, if built by this package.
@@ -69,8 +68,7 @@ class Requirement:
         return left > right if self.operator == GT else self.operator == LT and left < right
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(PlainStruct, frozen=True):
     #: ANDed. Sorted and without duplicates; build with `selector_of` to ensure that.
     requirements: tuple[Requirement, ...] = ()
     #: Matches no object at all, and adding requirements does not change that.

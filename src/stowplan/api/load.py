@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from msgspec import field
 
 from stowplan.api.decode import (
     DecodeError,
@@ -24,6 +25,7 @@ from stowplan.api.decode import (
 from stowplan.api.file_documents import TOO_DEEP, UnreadableError, documents_of
 from stowplan.api.manifest_folders import SUFFIXES, first_of, manifest_files
 from stowplan.api.yaml_text import QUOTE_BOOLEANS
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -43,8 +45,7 @@ class LoadError(ValueError):
         self.errors = tuple(errors)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(PlainStruct, frozen=True):
     file: str
     #: Counted from 1, like the item of a List.
     document: int
@@ -54,8 +55,7 @@ class Source:
         return f"{self.file}: document {self.document}" + "".join(f", item {item}" for item in self.items)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(PlainStruct, frozen=True):
     """The result. `objects`, `raw` and `sources` run in parallel."""
 
     objects: tuple[ApiStruct, ...] = ()
@@ -123,8 +123,7 @@ def _raise(errors: Sequence[str]) -> None:
         raise LoadError(errors)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Reader:
+class _Reader(PlainStruct, kw_only=True):
     """Reads objects with an apiVersion and a kind from paths, without further checks.
 
     Of objects with the same name the last one counts, as if `kubectl apply` had applied them in this order.
@@ -236,8 +235,7 @@ class _Reader:
         self.found[key] = (source, raw)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Loader:
+class _Loader(PlainStruct, kw_only=True):
     """Converts the objects that were read."""
 
     kept: Collection[str]

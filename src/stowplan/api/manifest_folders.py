@@ -8,13 +8,14 @@ their fields missing, and a Helm chart has templates.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from msgspec import field
 
 from stowplan.api.yaml_text import HostileYamlError, first_value
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,8 +37,7 @@ _NOT_RESOURCES = (
 _NAMED = 3
 
 
-@dataclass(slots=True)
-class ManifestFiles:
+class ManifestFiles(PlainStruct):
     files: list[Path] = field(default_factory=list)
     charts: list[Path] = field(default_factory=list)
     kustomizations: list[Path] = field(default_factory=list)

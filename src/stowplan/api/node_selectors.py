@@ -28,6 +28,7 @@ from stowplan.api.label_selectors import (
     requirement_errors,
     selector_from_map,
 )
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 NODE_NAME_FIELD = "metadata.name"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTerm:
+class NodeTerm(PlainStruct, frozen=True):
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
     #: Why the term does not parse; such a term matches nothing.
@@ -166,8 +166,7 @@ def _field_errors(field: NodeSelectorRequirement, path: str) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class RequiredNodeAffinity:
+class RequiredNodeAffinity(PlainStruct, frozen=True):
     """A pod's required node constraints: its nodeSelector map and its required node affinity."""
 
     node_selector: Selector | None = None

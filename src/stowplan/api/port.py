@@ -10,10 +10,10 @@ lists and such streams into one endless stream.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from stowplan.api.meta import ApiStruct
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -29,8 +29,7 @@ class Unreachable(Exception):
     """No response: the connection was refused, reset, timed out, or the response was not HTTP."""
 
 
-@dataclass(frozen=True, slots=True)
-class BadObject:
+class BadObject(PlainStruct, frozen=True):
     """An object that does not decode; everything else in the same response is delivered."""
 
     namespace: str
@@ -38,16 +37,14 @@ class BadObject:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
+class Listing(PlainStruct, Generic[T], frozen=True):
     items: Sequence[T]
     resource_version: str
     continue_: str = ""
     bad: Sequence[BadObject] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
+class WatchEvent(PlainStruct, Generic[T], frozen=True):
     """ADDED, MODIFIED and DELETED have the object; BOOKMARK only a version; BAD an object that does not decode."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "BAD"]

@@ -12,10 +12,11 @@ Upstream: k8s.io/apimachinery/pkg/api/resource.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.api.meta import QuantityValue
@@ -54,8 +55,7 @@ class Format(Enum):
     DECIMAL_SI = "DecimalSI"
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(PlainStruct, frozen=True):
     nano: int
     format: Format = Format.DECIMAL_SI
     #: The source text, if the reference prints it unchanged.
@@ -94,8 +94,7 @@ def read_quantity(value: QuantityValue) -> Quantity:
     return Quantity(signed, Format.DECIMAL_SI if below_one else number.format)
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(PlainStruct, frozen=True):
     """A quantity with the reference's representation, which determines whether it counts as an integer."""
 
     nano: int
@@ -127,8 +126,7 @@ def _interpret(suffix: str) -> tuple[int, Format]:
     return int(match[1]), Format.DECIMAL_EXPONENT
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
+class _Number(PlainStruct, frozen=True):
     """The unsigned parts of a quantity: digits before (no leading zeros) and after the dot, and the suffix."""
 
     num: str

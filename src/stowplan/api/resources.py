@@ -10,7 +10,6 @@ Upstream: staging/src/k8s.io/apimachinery/pkg/api/meta/restmapper.go, client-go/
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -18,6 +17,7 @@ from urllib.parse import quote
 from stowplan.api.api_errors import qualified
 from stowplan.api.custom_objects import CustomObject
 from stowplan.api.decode import is_namespaced
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
@@ -29,8 +29,7 @@ _OLDER_VERSIONS_OF_KIND = {"DeviceTaintRule": ("v1alpha3",)}
 _PLAIN = re.compile(r"[0-9A-Za-z.-]+").fullmatch
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResource:
+class ApiResource(PlainStruct, frozen=True):
     group: str
     #: "" for custom resources: only their objects have it.
     kind: str

@@ -6,7 +6,6 @@ Upstream: k8s.io/apimachinery/pkg/labels/selector.go (Parse), pkg/fields/selecto
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from stowplan.api.label_selectors import (
     requirement_errors,
     selector_of,
 )
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,8 +132,7 @@ def _checked(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     return new_requirement(key, operator, values)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
+class FieldTerm(PlainStruct, frozen=True):
     """One of the ANDed terms of a field selector."""
 
     field: str

@@ -5,8 +5,11 @@ Upstream: staging/src/k8s.io/apiserver/pkg/authentication/user.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +20,7 @@ UNAUTHENTICATED = "system:unauthenticated"
 MASTERS = "system:masters"
 
 
-@dataclass(frozen=True)
-class UserInfo:
+class UserInfo(PlainStruct, frozen=True):
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()

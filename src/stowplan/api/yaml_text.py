@@ -19,11 +19,12 @@ import gc
 import json
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +101,7 @@ def first_value(text: str, loader_class: Any = None) -> Any:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Measure:
+class _Measure(PlainStruct, frozen=True):
     size: int
     depth: int
 

@@ -8,20 +8,19 @@ Upstream: interpreter/attributes.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.cel import costs
 from stowplan.cel import values as v
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.values import ABSENT, NONE, Optional, Value
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.cel.frames import Closure, Frame
 
 
-@dataclass(frozen=True, slots=True)
-class Qualifier:
+class Qualifier(PlainStruct, frozen=True):
     """A step of an attribute: a field, a key or an index."""
 
     #: None if `key` is constant.
@@ -31,8 +30,7 @@ class Qualifier:
     only_tests: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(PlainStruct, frozen=True):
     base: Closure
     qualifiers: tuple[Qualifier, ...] = ()
     #: Its own cost, without its parts.

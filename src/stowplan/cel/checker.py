@@ -6,8 +6,9 @@ Upstream: checker/checker.go, checker/env.go, and the validators of literals in 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from stowplan.cel import types as t
 from stowplan.cel.syntax import (
@@ -23,6 +24,7 @@ from stowplan.cel.syntax import (
     qualified_name,
 )
 from stowplan.cel.values import type_of
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
     from stowplan.cel.source import Issues
 
 
-@dataclass(frozen=True, slots=True)
-class Declarations:
+class Declarations(PlainStruct, frozen=True):
     """What an expression may refer to."""
 
     functions: Mapping[str, Function]
@@ -45,8 +46,7 @@ class Declarations:
     hidden_overloads: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(PlainStruct, frozen=True):
     """The meaning of a call: a function, and its overloads that match the types of the arguments."""
 
     function: Function
@@ -55,8 +55,7 @@ class Resolution:
     target: Node | None
 
 
-@dataclass(slots=True)
-class Checked:
+class Checked(PlainStruct):
     """The checker's results for each node."""
 
     types: dict[Node, t.Type] = field(default_factory=dict)

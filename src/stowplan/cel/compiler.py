@@ -8,7 +8,6 @@ Upstream: interpreter/planner.go, interpretable.go, decorators.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.cel import costs
@@ -20,6 +19,7 @@ from stowplan.cel.frames import Closure, Frame
 from stowplan.cel.functions.regexes import pattern_problem
 from stowplan.cel.syntax import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from stowplan.cel.values import ABSENT, NONE, Optional, Value
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,8 +52,7 @@ v.register(_GrowingMap, v.type_of({}))
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(PlainStruct, frozen=True):
     closure: Closure
     slots: int
     variables: tuple[str, ...]

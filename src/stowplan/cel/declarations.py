@@ -14,6 +14,7 @@ from functools import cached_property
 
 from stowplan.cel import types as t
 from stowplan.cel.values import Value, type_guard
+from stowplan.structs import PlainStruct
 
 #: Computes a call from its arguments; raises `ValueProblem` for an error value.
 Implementation = Callable[..., Value]
@@ -65,8 +66,7 @@ class Overload:
         return len(args) == len(self.guards) and all(guard(arg) for guard, arg in zip(self.guards, args, strict=True))
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(PlainStruct, frozen=True):
     name: str
     overloads: tuple[Overload, ...]
     #: Implements all overloads, which then have no separate implementations.

@@ -23,6 +23,7 @@ from stowplan.cel.functions import quantities
 from stowplan.cel.functions.semvers import read_semver
 from stowplan.cel.syntax import Call, Literal, Node, Select
 from stowplan.cel.values import DomainMap, Quantity, Value
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,8 +49,7 @@ _MAX_INCLUDES = 48
 _CACHED = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(PlainStruct, frozen=True):
     """The text of a version attribute."""
 
     text: str
@@ -155,14 +155,12 @@ def _scalar(name: str, value: _Scalar) -> Value:
         raise ValueProblem(f"attribute {name}: parse semantic version: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(PlainStruct, frozen=True):
     value: Value
     cost: int
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(PlainStruct, frozen=True):
     """An attribute or a capacity that an expression accesses with constants."""
 
     #: "attributes" or "capacity".

@@ -8,7 +8,6 @@ Upstream: k8s.io/apiserver/pkg/cel/environment/base.go, cel/program.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -37,6 +36,7 @@ from stowplan.cel.source import NOWHERE, Issues
 from stowplan.cel.syntax import Call, Comprehension, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
 from stowplan.cel.times import read_duration, read_timestamp
 from stowplan.cel.values import Duration, Quantity, Timestamp, UInt, Value
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -74,16 +74,14 @@ _TYPE_NAMES = {
 _Functions = dict[str, Function]
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledExpression:
+class CompiledExpression(PlainStruct, frozen=True):
     root: Node
     checked: Checked
     program: Program
     type: t.Type
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(PlainStruct, frozen=True):
     declarations: Declarations
     #: Macros that are disabled.
     without_macros: frozenset[str] = frozenset()

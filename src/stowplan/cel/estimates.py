@@ -11,8 +11,9 @@ Upstream: checker/cost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import field
 
 from stowplan.cel import types as t
 from stowplan.cel.costs import IDENT, LIST, MAP
@@ -41,6 +42,7 @@ from stowplan.cel.syntax import (
     Select,
     StructLiteral,
 )
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,8 +60,7 @@ class _Entries(NamedTuple):
     value: Range
 
 
-@dataclass(slots=True)
-class _Local:
+class _Local(PlainStruct):
     """A variable of a macro."""
 
     path: tuple[str, ...]
@@ -72,8 +73,7 @@ def most_cost(root: Node, checked: Checked, sizes: Sizes) -> int:
     return _Estimator(checked, sizes).cost(root).most
 
 
-@dataclass(slots=True)
-class _Estimator:
+class _Estimator(PlainStruct):
     _checked: Checked
     _sizes: Sizes
     _costs: dict[Node, Range] = field(default_factory=dict)

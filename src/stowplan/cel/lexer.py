@@ -6,9 +6,10 @@ Invalid input is reported and skipped like in the reference's lexer: the longest
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.cel.source import Issues
@@ -69,8 +70,7 @@ _KINDS = {
 _WORDS = frozenset({"in", "true", "false", "null"})
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(PlainStruct, frozen=True):
     kind: Kind
     text: str
     offset: int

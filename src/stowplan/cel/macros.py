@@ -7,10 +7,10 @@ Upstream: parser/macro.go, ext/bindings.go, ext/comprehensions.go, ext/lists.go,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.cel.syntax import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +40,7 @@ def expanded(offset: int, function: str, target: Node | None, args: list[Node], 
         return Literal(offset, None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Maker:
+class _Maker(PlainStruct, frozen=True):
     """Creates nodes of an expansion, at the macro's position."""
 
     offset: int

@@ -6,9 +6,11 @@ An offset counts code points from the start of the text. Upstream: common/source
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from stowplan.cel.errors import CompileError
+from stowplan.structs import PlainStruct
 
 #: Offset of errors about the text as a whole.
 NOWHERE = -1
@@ -17,14 +19,12 @@ _MAX_SNIPPET = 16384
 _MAX_ISSUES = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(PlainStruct, frozen=True):
     offset: int
     message: str
 
 
-@dataclass(slots=True)
-class Issues:
+class Issues(PlainStruct):
     """The problems of one text, in order of discovery; printed in order of position."""
 
     text: str

@@ -5,27 +5,25 @@ A node may have several parents (see `macros`), so the tree is a graph without c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.cel.values import Value
 
 
-@dataclass(slots=True, eq=False)
-class Literal:
+class Literal(PlainStruct, eq=False):
     offset: int
     value: Value
 
 
-@dataclass(slots=True, eq=False)
-class Ident:
+class Ident(PlainStruct, eq=False):
     offset: int
     name: str
 
 
-@dataclass(slots=True, eq=False)
-class Select:
+class Select(PlainStruct, eq=False):
     """`operand.field`, or with `test_only` the macro `has(operand.field)`."""
 
     offset: int
@@ -34,8 +32,7 @@ class Select:
     test_only: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(PlainStruct, eq=False):
     """Operators are calls of functions such as `_+_`; `target` is the receiver of a member call."""
 
     offset: int
@@ -44,45 +41,39 @@ class Call:
     args: list[Node]
 
 
-@dataclass(slots=True, eq=False)
-class ListLiteral:
+class ListLiteral(PlainStruct, eq=False):
     offset: int
     elements: list[Node]
     #: Indexes of the elements written `?element`.
     optional: frozenset[int] = frozenset()
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(PlainStruct, eq=False):
     offset: int
     key: Node
     value: Node
     optional: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class MapLiteral:
+class MapLiteral(PlainStruct, eq=False):
     offset: int
     entries: list[Entry]
 
 
-@dataclass(slots=True, eq=False)
-class StructField:
+class StructField(PlainStruct, eq=False):
     offset: int
     name: str
     value: Node
     optional: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class StructLiteral:
+class StructLiteral(PlainStruct, eq=False):
     offset: int
     type_name: str
     fields: list[StructField]
 
 
-@dataclass(slots=True, eq=False)
-class Comprehension:
+class Comprehension(PlainStruct, eq=False):
     """The expansion of macros over lists and maps: a fold with an accumulator.
 
     `variable2` is empty with one variable, which is the element of a list or the key of a map.

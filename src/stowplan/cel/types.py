@@ -5,9 +5,10 @@ Upstream: common/types/types.go, checker/types.go, checker/mapping.go, checker/f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,8 +41,7 @@ class TypeKind(Enum):
     ERROR = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(PlainStruct, frozen=True):
     kind: TypeKind
     #: The name at run time.
     name: str

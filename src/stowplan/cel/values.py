@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.cel import types as t
 from stowplan.cel.errors import ValueProblem
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,8 +32,7 @@ class UInt(int):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Optional:
+class Optional(PlainStruct, frozen=True):
     value: Value
 
 
@@ -40,13 +40,11 @@ class Optional:
 NONE = Optional(None)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Duration:
+class Duration(PlainStruct, frozen=True, order=True):
     nanoseconds: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Timestamp:
+class Timestamp(PlainStruct, frozen=True, order=True):
     """A point in time; nanoseconds since 1970."""
 
     nanoseconds: int

@@ -1,6 +1,6 @@
 """`kube-scheduler`: the upstream command line for this scheduler.
 
-This module installs signal handlers before any slow import; the rest is in `scheduler_command`.
+This module prepares the process before any slow import; the rest is in `daemon.command`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from stowplan.command_line.stop_signals import stop_signals
+from stowplan.timing.garbage import collect_garbage_less_often
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None, *, opener: ClusterConnector | None = None) -> int:
     """Run the command and return its exit code; `opener` connects to the cluster, None: over HTTP."""
+    collect_garbage_less_often()
     with stop_signals() as stop:
         from stowplan.command_line.standard_streams import discard_unwritable_output, open_closed
         from stowplan.daemon.command import command

@@ -8,7 +8,6 @@ activity, before and after the start (`daemon.other_schedulers`).
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
@@ -193,7 +192,7 @@ def _recorded(
             )
         except OSError as error:
             raise InputError(f"--record {os_error_text('open', path, error)}") from error
-        yield dataclasses.replace(job, recorder=recorder)
+        yield replace(job, recorder=recorder)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,7 @@ from stowplan.recordings.replaying import engine_of
 from stowplan.shadow.report import Report
 from stowplan.shadow.shadow import Shadow
 from stowplan.sources.read_only_role import role_text
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -221,8 +221,7 @@ class _EnoughError(Exception):
     """The requested number of pods is reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparison:
+class _Comparison(PlainStruct, frozen=True):
     """Where decisions are compared into, and how many."""
 
     registry: Registry

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import webbrowser
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.timelines import simulated_timeline
 from stowplan.sources.tracks import NO_RERUN, recorded_track, rerun_track, simulated_track
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -139,8 +139,7 @@ def ui(**given: Any) -> None:
             _standing(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
+class _Options(PlainStruct, frozen=True, kw_only=True):
     """The option values, under click's names."""
 
     files: tuple[str, ...]
@@ -239,8 +238,7 @@ def _tracks(
     }
 
 
-@dataclass(frozen=True)
-class _Show:
+class _Show(PlainStruct, frozen=True):
     """How the page is served."""
 
     port: int
@@ -267,8 +265,7 @@ class _Show:
             raise InputError(f"{error}; --port 0 takes a free one") from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Standing:
+class _Standing(PlainStruct, frozen=True, kw_only=True):
     """A cluster that does not change, and the timelines that led to it."""
 
     plan: Plan
@@ -420,8 +417,7 @@ class _Hearing:
         engine.step(input_, now)
 
 
-@dataclass(frozen=True)
-class _Followed:
+class _Followed(PlainStruct, frozen=True):
     """A live cluster with another scheduler, for questions of the page."""
 
     engine: Engine

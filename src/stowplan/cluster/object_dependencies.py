@@ -6,8 +6,9 @@ deleted; changes of other objects, even of the same kind, do not invalidate them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from stowplan.api.meta import ObjectMeta
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ObjectIndex:
+class ObjectIndex(PlainStruct, frozen=True, eq=False):
     """Finds objects by values that each of them has. Create one per purpose, not one per query."""
 
     name: str

@@ -11,14 +11,16 @@ Upstream: the shared informers' listers.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
+
+from msgspec import field
 
 from stowplan.api import types as t
 from stowplan.api.custom_objects import CustomObject
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.object_dependencies import BY_NAMESPACE, ObjectDependency, ObjectIndex, key_of
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -62,8 +64,7 @@ class _Version:
         self.number = number
 
 
-@dataclass
-class _Mark:
+class _Mark(PlainStruct):
     """The state of the store at the start of a transaction."""
 
     outer: _Mark | None

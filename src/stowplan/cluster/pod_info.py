@@ -10,7 +10,6 @@ Upstream: pkg/scheduler/framework/types.go (PodInfo, QueuedPodInfo).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -27,6 +26,7 @@ from stowplan.api.selectors import NOTHING, RequiredNodeAffinity, Selector, Sele
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.cluster.memos import Memos
 from stowplan.cluster.volumes import makes_claims, uses_of
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,8 +54,7 @@ T = TypeVar("T")
 _SCORING_DEFAULTS = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_MEMORY * 10**9}
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
+class AffinityTerm(PlainStruct, frozen=True):
     """One pod (anti-)affinity term, parsed.
 
     Without namespaces and namespace selector, it applies to the owner's namespace.

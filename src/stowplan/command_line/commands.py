@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import click
 from stowplan.command_line.contributed_commands import installed_commands
 from stowplan.command_line.errors import disk_full, handle_closed_output, internal_error
 from stowplan.command_line.standard_streams import discard_unwritable_output
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +30,7 @@ _EXAMPLE_WIDTH = 52
 _NO_HOMES: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(PlainStruct, frozen=True):
     """A section of the group's help. An example is a command line and what it does, or "" if that is obvious."""
 
     title: str

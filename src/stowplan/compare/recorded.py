@@ -7,7 +7,6 @@ utilization and cost are not measured, and the notes explain how to read the res
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import CallGuard
 from stowplan.recordings.files import files_of_run, header_of
 from stowplan.recordings.rerun import rerun
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.config import Configuration
@@ -40,8 +40,7 @@ NO_ATTEMPTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingJob:
+class RecordingJob(PlainStruct, frozen=True):
     recording: str
     side: int
     #: None: the recorded one.

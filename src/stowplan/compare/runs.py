@@ -6,20 +6,19 @@ get the same pods, and differences are paired by seed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.framework.runtime.registry import load_plugin
 from stowplan.scenarios.simulation import simulate_scenario
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.scenarios.results.records import SummaryRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(PlainStruct, frozen=True):
     scenario: str
     #: Index of the configuration in the comparison, and its file; None: the scenario's own.
     side: int

@@ -10,7 +10,6 @@ import os
 import platform
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +28,7 @@ from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.klog import get_logger
 from stowplan.serving.delegation import DelegationError
 from stowplan.serving.errors import ServingError
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ T = TypeVar("T")
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Process:
+class Process(PlainStruct, frozen=True, kw_only=True):
     job: Job
     metrics: ComponentMetrics
     line: CommandLine

@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from stowplan.api.field_errors import aggregate, go_quote
 from stowplan.command_line.flags.flag_set import FlagError, FlagSet

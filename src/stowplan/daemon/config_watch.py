@@ -17,13 +17,13 @@ import asyncio
 import os
 import signal
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from stowplan.config import Configuration
 from stowplan.klog import get_logger
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import within
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ _NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(Conf
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class WatchedFile:
+class WatchedFile(PlainStruct, frozen=True):
     path: str
     #: Reads the file and applies flags; raises if it is invalid. Runs in a thread.
     load: Callable[[], Configuration]

@@ -18,11 +18,11 @@ import asyncio
 import signal
 from collections import Counter, defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stowplan.api.types import Node, Pod
 from stowplan.klog import get_logger
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -67,8 +67,7 @@ class Mismatch(NamedTuple):
     redundant: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _NodeCopy:
+class _NodeCopy(PlainStruct, frozen=True):
     """A node at the time of the dump; amounts are `%+v` of the reference's Resource."""
 
     name: str

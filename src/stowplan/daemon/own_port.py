@@ -9,7 +9,6 @@ the address; delegated requests use the scheduler's own credentials.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from stowplan.serving.listener import Listener
 from stowplan.serving.requests.health import HealthChecks
 from stowplan.serving.server import SecureServer
 from stowplan.serving.settings import ServingSettings
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from stowplan.daemon.process import Job
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnPort:
+class OwnPort(PlainStruct, frozen=True, kw_only=True):
     #: 0: any free port.
     port: int
     bind_address: str = "127.0.0.1"

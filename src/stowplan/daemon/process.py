@@ -9,13 +9,15 @@ from __future__ import annotations
 import socket
 import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec import field
 
 from stowplan import __version__
 from stowplan.command_line.event_loop import run_in_background
 from stowplan.guarding.hang_guard import HangGuard
 from stowplan.klog import get_logger
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,8 +41,7 @@ _EVENTS_FLUSH_TIMEOUT = 1.0
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(PlainStruct, frozen=True, kw_only=True):
     """What to schedule, and how."""
 
     connection: Connection

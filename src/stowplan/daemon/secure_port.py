@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan import __version__
@@ -50,6 +49,7 @@ from stowplan.serving.server import SecureServer
 from stowplan.serving.settings import ServingSettings
 from stowplan.serving.tls.key_pairs import CertificateFiles
 from stowplan.serving.tls.options import TlsOptions
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ _log = get_logger(__name__)
 NOT_SYNCED = "handlers are not fully synchronized"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Running:
+class Running(PlainStruct, frozen=True, kw_only=True):
     """What the pages show."""
 
     config: Configuration
@@ -126,8 +125,7 @@ def _features(gates: Gates) -> list[tuple[str, str, bool]]:
 # --- before the scheduler exists
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(PlainStruct, frozen=True):
     listener: Listener
     delegation: Delegation
     settings: ServingSettings

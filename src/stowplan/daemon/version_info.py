@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import fields
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from stowplan import __version__
 from stowplan.api.field_errors import go_quote
@@ -47,7 +48,7 @@ def version_text() -> str:
     build = build_info()
     # Parity: only an API server fills these.
     compatible = dict.fromkeys(_COMPATIBLE, "")
-    fields_of_build = {_as_go_names_it(field.name): getattr(build, field.name) for field in fields(BuildInfo)}
+    fields_of_build = {_as_go_names_it(name): value for name, value in asdict(build).items()}
     release = {name: fields_of_build.pop(name) for name in ("Major", "Minor")}
     listed = (release | compatible | fields_of_build).items()
     return "version.Info{" + ", ".join(f"{name}:{go_quote(value)}" for name, value in listed) + "}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
 
-@dataclass(kw_only=True, eq=False)
-class Parts:
+class Parts(PlainStruct, kw_only=True, eq=False):
     outbox: Outbox
     state: ClusterState
     waiting_pods: WaitingPods

@@ -11,13 +11,13 @@ kept until the last binding cycle that began with it is over; then its plugins a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.config import ConfigError, load_config
 from stowplan.extenders.http_extender import configured_extenders
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.runtime.profile_plugins import PluginInitError
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.registry import Registry
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offer:
+class Offer(PlainStruct, frozen=True, kw_only=True):
     """A configuration that may become active."""
 
     configuration: Configuration

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from stowplan.structs import PlainStruct
 
 
 class RandomSource(Protocol):
@@ -22,8 +23,7 @@ class Meter(Protocol):
     def random(self) -> float: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineSettings:
+class EngineSettings(PlainStruct, frozen=True, kw_only=True):
     """Settings that are not in KubeSchedulerConfiguration."""
 
     max_in_unschedulable: float = 300.0

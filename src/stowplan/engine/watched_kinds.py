@@ -10,12 +10,12 @@ and kinds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api import types as t
 from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.framework.events import ANY, ASSIGNED_POD, EVERYTHING, NODE, POD, RESOURCES, UNSCHEDULABLE_POD
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,8 +37,7 @@ _KIND_OF = {resource: kind for kind, resource in RESOURCES.items()}
 _ALWAYS = frozenset((POD, ASSIGNED_POD, UNSCHEDULABLE_POD, NODE))
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedKind:
+class WatchedKind(PlainStruct, frozen=True):
     kind: type[ApiStruct]
     #: Enabled plugins that are disabled while the cluster does not serve the kind.
     needed_by: frozenset[str] = frozenset()

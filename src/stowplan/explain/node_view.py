@@ -5,8 +5,10 @@ Built from the verdicts on all pending pods: each has results for every node, fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import field
+from msgspec.structs import replace
 
 from stowplan.explain.suggestions.explanations import Explanations
 from stowplan.explain.suggestions.inspection import inspecting
@@ -23,6 +25,7 @@ from stowplan.inspection.records import (
     TakesRecord,
     UntriedRecord,
 )
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,8 +79,7 @@ class Trouble(NamedTuple):
     tainted: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(PlainStruct, frozen=True, kw_only=True):
     """The node's result for pods that no plugin can tell apart."""
 
     verdict: Verdict
@@ -100,8 +102,7 @@ class Answer:
         return suggest_on(self.engine, self.verdict, row, self.tries)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeView:
+class NodeView(PlainStruct, frozen=True, kw_only=True):
     node: Node
     row: int
     uses: list[Use]

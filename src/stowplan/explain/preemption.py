@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from stowplan.explain.suggestions.explanations import guarded
 from stowplan.framework.explanations.preemption import Eviction, Preemption, eviction

@@ -11,7 +11,6 @@ Upstream: staging/src/k8s.io/kube-scheduler/extender/v1/types.go, send in pkg/sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +20,7 @@ from stowplan.api.urls import without_password
 from stowplan.extenders.answers import AnswerError, answer_to
 from stowplan.extenders.http_extender import names_of
 from stowplan.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,8 +45,7 @@ class CallError(Exception):
     """A failed extender call; says which one and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(PlainStruct, frozen=True):
     extender: Settings
     #: filter, prioritize, preempt or bind; and the configured path of the verb.
     verb: str

@@ -8,7 +8,6 @@ Upstream: pkg/scheduler/framework/events.go and types.go; docs/behaviour.md, Eve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntFlag
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from stowplan.api import types as t
 from stowplan.api.custom_objects import CustomObject
 from stowplan.api.pod_requests import pod_requests
 from stowplan.api.quantity import parse_quantity
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -74,8 +74,7 @@ RESOURCE_SLICE, DEVICE_CLASS = RESOURCES[t.ResourceSlice], RESOURCES[t.DeviceCla
 DEVICE_TAINT_RULE = RESOURCES[t.DeviceTaintRule]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
+class ClusterEvent(PlainStruct, frozen=True):
     """A kind of object and what may happen to it."""
 
     resource: str
@@ -146,8 +145,7 @@ class Hint(Enum):
 HintFunction = "Callable[[PodInfo, Any, Any], Hint]"
 
 
-@dataclass(frozen=True, slots=True)
-class NamedObjects:
+class NamedObjects(PlainStruct, frozen=True):
     """How pods refer to objects of a kind, such as their claims.
 
     Declares that a hint returns Skip for all pods that do not refer to the changed object, so that it is not called for
@@ -160,8 +158,7 @@ class NamedObjects:
     concerns_all: Callable[[Any, Any], bool] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEventWithHint:
+class ClusterEventWithHint(PlainStruct, frozen=True):
     """A registered event. Without a hint function, the pod is always requeued."""
 
     event: ClusterEvent

@@ -7,16 +7,16 @@ scheduling do not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.api.types import PodGroup
     from stowplan.cluster.pod_info import PodInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(PlainStruct, frozen=True):
     """A node that would fit the pod once the victims have left."""
 
     node_name: str
@@ -25,8 +25,7 @@ class Candidate:
     pdb_violations: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionPlan:
+class EvictionPlan(PlainStruct, frozen=True, kw_only=True):
     """A decision to evict pods from a node in favor of a pod."""
 
     preemptor: PodInfo
@@ -39,8 +38,7 @@ class EvictionPlan:
     pdb_violations: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupEvictionPlan:
+class GroupEvictionPlan(PlainStruct, frozen=True, kw_only=True):
     """A decision to evict pods, on any nodes, in favor of a pod group."""
 
     group: PodGroup

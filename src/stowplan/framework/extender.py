@@ -19,10 +19,12 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework (Extender), pkg/scheduler/
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import field
+
 from stowplan.framework.requests import Done
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -49,8 +51,7 @@ class ClusterChangedError(Exception):
         return "other pods took what was left while an answer was waited for"
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(PlainStruct, frozen=True):
     """An extender's filter result."""
 
     #: Names of the nodes that remain.
@@ -61,8 +62,7 @@ class Filtered:
     unresolvable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
+class Victims(PlainStruct, frozen=True):
     """A node's victims by UID, most important first."""
 
     uids: tuple[str, ...]

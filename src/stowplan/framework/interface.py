@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
 from enum import Enum
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +28,7 @@ from stowplan.cluster.object_dependencies import ANY_OBJECT
 from stowplan.framework.rejections import Rejections, from_statuses
 from stowplan.framework.requests import Done
 from stowplan.framework.status import Code, Status, error, unexpected, well_formed
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
@@ -168,8 +168,7 @@ class QueueSortPlugin(Plugin):
         """Whether queued pod `a` should be scheduled before `b`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreFilterResult:
+class PreFilterResult(PlainStruct, frozen=True):
     """The names of the nodes to consider; None for all nodes."""
 
     node_names: frozenset[str] | None = None
@@ -204,11 +203,34 @@ class CountsPods(ABC):
         """Whether PreScore and Score would return the same again; `feasible_moved`: the feasible nodes changed."""
 
     def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
-        """Whether the state stays valid whatever pods of these shapes are added, and whichever nodes stay feasible.
+        """Whether the state stays valid whatever pods of these shapes are added, and whichever nodes are feasible.
 
         Called while the state is valid. Return False if in doubt.
         """
         return False
+
+    def refusals_ahead(
+        self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
+    ) -> Sequence[RefusalsAhead] | None:
+        """What Filter will refuse to pods of these shapes, equal to this one, that are placed one after the other.
+
+        Filter refuses the nodes that any of the results refuses, and Score is untouched. None: this cannot be told.
+        Called while the state is valid. The results are not checked, so this is for in-tree plugins.
+        """
+        return None
+
+
+class RefusalsAhead(ABC):
+    """The domains that a Filter refuses to the next of some equal pods; updated with each of them."""
+
+    #: The domain of each row.
+    codes: npt.NDArray[np.intp]
+    #: Whether a domain is refused to the next pod, by domain.
+    refused: npt.NDArray[np.bool_]
+
+    @abstractmethod
+    def place(self, row: int) -> Sequence[int]:
+        """Count a pod on this row; return the domains for which `refused` changed."""
 
 
 class PodExtensions(ABC):
@@ -253,8 +275,7 @@ class NodeFilterPlugin(FilterPlugin):
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
+class PostFilterResult(PlainStruct, frozen=True):
     """The result of a PostFilter plugin: a status, the nominated node, and the pods to evict.
 
     A `nominated_node_name` of None keeps the pod's nomination, "" clears it.
@@ -308,8 +329,7 @@ class PostFilterPlugin(Plugin):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupPostFilterResult:
+class PodGroupPostFilterResult(PlainStruct, frozen=True):
     """The result for an unschedulable pod group: Success if the group will fit once the plan has been carried out."""
 
     status: Status
@@ -431,8 +451,7 @@ class PermitPlugin(Plugin):
         _not_inherited(cls, "quorum", PermitPlugin.quorum, unless=("permit",))
 
 
-@dataclass(frozen=True, slots=True)
-class PreBindPreFlightResult:
+class PreBindPreFlightResult(PlainStruct, frozen=True):
     allow_parallel: bool = False
 
 

@@ -8,10 +8,14 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework (Status, Code).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +36,7 @@ class Code(IntEnum):
 REJECTED = frozenset((Code.Unschedulable, Code.UnschedulableAndUnresolvable, Code.Pending))
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(PlainStruct, frozen=True):
     """Why something was rejected: a stable code, upstream's text, and its parameters."""
 
     code: str
@@ -78,7 +81,7 @@ class Status:
         return self.error if self.error is not None else RuntimeError(self.message)
 
     def with_plugin(self, plugin: str) -> Status:
-        return replace(self, plugin=plugin)
+        return Status(self.code, self.reasons, plugin, self.error, self.records)
 
     def __str__(self) -> str:
         return self.message

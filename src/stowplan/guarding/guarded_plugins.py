@@ -6,11 +6,12 @@ Constructors are not guarded: they may be slow, which is visible at startup.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import wraps
 from inspect import isgeneratorfunction
 from types import new_class
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from msgspec.structs import replace
 
 from stowplan.framework import interface
 from stowplan.framework.events import ClusterEventWithHint
@@ -49,6 +50,7 @@ _POINTS = {
     "score": "Score",
     "score_holds": "ScoreHolds",
     "untouched_by": "UntouchedBy",
+    "refusals_ahead": "RefusalsAhead",
     "normalize": "NormalizeScore",
     "assumed": "Assumed",
     "reserve": "Reserve",

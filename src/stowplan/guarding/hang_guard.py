@@ -40,13 +40,13 @@ import types
 from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.durations import Duration
 from stowplan.engine.input_log.recording import InterruptedCall
 from stowplan.framework.status import place_of
 from stowplan.klog import get_logger
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
@@ -93,8 +93,7 @@ class _Interrupted(BaseException):
 _Where = tuple[str, str]
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
+class _Call(PlainStruct, eq=False):
     where: _Where
     began: float
     #: When to interrupt it.

@@ -12,13 +12,13 @@ Upstream has no counterpart: its log lines at verbosity 4 and above have some of
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.inspection.records import DecisionRecord, StepRecord, StoryRecord, WakeRecord
 from stowplan.queue.queued_pod import Place
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,8 +120,7 @@ def _object_text(obj: Any) -> str:
     return f"{type(obj).__name__} {name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(PlainStruct, frozen=True):
     """Something that happened to a pod."""
 
     time: float
@@ -135,8 +134,7 @@ class Step:
         return StepRecord(time=time_text(self.time), what=self.what, cause=self.cause, detail=self.detail, **fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(PlainStruct, frozen=True):
     """The stored story of a pod, oldest step first."""
 
     key: str

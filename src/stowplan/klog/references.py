@@ -5,12 +5,12 @@ Upstream: k8s.io/klog/v2, k8s_references.go (KObj, KRef).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from stowplan.structs import PlainStruct
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+
+class ObjectRef(PlainStruct, frozen=True):
     name: str
     namespace: str = ""
 

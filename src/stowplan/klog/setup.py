@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from stowplan.klog import logger
@@ -17,6 +16,7 @@ from stowplan.klog.entry import Entry
 from stowplan.klog.formats import Format, JsonFormat, TextFormat
 from stowplan.klog.streams import Buffered, Streams, Unbuffered
 from stowplan.klog.values import stack_trace
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,7 @@ _OWN_DEBUG = 5
 _LARGEST_BUFFER = 2 * 1024**3
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogSettings:
+class LogSettings(PlainStruct, frozen=True, kw_only=True):
     format: Literal["text", "json"] = "text"
     verbosity: int = 0
     #: File pattern and verbosity; text format only.

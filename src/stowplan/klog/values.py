@@ -127,7 +127,7 @@ def _composed(value: Any) -> Any:
     reference = reference_to(value)
     if reference is not None:
         return reference
-    if isinstance(value, msgspec.Struct) or (is_dataclass(value) and _inherits_str_of(value, object)):
+    if (isinstance(value, msgspec.Struct) or is_dataclass(value)) and _inherits_str_of(value, object):
         return msgspec.to_builtins(value, enc_hook=str)
     return str(value)
 

@@ -13,7 +13,6 @@ Upstream: pkg/scheduler/scheduler.go.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from stowplan.live.informers import Informers
 from stowplan.live.reconfiguration import Reconfiguration, RefusedConfigurationError
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES, Times
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ _ENDED_UNEXPECTEDLY = "a part of the scheduler ended, or was cancelled, unexpect
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchedulerSettings:
+class SchedulerSettings(PlainStruct, frozen=True, kw_only=True):
     """Settings that are not in KubeSchedulerConfiguration."""
 
     max_in_unschedulable: float = 300.0

@@ -8,16 +8,17 @@ Upstream: plugin/pkg/admission/priority, plugin/pkg/admission/storage/storagecla
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from msgspec import field
 
 from stowplan.api.decode import is_namespaced
 from stowplan.api.policy import SYSTEM_PRIORITIES
 from stowplan.api.storage_classes import Candidate, default_class
 from stowplan.api.types import PersistentVolumeClaim, Pod, PriorityClass, StorageClass
 from stowplan.in_tree.common.annotations import STORAGE_CLASS
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 
-@dataclass
-class Admitted:
+class Admitted(PlainStruct):
     """Objects as the API server would store them, and notes for the user."""
 
     objects: list[ApiStruct] = field(default_factory=list)

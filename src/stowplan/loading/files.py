@@ -6,7 +6,6 @@ and nodes, are generated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.load import load_files
@@ -16,6 +15,7 @@ from stowplan.loading.generated_claims import with_ephemeral_claims
 from stowplan.loading.generated_devices import TEMPLATE, with_devices
 from stowplan.loading.generated_pods import WORKLOADS, generated_pods
 from stowplan.loading.manifest_checks import checked
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
 
 
-@dataclass(frozen=True)
-class Filed:
+class Filed(PlainStruct, frozen=True):
     """The result."""
 
     objects: Sequence[ApiStruct]

@@ -9,7 +9,6 @@ Upstream: pkg/controller (deployment, statefulset, job, replicaset, daemon).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from stowplan.api.types import PersistentVolumeClaim, Pod, ReplicaSet
 from stowplan.framework.explanations.formatting import count
 from stowplan.loading.daemon_sets import tied_to, tolerating, wanted_on
 from stowplan.loading.workloads import belongs_to, pod_of
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,8 +36,7 @@ _MAX_NOTES = 3
 WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "DaemonSet"))
 
 
-@dataclass(frozen=True)
-class GeneratedPods:
+class GeneratedPods(PlainStruct, frozen=True):
     """Generated pods and related objects."""
 
     objects: tuple[ApiStruct, ...]

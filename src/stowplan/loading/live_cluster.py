@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import field
 
 from stowplan.api.api_errors import ApiError, Expired, Forbidden, NotFound
 from stowplan.api.decode import DecodeError
@@ -26,6 +27,7 @@ from stowplan.client.unreachable import unreachable_message
 from stowplan.client.watching.list_watch import Undecodable
 from stowplan.config import ClientConnection
 from stowplan.framework.explanations.formatting import listed
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +55,7 @@ class LiveClusterError(ValueError):
     nothing_named = False
 
 
-@dataclass
-class LiveCluster:
+class LiveCluster(PlainStruct):
     """The result."""
 
     #: The namespace of a bare pod name.
@@ -132,8 +133,7 @@ async def _read(
     return found
 
 
-@dataclass
-class _Reading:
+class _Reading(PlainStruct):
     api: Api
     found: LiveCluster
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from stowplan.structs import PlainStruct
 
 #: Events about running and scheduled pods, which are most of the Events in a cluster.
 _OF_NO_INTEREST = ("Scheduled", "Pulling", "Pulled", "Created", "Started")
 
 
-@dataclass(frozen=True)
-class EventsWanted:
+class EventsWanted(PlainStruct, frozen=True):
     """The Events of one pod, or those of all pods that may explain a pending one."""
 
     #: `name` or `namespace/name` of a single pod.

@@ -7,8 +7,11 @@ Upstream: staging/src/k8s.io/component-base/metrics/{version.go,prometheus/featu
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING
+
+from msgspec.structs import astuple
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,8 +19,7 @@ if TYPE_CHECKING:
     from stowplan.metrics.registry import MetricsRegistry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildInfo:
+class BuildInfo(PlainStruct, frozen=True, kw_only=True):
     """As in /version."""
 
     major: str
@@ -33,8 +35,7 @@ class BuildInfo:
     platform: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompatibilityVersions:
+class CompatibilityVersions(PlainStruct, frozen=True, kw_only=True):
     """The binary version, the emulated version, and the minimum compatibility version."""
 
     component: str = "kube"
@@ -47,7 +48,7 @@ def register_build_info(registry: MetricsRegistry, info: BuildInfo) -> None:
     registry.gauge_vec(
         "kubernetes_build_info",
         "Always 1; the labels tell what was built, from what, and where it runs.",
-        tuple(field.name for field in fields(BuildInfo)),
+        BuildInfo.__struct_fields__,
         stability="BETA",
     ).with_label_values(*astuple(info)).set(1.0)
 
@@ -56,7 +57,7 @@ def register_version_info(registry: MetricsRegistry, versions: CompatibilityVers
     registry.gauge_vec(
         "version_info",
         "Always 1; the labels have the binary, emulation and minimum compatibility versions.",
-        tuple(field.name for field in fields(CompatibilityVersions)),
+        CompatibilityVersions.__struct_fields__,
     ).with_label_values(*astuple(versions)).set(1.0)
 
 

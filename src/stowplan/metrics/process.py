@@ -13,9 +13,10 @@ from __future__ import annotations
 import gc
 import os
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.metrics.families import CounterVec, GaugeVec
@@ -27,8 +28,7 @@ _UNLIMITED = float((1 << 64) - 1)
 _START_HELP = "When the process was started, in seconds since 1970."
 
 
-@dataclass(frozen=True, slots=True)
-class _Stat:
+class _Stat(PlainStruct, frozen=True):
     """Values from /proc/self/stat, in seconds and bytes."""
 
     cpu: float

@@ -10,13 +10,15 @@ Upstream: staging/src/k8s.io/component-base/metrics/{registry,metric,options}.go
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import field
+
 from stowplan.metrics.families import Child, Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramVec, Vec
 from stowplan.metrics.samples import Family, Kind
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,8 +29,7 @@ Stability = Literal["INTERNAL", "ALPHA", "BETA", "STABLE", ""]
 Labels = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsOptions:
+class MetricsOptions(PlainStruct, frozen=True, kw_only=True):
     """The flags --disabled-metrics, and --allow-metric-labels or its manifest."""
 
     #: Full names of metrics that are not exported.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 Kind = Literal["counter", "gauge", "histogram"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class Family(PlainStruct, frozen=True, kw_only=True):
     """One metric and its series: label values, in the order of `labels`, and their children."""
 
     name: str

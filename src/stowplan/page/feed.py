@@ -7,11 +7,11 @@ built in another thread, part by part, and shared by all viewers that need the s
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.page.broadcast import Broadcast
 from stowplan.serving.requests.messages import NO_SNIFF, Stream
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES, within
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ class Feed:
         return self._snapshot
 
 
-@dataclass(slots=True)
-class _Snapshot:
+class _Snapshot(PlainStruct):
     """The newest plan in parts, shared by all viewers until it changes."""
 
     parts: list[_Part]

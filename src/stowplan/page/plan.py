@@ -6,10 +6,12 @@ included, so that no secret can leak.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from msgspec import field
+
 from stowplan.api.meta import controller_of
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,8 +55,7 @@ class PodRow(NamedTuple):
     terminating: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(PlainStruct, frozen=True):
     """All nodes by name and all pods by key."""
 
     nodes: dict[str, NodeRow] = field(default_factory=dict)
@@ -72,8 +73,7 @@ class Plan:
         self.pods.update(change.pods)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanChange:
+class PlanChange(PlainStruct, frozen=True):
     """A change of a plan: new or different rows, and deleted names."""
 
     nodes: Mapping[str, NodeRow] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from stowplan.page.following import PlanFollower
 from stowplan.page.messages import NodesRecord, PodsRecord, SnapshotMessage, delta, snapshot
 from stowplan.page.plan import Plan, PlanChange, difference
 from stowplan.recordings.files import moment_text
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,8 +94,7 @@ class Run(NamedTuple):
     moments: Iterable[float]
 
 
-@dataclass(frozen=True)
-class FrameChanges:
+class FrameChanges(PlainStruct, frozen=True):
     """One frame: changes since the previous one, and figures."""
 
     time: float

@@ -8,14 +8,16 @@ A timeline is computed on first request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.inspection.records import document, encoded
 from stowplan.page.asking import track_of
 from stowplan.serving.requests.messages import JSON, Response
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     from stowplan.serving.requests.messages import Page, Request
 
 
-@dataclass
-class Timelines:
+class Timelines(PlainStruct):
     """Timelines by the names of their tracks, each with the function that computes it."""
 
     made_by: Mapping[str, Callable[[], Timeline]]

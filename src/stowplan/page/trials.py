@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +25,7 @@ from stowplan.offline import ClusterError
 from stowplan.page.messages import delta
 from stowplan.page.plan import Plan, difference, plan_of
 from stowplan.serving.requests.messages import JSON, Response
+from stowplan.structs import PlainStruct
 from stowplan.what_if.changes import AddNodes, Drain, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.what_if.comparison import what_if
 from stowplan.what_if.nodes import MOST_NODES
@@ -91,8 +91,7 @@ class _Question(_RequestPart, kw_only=True):
     change: _Changes
 
 
-@dataclass
-class Trials:
+class Trials(PlainStruct):
     """Answers about one cluster: `cluster` returns its current state."""
 
     cluster: Callable[[], Cluster]

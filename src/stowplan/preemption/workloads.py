@@ -13,7 +13,6 @@ Upstream: pkg/scheduler/framework/preemption/podgrouppreemption.go; docs/behavio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
@@ -21,6 +20,7 @@ from stowplan.cluster.pod_info import NOT_STARTED, group_key
 from stowplan.framework.status import Code, Status, unresolvable, unschedulable
 from stowplan.preemption.disruption_budgets import violating_units
 from stowplan.preemption.eligibility import NEVER
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Sequence
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
 
-@dataclass(eq=False, slots=True)
-class Unit:
+class Unit(PlainStruct, eq=False):
     """Pods that are evicted together."""
 
     pods: list[PodInfo]

@@ -8,12 +8,12 @@ Upstream: pkg/scheduler/backend/queue/backoff_queue.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import floor, inf, ldexp
 from typing import TYPE_CHECKING, Any
 
 from stowplan.queue.heap import PodHeap
 from stowplan.queue.queued_pod import Place, QueuedPod
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 _INTERVAL = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueSettings:
+class QueueSettings(PlainStruct, frozen=True, kw_only=True):
     """Times in seconds."""
 
     initial_backoff: float = 1.0

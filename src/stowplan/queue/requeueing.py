@@ -115,7 +115,7 @@ class Requeueing:
             for plugin, registered in plugins.items():
                 self._events_of[plugin] = (*self._events_of.get(plugin, ()), *(r.event for r in registered))
 
-    def listening(self) -> set[tuple[str, str]]:
+    def rejecting_plugins(self) -> set[tuple[str, str]]:
         """(profile, plugin) of all plugins that can reject pods."""
         return {(profile, plugin) for profile, plugins in self._registered.items() for plugin in plugins}
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stowplan.recordings.files import file_at, is_continued, moment_text
 from stowplan.recordings.replaying import Replayed
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.engine.input_log.recording import Header, InterruptedCalls
     from stowplan.framework.runtime.registry import Registry
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moment:
+class Moment(PlainStruct, frozen=True, kw_only=True):
     header: Header
     #: Time of the last input before it.
     at: float

@@ -13,11 +13,11 @@ Pods are deleted when they were deleted in the recording, however long they have
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.api.api_errors import ApiError
@@ -33,6 +33,7 @@ from stowplan.recordings.files import entries_of, files_of_run, header_of
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.object_store import ObjectStore
 from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.structs import PlainStruct
 from stowplan.timing.manual_time import ManualTime
 from stowplan.timing.waits import Waits
 
@@ -56,8 +57,7 @@ IDLE_SECONDS = 1.0
 _UNTIL_IT_GOES = 10**9
 
 
-@dataclass(slots=True, kw_only=True)
-class PodHistory:
+class PodHistory(PlainStruct, kw_only=True):
     """A pod that had to be scheduled, in the recording and in this run."""
 
     key: str
@@ -70,8 +70,7 @@ class PodHistory:
     went: float | None = None
 
 
-@dataclass(kw_only=True)
-class RerunResult:
+class RerunResult(PlainStruct, kw_only=True):
     """The result for all pods."""
 
     began: float

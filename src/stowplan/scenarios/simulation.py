@@ -65,6 +65,7 @@ from stowplan.simulate.latency import NO_LATENCY, Latency
 from stowplan.simulate.object_store import ObjectStore
 from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.structs import PlainStruct
 from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ _PARTS = 64
 _DIGITS = 6
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(PlainStruct, frozen=True):
     """The progress of a simulation."""
 
     #: Seconds since its start, and when it ends if that is known.

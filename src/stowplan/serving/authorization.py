@@ -9,7 +9,6 @@ plugin/pkg/authorizer/webhook, pkg/endpoints/filters/authorization.go.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +28,7 @@ from stowplan.serving.access_metrics import AuthorizationMetrics
 from stowplan.serving.reviews import FAILURES
 from stowplan.serving.shared_answers import SharedAnswers
 from stowplan.serving.user import AuthorizationFailed, escaped
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,8 +47,7 @@ _ALLOWED = SubjectAccessReviewStatus(allowed=True)
 _NO_OPINION = SubjectAccessReviewStatus()
 
 
-@dataclass(frozen=True)
-class AllowedPaths:
+class AllowedPaths(PlainStruct, frozen=True):
     """Paths that are open to everybody; stored and compared without their leading slash."""
 
     exact: frozenset[str] = frozenset()

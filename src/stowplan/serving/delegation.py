@@ -14,7 +14,6 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/options/authentication.go, aut
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from stowplan.api.durations import Duration
@@ -40,6 +39,7 @@ from stowplan.serving.authentication.token_reviews import ReviewedTokens
 from stowplan.serving.authentication.tokens import BearerTokens, WebSocketTokens
 from stowplan.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
 from stowplan.serving.reviews import REQUEST_TIMEOUT, Reviewer
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,8 +69,7 @@ _TOLERATED_LOOK = 5.0
 _NEEDED_LOOK = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuthenticationOptions:
+class AuthenticationOptions(PlainStruct, frozen=True, kw_only=True):
     authentication_kubeconfig: str = ""
     authentication_skip_lookup: bool = False
     authentication_token_webhook_cache_ttl: Duration = _TEN_SECONDS
@@ -84,8 +83,7 @@ class AuthenticationOptions:
     requestheader_username_headers: tuple[str, ...] = ("x-remote-user",)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuthorizationOptions:
+class AuthorizationOptions(PlainStruct, frozen=True, kw_only=True):
     authorization_always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     authorization_kubeconfig: str = ""
     authorization_webhook_cache_authorized_ttl: Duration = _TEN_SECONDS
@@ -159,8 +157,7 @@ def delegated_connection(
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delegation:
+class Delegation(PlainStruct, frozen=True, kw_only=True):
     authenticator: DelegatedAuthenticator
     authorizer: DelegatedAuthorizer
     _cluster: ClusterAuthentication | None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
 from stowplan.serving.tls.options import TlsOptions
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,8 +15,7 @@ if TYPE_CHECKING:
     from stowplan.serving.tls.key_pairs import CertificateFiles
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServingSettings:
+class ServingSettings(PlainStruct, frozen=True, kw_only=True):
     #: An unspecified address (0.0.0.0, ::) listens on both families.
     bind_address: str = "0.0.0.0"
     #: 0: any free port.

@@ -6,11 +6,11 @@ pkg/authorization/authorizer/interfaces.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.api.api_errors import InternalError
 from stowplan.api.field_errors import go_quote
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-@dataclass(frozen=True)
-class Peer:
+class Peer(PlainStruct, frozen=True):
     """The other end of a connection. Its certificates are unverified."""
 
     #: DER, the peer's own first.

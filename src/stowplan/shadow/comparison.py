@@ -12,16 +12,18 @@ better nodes must have been in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import field
+from msgspec.structs import replace
 
 from stowplan.engine.decision.algorithm import row_tried_first, scored_nodes
 from stowplan.engine.decision.questions import is_interested
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.explain.judging import judged
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,8 +66,7 @@ class Kind(Enum):
         return not self.agrees and self not in (Kind.SAMPLE, Kind.EXTENDER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(PlainStruct, frozen=True, kw_only=True):
     kind: Kind
     #: The other scheduler's node, and the best one here; the first of several.
     node: str

@@ -8,7 +8,6 @@ contains the state on which the two agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -17,6 +16,7 @@ from stowplan.api.types import Pod
 from stowplan.engine.inputs import Changes
 from stowplan.shadow.comparison import Comparison, Kind, compared
 from stowplan.shadow.decision_order import CONCURRENT_SECONDS, DecisionOrder
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 _NEIGHBOURS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(PlainStruct, frozen=True, kw_only=True):
     """A pod that the other scheduler has bound."""
 
     pod: str

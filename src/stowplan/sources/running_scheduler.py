@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +45,7 @@ from stowplan.inspection.records import (
     VerdictRecord,
 )
 from stowplan.page.records import ConfigurationRecord
+from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ AUTO, _SOCKET = "auto", "unix:"
 _UNTRUSTED = "certificate is not trusted"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchedulerEndpoint:
+class SchedulerEndpoint(PlainStruct, frozen=True, kw_only=True):
     """The scheduler to query, and credentials."""
 
     #: Of its secure port; `unix:PATH` of its socket; or `auto`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.label_selectors import EVERYTHING, SelectorError
@@ -11,6 +10,7 @@ from stowplan.command_line.errors import InputError
 from stowplan.framework.explanations.formatting import joined
 from stowplan.loading.workloads import belongs_to
 from stowplan.sources.templates import KINDS, named_object
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,8 +33,7 @@ _FIELDS: dict[str, Callable[[Pod], str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(PlainStruct, frozen=True):
     """Pods of a cluster."""
 
     #: `[KIND/][NS/]NAME`; empty: all pending pods.

@@ -8,7 +8,6 @@ moment, because scenarios refer to files, and plugins change.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulated_until
 from stowplan.sources.cluster_source import ClusterSource, known_gates
 from stowplan.sources.timelines import recorded_timeline, rerun_timeline, rerun_until, simulated_timeline
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,8 +46,7 @@ NO_RERUN = (
 _PROBLEMS = (InputError, RecordingError, ScenarioError, ConfigError, PluginLoadError, PluginInitError, ClusterError)
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(PlainStruct, frozen=True):
     """A timeline, and the cluster at any moment of it."""
 
     timeline: Callable[[], Timeline]

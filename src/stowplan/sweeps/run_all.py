@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,7 @@ R = TypeVar("R")
 DIED = "its worker process died"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[R]):
+class Outcome(PlainStruct, Generic[R], frozen=True):
     """The outcome of one task: a result or an error."""
 
     job: int

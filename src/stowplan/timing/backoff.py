@@ -8,15 +8,15 @@ Upstream: staging/src/k8s.io/apimachinery/pkg/util/wait/backoff.go (Backoff, Del
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackoffPolicy:
+class BackoffPolicy(PlainStruct, frozen=True, kw_only=True):
     #: Seconds.
     initial: float
     cap: float

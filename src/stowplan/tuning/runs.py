@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from stowplan.framework.runtime.registry import load_plugin
 from stowplan.scenarios.definition.amounts import Span
 from stowplan.scenarios.definition.load import Located
 from stowplan.scenarios.simulation import simulate_scenario
+from stowplan.structs import PlainStruct
 from stowplan.tuning.measures import measured_since
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.simulation import SimulationResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(PlainStruct, frozen=True, kw_only=True):
     """A scenario, and the part of its time that counts."""
 
     scenario: Scenario
@@ -32,8 +31,7 @@ class Part:
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(PlainStruct, frozen=True, kw_only=True):
     part: Part
     #: A KubeSchedulerConfiguration.
     config: dict[str, Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +14,7 @@ from stowplan.framework.runtime.registry import load_plugin
 from stowplan.scenarios.definition.amounts import Distribution
 from stowplan.scenarios.definition.load import Located, load_scenario
 from stowplan.scenarios.simulation import Simulation
+from stowplan.structs import PlainStruct
 from stowplan.tuning.candidates import candidate
 from stowplan.tuning.errors import TuningError
 from stowplan.tuning.objective import DEFAULT, blend, read_objective
@@ -35,8 +35,7 @@ ONLY_TRACES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setup:
+class Setup(PlainStruct, frozen=True, kw_only=True):
     name: str
     seed: int
     #: The baseline with all its defaults.

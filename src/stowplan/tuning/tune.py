@@ -13,13 +13,14 @@ of good compromises is judged along with it; the choice was made before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.compare.statistics import estimate
 from stowplan.sweeps.run_all import run_all

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stowplan.structs import PlainStruct
 from stowplan.what_if.nodes import MOST_NODES, NodeTemplate
 from stowplan.what_if.records import MixRecord, NodesToAddRecord
 from stowplan.what_if.room import most_room_for, room_for
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 MOST_TRIED = 2_000
 
 
-@dataclass
-class NodesToAdd:
+class NodesToAdd(PlainStruct):
     each: list[NodesToAddRecord]
     #: Given kinds that are not sufficient.
     notes: list[str]

@@ -6,9 +6,9 @@ Pending pods are scheduled on both sides, so that what would have happened anywa
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stowplan.structs import PlainStruct
 from stowplan.what_if.changes import Reconfigure
 from stowplan.what_if.pods import Fate, fate_of
 from stowplan.what_if.records import SideRecord, WhatIfRecord
@@ -46,8 +46,7 @@ def what_if(cluster: Cluster, *changes: Change, look: Look = _ignored) -> WhatIf
     return _compared(homes, before, after, [change.text for change in changes])
 
 
-@dataclass(frozen=True)
-class _Side:
+class _Side(PlainStruct, frozen=True):
     nodes: int
     #: Pod -> its node.
     homes: dict[str, str]

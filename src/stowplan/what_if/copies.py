@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from stowplan.structs import PlainStruct
 from stowplan.what_if.claims import with_own_claims
 from stowplan.what_if.pods import copy_of
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 _BATCH = 512
 
 
-@dataclass
-class PlacedCopies:
+class PlacedCopies(PlainStruct):
     #: The node of each, in order.
     nodes: list[str]
     #: The decision for the first one without a node; None if all have one.

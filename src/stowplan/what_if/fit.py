@@ -7,13 +7,14 @@ computes the number for each; otherwise the scheduler places copies one after th
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import field
 
 from stowplan.offline import ClusterError
+from stowplan.structs import PlainStruct
 from stowplan.what_if.added_nodes import NodesToAdd, computed, room_on_new, tried
 from stowplan.what_if.copies import Copies
 from stowplan.what_if.nodes import kinds_of, kinds_per_zone, node_at, node_named, zone_of
@@ -79,8 +80,7 @@ def check_replicas(replicas: int | None, most: int) -> None:
         raise ClusterError(f"replicas: want at most {most:,}, got {replicas:,}; without a number, as many as fit")
 
 
-@dataclass
-class _Found:
+class _Found(PlainStruct):
     """The available room."""
 
     per_node: Counter[str] = field(default_factory=Counter)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from itertools import count as counted_from
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from stowplan.api.affinity import Taint
 from stowplan.api.types import CSINode, ResourceSlice
 from stowplan.offline import ClusterError
+from stowplan.structs import PlainStruct
 from stowplan.what_if.pods import Fate, fate_of, on_node
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ def _slice_like(one: ResourceSlice, node_name: str) -> ResourceSlice:
     return replace(one, metadata=metadata, spec=replace(one.spec, node_name=node_name, pool=pool))
 
 
-@dataclass(frozen=True)
-class NodeKind:
+class NodeKind(PlainStruct, frozen=True):
     """A kind of node that can be added.
 
     Examples:

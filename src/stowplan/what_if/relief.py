@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import ReliefRecord
+from stowplan.structs import PlainStruct
 from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import NodeTemplate, kinds_of, node_named
 
@@ -37,8 +38,7 @@ _PODS = 500
 _TOGETHER = 2000
 
 
-@dataclass
-class _Candidate:
+class _Candidate(PlainStruct):
     suggestion: Suggestion
     #: Keys of the pods for which it was made.
     keys: list[str] = field(default_factory=list)

@@ -8,7 +8,6 @@ is `None`, and copies have to be placed one after the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from stowplan.cluster.object_dependencies import ObjectDependency
 from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,8 +37,7 @@ _IN_TREE = "stowplan.in_tree."
 _CLAIMS = ObjectDependency.of_kind(ResourceClaim)
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(PlainStruct, frozen=True):
     """Nodes that take no more for one reason."""
 
     plugin: str
@@ -46,8 +45,7 @@ class Limit:
     rows: npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(PlainStruct, frozen=True):
     """The room of each node."""
 
     #: Number of copies per table row.

@@ -12,13 +12,13 @@ Upstream: plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac/validation/rule.go,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from stowplan.api.decode import decode_json
 from stowplan.api.field_errors import aggregate, go_quote
 from stowplan.api.label_selectors import SelectorError, compile_label_selector
 from stowplan.api.users import MASTERS, UserInfo
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver import default_roles, rbac
 from stowplan_cluster.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind", Role, RoleBinding)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class Attributes(PlainStruct, frozen=True, kw_only=True):
     """The attributes of a request: a verb on a resource or, without one, on a path."""
 
     user: UserInfo
@@ -51,15 +50,13 @@ class Attributes:
         return bool(self.resource) or not self.path
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(PlainStruct, frozen=True):
     allowed: bool
     #: The binding that allows it; for a denial, errors while evaluating rules.
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(PlainStruct, frozen=True):
     """All rules that apply to a user in a namespace."""
 
     rules: tuple[PolicyRule, ...]
@@ -115,8 +112,7 @@ def _allows(rule: PolicyRule, attributes: Attributes) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Policy:
+class _Policy(PlainStruct, frozen=True):
     """A snapshot of all RBAC objects; roles are keyed by how bindings refer to them."""
 
     cluster_bindings: tuple[RoleBinding, ...]

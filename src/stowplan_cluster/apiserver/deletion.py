@@ -9,13 +9,13 @@ Upstream: k8s.io/apiserver/pkg/registry/rest/delete.go, generic/registry/store.g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import INVALID, BadRequest, FieldError, conflict, invalid
 from stowplan.api.field_errors import go_quote
 from stowplan.api.pod import FINISHED
 from stowplan.api.timestamps import parse_timestamp, timestamp
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import metadata_of
 from stowplan_cluster.apiserver.preconditions import check_types, failed
 
@@ -33,8 +33,7 @@ _CHECKED_BY_KIND = ("namespaces", "customresourcedefinitions.apiextensions.k8s.i
 PROPAGATIONS = ("", "Background", *_FINALIZERS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOptions:
+class DeleteOptions(PlainStruct, frozen=True, kw_only=True):
     grace_period_seconds: int | None = None
     propagation: str = ""
     #: Preconditions of uid and resourceVersion; "" matches no object.
@@ -43,8 +42,7 @@ class DeleteOptions:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(PlainStruct, frozen=True):
     #: The deleted object, or the one that remains for now.
     stored: Stored
     #: Whether the object is gone.

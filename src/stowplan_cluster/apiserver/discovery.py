@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,8 +55,7 @@ _READ_WRITE = ("get", "patch", "update")
 _CONNECT = ("create", "get")
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource:
+class Subresource(PlainStruct, frozen=True):
     #: Kind, group and version if they differ from the parent's.
     kind: str = ""
     group: str = ""
@@ -229,8 +229,7 @@ def _kind(group: str, version: str, kind: str) -> JsonObject:
     return {"group": group, "version": version, "kind": kind}
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(PlainStruct, frozen=True):
     body: bytes
     etag: str
 

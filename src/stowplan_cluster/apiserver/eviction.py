@@ -8,8 +8,9 @@ Upstream: pkg/registry/core/pod/storage/eviction.go.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from stowplan.api.api_errors import ApiError, BadRequest, InternalError, TooManyRequests, forbidden
 from stowplan.api.pod import FINISHED

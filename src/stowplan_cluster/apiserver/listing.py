@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.api.api_errors import BadRequest, Expired
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +40,7 @@ class _Token(msgspec.Struct, frozen=True, rename={"version": "rv", "last": "star
     form: str = "meta.k8s.io/v1"
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(PlainStruct, frozen=True):
     items: Sequence[Stored]
     #: The resourceVersion of the list.
     version: int
@@ -50,8 +49,7 @@ class Page:
     remaining: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
+class ListOptions(PlainStruct, frozen=True, kw_only=True):
     label_selector: str = ""
     field_selector: str = ""
     limit: int = 0

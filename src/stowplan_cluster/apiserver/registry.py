@@ -12,8 +12,9 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers, pkg/registry/generic/registry
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import field
 
 from stowplan.api.api_errors import (
     INVALID,
@@ -28,6 +29,7 @@ from stowplan.api.api_errors import (
 )
 from stowplan.api.field_errors import go_quote
 from stowplan.api.timestamps import timestamp
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver import conversion, deletion, managed_fields, patches, strategies, validation
 from stowplan_cluster.apiserver.binding import bind_pod, check_binding
 from stowplan_cluster.apiserver.custom.definitions import definition_warnings, validate_definition
@@ -64,8 +66,7 @@ PatchKind = Literal["json", "merge", "strategic", "apply"]
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-@dataclass(slots=True, kw_only=True)
-class Options:
+class Options(PlainStruct, kw_only=True):
     """Options of a request."""
 
     field_manager: str = "stowplan"

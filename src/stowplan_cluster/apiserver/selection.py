@@ -5,15 +5,17 @@ Upstream: pkg/fields/selector.go of k8s.io/apimachinery.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from stowplan.api import selector_text
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.field_errors import go_quote
 from stowplan.api.label_selectors import SelectorError
 from stowplan.api.selector_text import SHORT, FieldTerm, parse_label_selector
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.api.label_selectors import Selector
@@ -75,8 +77,7 @@ def kept_fields(resource: Resource) -> tuple[str, ...]:
     return tuple(_kept_name(name) for name in resource.selectable_fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(PlainStruct, frozen=True):
     """The namespace and selectors of a request."""
 
     namespace: str

@@ -6,8 +6,9 @@ versions and uids always compared: reading, binding and watching work with any s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 _NAMES = {"admission": "admission", "managed-fields": "managed_fields", "validation": "validation"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stages:
+class Stages(PlainStruct, frozen=True, kw_only=True):
     #: Without it, no admission plugin runs: pods get no priority from their class and no default tolerations,
     #: claims no default storage class, and namespaces need not exist.
     admission: bool = True

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from stowplan.api.api_errors import Expired
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.history import History
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict).decode
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stored:
+class Stored(PlainStruct, frozen=True, eq=False):
     """One object at one version; immutable."""
 
     resource: str
@@ -72,8 +71,7 @@ class Stored:
         return _decode(self.data)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
+class Event(PlainStruct, frozen=True, eq=False):
     type: EventType
     #: For a deletion: the last state, with the version of the deletion.
     stored: Stored

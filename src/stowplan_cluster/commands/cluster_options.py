@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,8 +72,7 @@ def cluster_options(command: CommandT) -> CommandT:
     return command
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterOptions:
+class ClusterOptions(PlainStruct, frozen=True, kw_only=True):
     port: int
     bind_address: str
     kubeconfig_out: Path

@@ -12,7 +12,6 @@ import secrets
 import socket
 import sys
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +20,7 @@ from stowplan.api.api_errors import ApiError
 from stowplan.api.load import load_manifests
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.event_loop import running
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,8 +39,7 @@ DEFAULT_NODES = 3
 _STDIN = "-"
 
 
-@dataclass(frozen=True)
-class EmbeddedCluster:
+class EmbeddedCluster(PlainStruct, frozen=True):
     server: ApiServer
     controllers: Loop
     front: Front

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.decode import decode_json
 from stowplan.api.types import Pod
 from stowplan.explain.text.tables import Line
 from stowplan.framework.explanations.formatting import count
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,24 +34,21 @@ _PODS = "pods"
 _MARKERS = (b'"Unschedulable"', b'"PreemptionByScheduler"')
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(PlainStruct, frozen=True):
     node: str
 
     def spans(self, *, plural: bool) -> tuple[Span, ...]:
         return (" → ", "dim"), (self.node, "best")
 
 
-@dataclass(frozen=True, slots=True)
-class Preempted:
+class Preempted(PlainStruct, frozen=True):
     node: str
 
     def spans(self, *, plural: bool) -> tuple[Span, ...]:
         return (" give way" if plural else " gives way", "pending"), (f" on {self.node}", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Unschedulable:
+class Unschedulable(PlainStruct, frozen=True):
     why: str
 
     def spans(self, *, plural: bool) -> tuple[Span, ...]:

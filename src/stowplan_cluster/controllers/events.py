@@ -12,11 +12,11 @@ Upstream: k8s.io/client-go/tools/record.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from stowplan.api.api_errors import ApiError, NotFound
 from stowplan.api.timestamps import timestamp
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.registry import Options
 
 if TYPE_CHECKING:
@@ -41,14 +41,12 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 
-@dataclass(slots=True)
-class _Allowance:
+class _Allowance(PlainStruct):
     tokens: float
     since: float
 
 
-@dataclass(slots=True)
-class _Recorded:
+class _Recorded(PlainStruct):
     namespace: str
     name: str
     count: int = 1

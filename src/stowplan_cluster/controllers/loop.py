@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.api.api_errors import ApiError, Conflict, NotFound
 from stowplan.api.decode import DecodeError
 from stowplan.api.label_selectors import SelectorError
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.store import Event
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class Controller(Protocol):
 Item = tuple[int, "Hashable"]
 
 
-@dataclass(slots=True)
-class _Failures:
+class _Failures(PlainStruct):
     count: int = 0
     #: The last logged error per key, to log repeated ones once.
     logged: str = ""

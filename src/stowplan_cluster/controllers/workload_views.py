@@ -5,7 +5,6 @@ Upstream: k8s.io/api/apps/v1, batch/v1, core/v1.
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -14,6 +13,7 @@ from stowplan.api.decode import decode_json
 from stowplan.api.label_selectors import Selector, compile_label_selector, selector_from_map
 from stowplan.api.meta import MAX_INT32, ApiStruct, LabelSelector, ObjectMeta
 from stowplan.api.whole_numbers import whole_number
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.store import Stored
 
@@ -185,8 +185,7 @@ class Job(Workload, frozen=True, kw_only=True):
 W = TypeVar("W", bound=Workload)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadKind(Generic[W]):
+class WorkloadKind(PlainStruct, Generic[W], frozen=True):
     storage: str
     api_version: str
     kind: str

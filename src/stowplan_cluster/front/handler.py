@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import inspect
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
 from stowplan.serving.requests.messages import JSON, Response, Stream
 from stowplan.serving.requests.messages import Request as PageRequest
+from stowplan.structs import PlainStruct
 from stowplan_cluster.front import negotiation
 from stowplan_cluster.front.connection import Connection
 from stowplan_cluster.front.metrics import Metrics, RequestLabels
@@ -200,8 +200,7 @@ class Handler:
         return response
 
 
-@dataclass(slots=True)
-class _Exchange:
+class _Exchange(PlainStruct):
     """One request in the handler chain."""
 
     request: BaseRequest

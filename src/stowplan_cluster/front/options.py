@@ -8,7 +8,6 @@ Upstream: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation, meta/inte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from stowplan.api.api_errors import (
     invalid,
 )
 from stowplan.api.field_errors import go_json, go_quote
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.deletion import DeleteOptions, options_of
 from stowplan_cluster.apiserver.listing import NOT_OLDER_THAN, ListOptions
 from stowplan_cluster.apiserver.registry import Options
@@ -223,8 +223,7 @@ def _list_errors(query: Query) -> list[FieldError]:
     return errors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(PlainStruct, frozen=True, kw_only=True):
     label_selector: str = ""
     field_selector: str = ""
     resource_version: str = ""

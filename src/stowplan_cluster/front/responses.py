@@ -8,7 +8,6 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/response.go, respo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +16,7 @@ from stowplan.api.api_errors import BadRequest, NotAcceptable
 from stowplan.api.field_errors import go_quote
 from stowplan.serving.requests.forms import YAML, Form, as_yaml, error_headers, status_object
 from stowplan.serving.requests.messages import JSON
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.tables import table_of
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ _INCLUDE = ("", "Metadata", "Object", "None")
 encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(PlainStruct, frozen=True):
     #: For a list, the stored objects themselves: it is never copied as a whole.
     pieces: Sequence[bytes]
     status: int = 200
@@ -53,8 +52,7 @@ class Answer:
         return sum(map(len, self.pieces))
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectForm:
+class ObjectForm(PlainStruct, frozen=True):
     """The form of objects in a response."""
 
     #: The negotiated media type and kind.

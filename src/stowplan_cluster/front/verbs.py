@@ -8,10 +8,10 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.api.api_errors import ApiError, BadRequest, MethodNotAllowed, NotAcceptable, NotFound
 from stowplan.api.status import StatusDetails

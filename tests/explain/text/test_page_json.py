@@ -13,15 +13,18 @@ printable = st.text(
     st.characters(categories=["L", "N", "P", "S", "Zs"], exclude_characters="\u00a0\u2007\u3000"), max_size=9
 ).filter(str.isprintable)
 cells = printable | st.lists(st.tuples(printable, st.sampled_from(sorted(STYLES))), max_size=3).map(tuple)
-lines = st.builds(Line, cells, st.integers(0, 9), st.booleans())
-grids = st.integers(1, 4).flatmap(
-    lambda width: st.builds(
-        Grid,
-        st.lists(st.lists(cells, min_size=width, max_size=width), max_size=4),
-        st.just(()) | st.lists(printable, min_size=width, max_size=width),
-        st.frozensets(st.integers(0, width - 1)),
-        st.integers(0, 9),
+lines = st.tuples(cells, st.integers(0, 9), st.booleans()).map(lambda fields: Line(*fields))
+grids = (
+    st.integers(1, 4)
+    .flatmap(
+        lambda width: st.tuples(
+            st.lists(st.lists(cells, min_size=width, max_size=width), max_size=4),
+            st.just(()) | st.lists(printable, min_size=width, max_size=width),
+            st.frozensets(st.integers(0, width - 1)),
+            st.integers(0, 9),
+        )
     )
+    .map(lambda fields: Grid(*fields))
 )
 
 

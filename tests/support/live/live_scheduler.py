@@ -2,8 +2,9 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from stowplan.api.documents import Documents
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME

@@ -7,9 +7,10 @@ end anywhere.
 import os
 import sys
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from stowplan.cli.kube_scheduler import main
 from stowplan.daemon.process import opened

@@ -6,9 +6,10 @@ import asyncio
 import ssl
 import tempfile
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.api_errors import Forbidden, Unauthorized

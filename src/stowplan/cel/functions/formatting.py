@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.cel import types as t
@@ -16,6 +15,7 @@ from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.conversions import to_string
 from stowplan.cel.functions.operators import bounded_text
 from stowplan.cel.functions.semvers import quoted
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +30,7 @@ _NUMBER_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 _STRING_KINDS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(PlainStruct, frozen=True):
     """A part of a format: literal text, then the format of one argument; the last part has no argument."""
 
     text: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.cel import types as t
@@ -13,6 +12,7 @@ from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.semvers import quoted
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.cel.values import Value
@@ -21,13 +21,11 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _PREFIX_LENGTH_RE = re.compile(r"0|[1-9][0-9]{0,2}")
 
 
-@dataclass(frozen=True, slots=True)
-class Ip:
+class Ip(PlainStruct, frozen=True):
     address: _Address
 
 
-@dataclass(frozen=True, slots=True)
-class Cidr:
+class Cidr(PlainStruct, frozen=True):
     address: _Address
     bits: int
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -12,6 +11,7 @@ from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.semvers import quoted
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.cel.values import Value
@@ -25,8 +25,7 @@ _BAD_HOST_CHAR_RE = re.compile(r'[ "<>\\^`{|}]')
 _PATH_SAFE = "$&+,/:;=@!'()*~"
 
 
-@dataclass(frozen=True, slots=True)
-class Url:
+class Url(PlainStruct, frozen=True):
     text: str
     scheme: str
     host: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from stowplan.explain.text.tables import Line, plain, write
 from stowplan.explain.text.verdict_text import explanation
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import VerdictListRecord, document
+from stowplan.structs import PlainStruct
 from stowplan.what_if.group_relief import group_relief
 from stowplan.what_if.relief import relief, together
 
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 _GROUPS = 10
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(PlainStruct, frozen=True):
     """An answer as data or as a page."""
 
     data: Callable[[], dict[str, Any]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -10,6 +9,7 @@ import click
 from stowplan.loading.wanted_events import EventsWanted
 from stowplan.sources.selection import Selection, spelled
 from stowplan.sources.templates import POD_GROUP, named_object
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +19,7 @@ What = Literal["pods", "pending", "node", "podgroup"]
 _WANTED = 'Ask for "pod [NS/]NAME…", "deployment/NAME", "podgroup/NAME", "pending" or "node NAME"'
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(PlainStruct, frozen=True, kw_only=True):
     """The option values, under click's names."""
 
     question: tuple[str, ...]
@@ -54,8 +53,7 @@ class Options:
         return self.output in ("json", "yaml")
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(PlainStruct, frozen=True):
     what: What
     #: `[KIND/][NS/]NAME` of pods and their owners, or the single name of a node or group.
     names: list[str]

@@ -10,17 +10,19 @@ Upstream: staging/src/k8s.io/client-go/tools/clientcmd/loader.go and merge.go.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
+from msgspec import field
+from msgspec.structs import replace
 
 from stowplan.api.field_errors import go_quote
 from stowplan.client.credentials.kubeconfig_types import Cluster, Context, Header, User
 from stowplan.client.endpoint.config_error import ClientConfigError
 from stowplan.config.documents import parse_document
 from stowplan.config.errors import ConfigError, os_error_text
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
 EntryT = TypeVar("EntryT", Cluster, User, Context)
 
 
-@dataclass(frozen=True)
-class Entry(Generic[EntryT]):
+class Entry(PlainStruct, Generic[EntryT], frozen=True):
     kind: str
     name: str
     value: EntryT
@@ -46,8 +47,7 @@ class Entry(Generic[EntryT]):
         return os.path.normpath(Path(self.file).parent.absolute() / path) if path else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kubeconfig:
+class Kubeconfig(PlainStruct, frozen=True, kw_only=True):
     #: The files that were read, in order of precedence.
     files: tuple[str, ...] = ()
     current_context: str = ""
@@ -60,8 +60,7 @@ class Kubeconfig:
         return ", ".join(self.files)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(PlainStruct, frozen=True, kw_only=True):
     """The entries of a context. Without a context they are empty, and the server has to be given otherwise."""
 
     context: Entry[Context] | None = None

@@ -10,7 +10,6 @@ Upstream: staging/src/k8s.io/apimachinery/pkg/api/errors (NewGenericServerRespon
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ import msgspec
 from stowplan.api.api_errors import ApiError, error_of
 from stowplan.api.field_errors import go_quote
 from stowplan.api.status import Status, StatusCause, StatusDetails
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,7 @@ _GENERIC = {
 _status_decoder = msgspec.json.Decoder(Status)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(PlainStruct, frozen=True):
     """The subject of a request, for messages."""
 
     method: str
@@ -66,8 +65,7 @@ class Subject:
         return " ".join(part for part in (self.method.lower(), str(self.resource), self.name) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(PlainStruct, frozen=True):
     code: int
     #: With lower-case names, or case-insensitive.
     headers: Mapping[str, str]

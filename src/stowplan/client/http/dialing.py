@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiohappyeyeballs import start_connection
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     import ssl
@@ -28,8 +29,7 @@ _PROBES = 3
 _HEAD_START = 0.25
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(PlainStruct, frozen=True):
     host: str
     port: int
     #: The name that the server's certificate must have; None without TLS.

@@ -10,13 +10,13 @@ Upstream: staging/src/k8s.io/client-go/discovery.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import Forbidden, NotFound
 from stowplan.client.http.answers import Subject
 from stowplan.client.http.decoding import decode_resource_names
 from stowplan.client.http.transport import Request
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 ABSENCE_KEPT = 300.0
 
 
-@dataclass(eq=False, slots=True)
-class _Question:
+class _Question(PlainStruct, eq=False):
     """A request in progress."""
 
     asking: asyncio.Task[frozenset[str]]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import socket
 import ssl
-from dataclasses import dataclass
 
 import aiohttp
+
+from stowplan.structs import PlainStruct
 
 #: What a request with aiohttp can raise.
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
@@ -23,8 +24,7 @@ NO_ANSWER = "the server closed the connection without an answer"
 _WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(PlainStruct, frozen=True):
     why: str
     #: Whether the request may have reached the server.
     sent: bool

@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec import field
+from msgspec.structs import replace
 from yarl import URL
 
 from stowplan.api.port import Lane, Unreachable
@@ -39,6 +40,7 @@ from stowplan.client.http.http1 import RequestWriter
 from stowplan.client.http.throttling import LONG, Throttling
 from stowplan.client.request_metrics import NO_ANSWER
 from stowplan.klog import get_logger
+from stowplan.structs import PlainStruct
 from stowplan.timing.backoff import REQUESTING, Backoff, BackoffPolicy
 
 if TYPE_CHECKING:
@@ -58,8 +60,7 @@ _JSON = "application/json"
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(PlainStruct, frozen=True, kw_only=True):
     """Timeouts in seconds, numbers of retries, and limits for Retry-After."""
 
     connect: float = 10.0
@@ -76,8 +77,7 @@ class Limits:
     backoff: BackoffPolicy = REQUESTING
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(PlainStruct, frozen=True, kw_only=True):
     method: str
     path: str
     subject: Subject

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from stowplan.api.api_errors import ApiError, Expired, Gone, TooManyRequests
@@ -28,6 +27,7 @@ from stowplan.api.resources import resource_of
 from stowplan.client.errors import StreamSilent
 from stowplan.client.watching.known_objects import Key, Known, Relist, metadata_of
 from stowplan.klog import get_logger
+from stowplan.structs import PlainStruct
 from stowplan.timing.backoff import WATCHING, Backoff
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ _TOO_SHORT = 1.0
 _LONG = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(PlainStruct, frozen=True):
     """Lists or watches of a resource fail and are being retried."""
 
     resource: str
@@ -64,8 +63,7 @@ class Failing:
         return f"{self.doing} {self.resource}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class Working:
+class Working(PlainStruct, frozen=True):
     """They work again."""
 
     resource: str
@@ -74,8 +72,7 @@ class Working:
         return f"listing and watching {self.resource} works again"
 
 
-@dataclass(frozen=True, slots=True)
-class Undecodable:
+class Undecodable(PlainStruct, frozen=True):
     """An object that was not updated, or left out, because it cannot be decoded."""
 
     resource: str
@@ -89,8 +86,7 @@ class Undecodable:
 Report = Failing | Working | Undecodable
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(PlainStruct):
     """The progress of one watch."""
 
     since: float

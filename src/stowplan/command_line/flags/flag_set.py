@@ -8,11 +8,13 @@ Upstream: github.com/spf13/pflag, flag.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import field
 
 from stowplan.api.field_errors import go_quote
 from stowplan.config.hints import nearest
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.flags.kinds import Kind
 
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", bound=PlainStruct)
 
 
 class FlagError(ValueError):
@@ -31,8 +33,7 @@ class FlagError(ValueError):
         self.hints = hints
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flag:
+class Flag(PlainStruct, frozen=True, kw_only=True):
     name: str
     kind: Kind
     default: Any
@@ -52,8 +53,7 @@ class Flag:
         return self.kind.show(self.default)
 
 
-@dataclass
-class CommandLine:
+class CommandLine(PlainStruct):
     """A parsed command line: each flag's value, set or default, and the arguments."""
 
     values: dict[str, Any]
@@ -69,8 +69,8 @@ class CommandLine:
 
 
 def options_of(kind: type[Options], line: CommandLine) -> Options:
-    """A dataclass whose fields have the names of flags."""
-    return kind(**{field.name: line[field.name.replace("_", "-")] for field in fields(cast("Any", kind))})
+    """A struct whose fields have the names of flags."""
+    return kind(**{name: line[name.replace("_", "-")] for name in kind.__struct_fields__})
 
 
 class FlagSet:

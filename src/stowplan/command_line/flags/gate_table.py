@@ -8,12 +8,12 @@ Upstream: pkg/features/kube_features.go and the libraries' own lists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from stowplan.command_line.flags.gate_history import EARLIER, MINORS
 from stowplan.config.features import NEEDED_WITH
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,8 +108,7 @@ _DEPRECATED_LOCKED = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(PlainStruct, frozen=True):
     stage: Stage
     default: bool
     locked: bool = False

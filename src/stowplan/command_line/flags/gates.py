@@ -9,9 +9,10 @@ Upstream: k8s.io/component-base/featuregate/feature_gate.go, compatibility/regis
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from stowplan.api.field_errors import aggregate
 from stowplan.command_line.flags.flag_set import FlagError
@@ -20,6 +21,7 @@ from stowplan.command_line.flags.kinds import read_bool
 from stowplan.command_line.flags.versions import Versions, shown
 from stowplan.config import FeatureGates
 from stowplan.config.features import UNBUILT
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,8 +45,7 @@ ALWAYS_ON = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Gates:
+class Gates(PlainStruct, frozen=True):
     features: FeatureGates
     versions: Versions = field(default_factory=Versions)
     #: The explicit settings only.

@@ -13,20 +13,19 @@ import ipaddress
 import math
 import re
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.durations import parse_duration
 from stowplan.api.field_errors import go_quote
 from stowplan.api.quantity import read_quantity
 from stowplan.api.urls import without_password
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
+class Kind(PlainStruct, frozen=True, kw_only=True):
     #: The name in help; "" for switches.
     name: str
     #: Parses a value, given the one from the flag's earlier uses (None at its first).
@@ -212,8 +211,7 @@ def _show_modules(modules: Iterable[tuple[str, int]]) -> str:
     return ",".join(f"{pattern}={level}" for pattern, level in modules)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedCertKey:
+class NamedCertKey(PlainStruct, frozen=True):
     """A certificate for some host names; by default those in the certificate."""
 
     cert_file: str

@@ -6,11 +6,11 @@ Upstream: k8s.io/component-base/compatibility.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.field_errors import go_quote
 from stowplan.command_line.flags.flag_set import FlagError
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +22,7 @@ _LEAST = (1, 35)
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(PlainStruct, frozen=True):
     emulated: tuple[int, int] = _BINARY
     min_compatibility: tuple[int, int] = _LEAST
 

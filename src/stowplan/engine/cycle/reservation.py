@@ -5,11 +5,13 @@ Upstream: the second half of schedulingCycle in pkg/scheduler/schedule_one.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from stowplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
 from stowplan.framework.status import Code, Status
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.framework import Framework
 
 
-@dataclass(slots=True, eq=False)
-class Reservation:
+class Reservation(PlainStruct, eq=False):
     """The result of Reserve and Permit for a pod on a node."""
 
     #: Why the pod cannot use the node: a rejection or an error. Everything was unreserved.

@@ -9,10 +9,10 @@ Upstream: pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import field
 
 from stowplan.engine.decision.decision import Decision, without_nodes
 from stowplan.engine.decision.extender_results import refuse
@@ -23,6 +23,7 @@ from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.runtime.metrics import ended
 from stowplan.framework.status import Code, Status, declares
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +51,7 @@ _SUCCESS, _ERROR = Code.Success, Code.Error
 _MIN_EVALUATIONS, _MAX_EVALUATIONS, _MAX_ROWS = 64, 256, 1 << 18
 
 
-@dataclass(slots=True, eq=False)
-class Judged:
+class Judged(PlainStruct, eq=False):
     """A decision for a question, and its intermediate results; valid until the cluster changes."""
 
     decision: Decision
@@ -120,7 +120,7 @@ class SchedulingAlgorithm:
             tried = None
         evaluation, seconds = self._looked_up(framework, pod)
         if tried is None and within is None:
-            decision = self._again(framework, evaluation, pod, seconds)
+            decision = self._reused(framework, evaluation, pod, seconds)
             if decision is not None:
                 return decision
         outcome, found = self._searched(framework, evaluation, pod, tried, within, seconds)
@@ -154,7 +154,7 @@ class SchedulingAlgorithm:
             return []
         picks, names, state = filling.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
         if outcome.seen < nodes:
-            self.sampling.saw(outcome.seen * len(picks), listed=listed)
+            self.sampling.advance(outcome.seen * len(picks), listed=listed)
         if framework.metrics is not None:
             seconds, scored = framework.now() - started, sum(pick.feasible > 1 for pick in picks)
             framework.metrics.decided_together(len(picks), seconds, scored=scored, reused=outcome.reused)
@@ -174,7 +174,7 @@ class SchedulingAlgorithm:
             return []
         if any(row_tried_first(self.cluster, pod) is not None for pod in (like.pod, *pods)):
             return []
-        outcome = self.evaluation(framework, like.pod).stands(like.diagnosis, pods)
+        outcome = self.evaluation(framework, like.pod).still_applies(like.diagnosis, pods)
         plugins = {plugin.name: plugin for plugin in framework.post_filter}
         answers = [(plugins[name], result) for name, result in like.post_filter]
         if outcome is None or not all(declares(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
@@ -183,7 +183,7 @@ class SchedulingAlgorithm:
             plugin.repeated(result, pods)
         nodes = self.cluster.table.count if within is None else len(within)
         if outcome.seen < nodes:
-            self.sampling.saw(outcome.seen * len(pods), listed=None if within is None else len(within))
+            self.sampling.advance(outcome.seen * len(pods), listed=None if within is None else len(within))
         if framework.metrics is not None:
             framework.metrics.equal_pods_refused(len(pods), helped=bool(answers))
         return [
@@ -204,7 +204,7 @@ class SchedulingAlgorithm:
         started = framework.metrics.now()
         return self.evaluation(framework, pod), framework.metrics.now() - started
 
-    def _again(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
+    def _reused(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
         """The decision if an equal pod's results can be reused; None if the nodes have to be searched.
 
         `seconds`: the duration of the lookup of the evaluation.
@@ -213,20 +213,20 @@ class SchedulingAlgorithm:
         if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
             return None
         started = framework.now()
-        standing = evaluation.standing(pod)
-        if standing is None:
+        results = evaluation.updated_results(pod)
+        if results is None:
             return None
-        if standing.seen < self.cluster.table.count:
-            self.sampling.saw(standing.seen)
-        ranked = standing.ranked
+        if results.seen < self.cluster.table.count:
+            self.sampling.advance(results.seen)
+        ranked = results.ranked
         if metrics is not None:
             took = framework.now() - started
             metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=ranked is not None)
         if ranked is None:
-            found = Found(standing.feasible, standing.feasible_count, standing.seen)
-            return self._chosen(framework, evaluation, standing.state, pod, found)
+            found = Found(results.feasible, results.feasible_count, results.seen)
+            return self._chosen(framework, evaluation, results.state, pod, found)
         name = self.cluster.table.names[self.best(ranked)]
-        return Decision(pod, name, state=standing.state, evaluated=standing.seen, feasible=standing.feasible_count)
+        return Decision(pod, name, state=results.state, evaluated=results.seen, feasible=results.feasible_count)
 
     def _searched(
         self,
@@ -297,7 +297,7 @@ class SchedulingAlgorithm:
                     listed=listed,
                 )
         if seen < (self.cluster.table.count if listed is None else listed):
-            self.sampling.saw(seen, listed=listed)
+            self.sampling.advance(seen, listed=listed)
         return Found(feasible, int(np.count_nonzero(feasible)), seen)
 
     def _chosen(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +17,7 @@ from stowplan.framework.diagnosis import histogram_text
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import Code, Status
 from stowplan.queue.queued_pod import QueuedPod
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.api.types import Pod
@@ -47,8 +47,7 @@ class Attempt(msgspec.Struct, kw_only=True, eq=False):
     goes_straight: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(PlainStruct, frozen=True, kw_only=True):
     """How an attempt ended without binding the pod, and the consequences."""
 
     status: Status

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.status import Code, Status
 from stowplan.inspection.frames import to_frame as frame_of
 from stowplan.inspection.html_cells import text_cell, text_head
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
@@ -20,8 +20,7 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 # Not frozen: one is created per attempt, and creating a frozen one takes four times as long.
-@dataclass(slots=True, eq=False, repr=False)
-class Decision:
+class Decision(PlainStruct, eq=False):
     """The result of one attempt; read-only.
 
     Examples:

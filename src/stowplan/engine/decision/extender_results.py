@@ -7,16 +7,17 @@ Questions use only the verbs filter and prioritize; preempt and bind are only us
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import field
 
 from stowplan.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, answer_of
 from stowplan.framework.interface import MAX_SCORE
 from stowplan.framework.rejections import from_statuses
 from stowplan.framework.requests import Ask
 from stowplan.framework.status import Status, error, unresolvable, unschedulable
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,8 +37,7 @@ SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
 RequestKey = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ExtenderResult:
+class ExtenderResult(PlainStruct, frozen=True):
     """An extender's answer to one request."""
 
     extender: str

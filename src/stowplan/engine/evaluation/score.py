@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(eq=False)
-class Score:
+class Score(PlainStruct, eq=False):
     """Scores of all rows, updated in place."""
 
     plugin: ScorePlugin

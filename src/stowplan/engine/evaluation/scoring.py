@@ -6,20 +6,20 @@ recomputed that are affected by the changes, or by a different set of feasible n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.node_sums import FEW
-from stowplan.engine.evaluation.object_watches import asked_again
+from stowplan.engine.evaluation.object_watches import plugins_to_rerun
 from stowplan.engine.evaluation.plans import ScorePlan
 from stowplan.engine.evaluation.score import Score
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import Reads
 from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 INFEASIBLE = np.iinfo(np.int64).min
 
 
-@dataclass(slots=True, eq=False)
-class Scored:
+class Scored(PlainStruct, eq=False):
     """The scores of the feasible nodes for a pod; valid until the evaluation is used again."""
 
     #: Why there are no scores.
@@ -145,7 +144,7 @@ class Scoring:
             return False
         self._state = state
         if self._rest is None:
-            self._rest = self._totals - plan.worth_of_parts(len(self._totals))
+            self._rest = self._totals - plan.sum_of_parts(len(self._totals))
         rest, changed = self._rest, () if feasible is before else (feasible != before).nonzero()[0].tolist()
         if not self._count_again(plan, pod, feasible, before, changed) or not plan.worth.update(state, pod):
             return False
@@ -319,7 +318,7 @@ class Scoring:
 
     def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool, outdated: frozenset[str]) -> bool:
         self._moved, counters = set(outdated), self._framework.pod_counters
-        for plugin in asked_again(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
+        for plugin in plugins_to_rerun(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
             counter = None if plugin.name in outdated else counters.get(plugin.name)
             if counter is not None and counter.score_holds(self._state, pod, moved):
                 continue

@@ -21,9 +21,12 @@ Upstream: pkg/scheduler/framework/preemption/executor.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import field
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections import deque
@@ -86,8 +89,7 @@ class EvictionMover(Protocol):
     def answered(self, eviction: Eviction, outcome: Outcome, /) -> None: ...
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class Preemption:
+class Preemption(PlainStruct, eq=False, kw_only=True):
     """A plan that is being carried out, until all its victims have left."""
 
     owner: PlanMover
@@ -157,8 +159,7 @@ class Preemption:
         self.owner.victim_left(self, uid)
 
 
-@dataclass(eq=False, slots=True)
-class Eviction:
+class Eviction(PlainStruct, eq=False):
     """One victim of a plan, until it is evicted or spared."""
 
     owner: EvictionMover

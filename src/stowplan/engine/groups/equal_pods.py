@@ -9,12 +9,14 @@ Anything that cannot be decided this way is left to the trial, which tries pod b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from stowplan.cluster.pod_info import group_key
 from stowplan.framework.runtime.binding import run_permit
 from stowplan.framework.status import Code, Status, declares
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
 
 
-@dataclass(slots=True, eq=False)
-class JointDecisions:
+class JointDecisions(PlainStruct, eq=False):
     """Decisions for the first of some equal pods, all of which get a node."""
 
     decisions: list[Decision] = field(default_factory=list)

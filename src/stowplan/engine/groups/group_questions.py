@@ -25,6 +25,7 @@ from stowplan.framework.requests import Done
 from stowplan.framework.status import Code, error
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.queue.queued_pod import QueuedPod
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
 WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by one"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlacedPod:
+class PlacedPod(PlainStruct, frozen=True, kw_only=True):
     """A pod that fits into a domain along with the others."""
 
     pod: PodInfo
@@ -54,8 +54,7 @@ class PlacedPod:
     victims: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefusedPod:
+class RefusedPod(PlainStruct, frozen=True, kw_only=True):
     """A pod that does not fit into a domain after those before it."""
 
     pod: PodInfo
@@ -65,8 +64,7 @@ class RefusedPod:
     plugins: tuple[str, ...] = ()
 
 
-@dataclass(kw_only=True)
-class DomainJudgement:
+class DomainJudgement(PlainStruct, kw_only=True):
     """The group's trial in one domain; the unnamed one is the whole cluster."""
 
     name: str

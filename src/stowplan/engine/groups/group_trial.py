@@ -8,11 +8,13 @@ Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from stowplan.framework.runtime.placements import PodGroupAssignments, ProposedAssignment, run_placement_score
 from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +31,7 @@ UNSCHEDULABLE = "pod group is unschedulable"
 WAITING = "pod group is waiting for preemption to complete"
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class TriedPod:
+class TriedPod(PlainStruct, eq=False, kw_only=True):
     """The result for one pod on trial."""
 
     queued: QueuedPod
@@ -58,8 +59,7 @@ class TriedPod:
         return SUCCESS if self.decision.status is None else self.decision.status
 
 
-@dataclass(slots=True, eq=False)
-class GroupTrial:
+class GroupTrial(PlainStruct, eq=False):
     """The result for a group."""
 
     #: Success; a rejection, whether or not it waits for preemption; or an Error.

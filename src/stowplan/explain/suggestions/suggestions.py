@@ -25,6 +25,7 @@ from stowplan.framework.explanations.changes import Change, Dial
 from stowplan.framework.explanations.formatting import sentence
 from stowplan.framework.explanations.grouping import classes, split
 from stowplan.framework.explanations.remedy import HOPELESS, Remedy
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,8 +104,7 @@ def _suggestion(at: VerdictInspection, found: Sequence[Change], rows: Rows, note
     return Suggestion(tuple(found), len(rows), tuple(names[:_NAMED]), sentence(notes))
 
 
-@dataclass
-class _Need:
+class _Need(PlainStruct):
     """Nodes that need the same classes of changes."""
 
     rows: Rows

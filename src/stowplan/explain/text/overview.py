@@ -7,7 +7,6 @@ most nodes, as resolving it would gain the most.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -16,6 +15,7 @@ from stowplan.explain.text.tables import Grid, Line
 from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import CauseRecord, SummaryRecord
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 _CAUSES, _NAMESPACES, _RELIEF = 8, 6, 5
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(PlainStruct, frozen=True):
     """Pods that share a verdict."""
 
     verdict: Verdict

@@ -6,7 +6,6 @@ configuration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,7 @@ from stowplan.explain.text.tables import Line
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.queue_state import ON_ITS_WAY
 from stowplan.inspection.records import ConditionRecord, EventRecord, SchedulerRecord
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -36,8 +36,7 @@ _ASK_THERE = (
 )
 
 
-@dataclass(frozen=True)
-class ReportedStatus:
+class ReportedStatus(PlainStruct, frozen=True):
     condition: PodCondition | None
     #: Newest first. None: not requested, or not readable.
     events: tuple[Event, ...] | None = None

@@ -6,8 +6,9 @@ Everywhere else they become plain text with a stable layout: no escape codes, no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,8 +34,7 @@ STYLES = {
 _GAP = "  "
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(PlainStruct, frozen=True):
     """A single line; an empty one is a separator."""
 
     text: Cell = ""
@@ -43,8 +43,7 @@ class Line:
     marked: bool = False
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(PlainStruct, frozen=True):
     """Rows with aligned columns."""
 
     rows: Sequence[Sequence[Cell]]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.explanations.formatting import count, joined, listed
 from stowplan.inspection.records import SuggestionRecord
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.framework.explanations.changes import Change
 
 
-@dataclass(frozen=True, repr=False)
-class Suggestion:
+class Suggestion(PlainStruct, frozen=True):
     """A verified change, and what it gains.
 
     Examples:
@@ -71,8 +70,7 @@ class Suggestion:
         )
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(PlainStruct, frozen=True):
     """Changes that would help, and facts that make every node infeasible."""
 
     suggestions: tuple[Suggestion, ...] = ()

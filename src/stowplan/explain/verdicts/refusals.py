@@ -6,10 +6,10 @@ that encodes which masks cover it; rows with equal numbers form a group. There i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.framework.explanations.grouping import Refusal, classes, split
 from stowplan.framework.status import Code, Reason

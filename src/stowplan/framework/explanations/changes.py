@@ -6,12 +6,12 @@ A `Change` can be applied to a copy of the pod, or temporarily to the cluster, s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stowplan.framework.explanations.formatting import joined
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(PlainStruct, frozen=True):
     """One change: as text, as data for JSON, and as a function of the pod or of nodes."""
 
     kind: str
@@ -44,8 +43,7 @@ class Change:
     cost: int = 1
 
 
-@dataclass(frozen=True)
-class Dial:
+class Dial(PlainStruct, frozen=True):
     """A change with a degree: if one degree helps, so does every higher one."""
 
     low: int

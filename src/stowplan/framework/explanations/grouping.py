@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Refusal:
+class Refusal(PlainStruct, frozen=True, eq=False):
     """Nodes that one plugin rejected for the same reasons."""
 
     plugin: str

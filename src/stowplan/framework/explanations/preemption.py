@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -11,16 +14,14 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
 
 
-@dataclass(frozen=True)
-class Victim:
+class Victim(PlainStruct, frozen=True):
     """A pod that would be evicted."""
 
     key: str
     priority: int
 
 
-@dataclass(frozen=True)
-class Eviction:
+class Eviction(PlainStruct, frozen=True):
     """A node that would fit the pod once the victims have left."""
 
     node_name: str
@@ -29,8 +30,7 @@ class Eviction:
     pdb_violations: int = 0
 
 
-@dataclass(frozen=True)
-class Preemption:
+class Preemption(PlainStruct, frozen=True):
     """What a PostFilter plugin found. `selected` and `plugin` are filled in from its result."""
 
     #: Why the pod may not preempt; "" when it may.

@@ -10,7 +10,6 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from inspect import isgenerator
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +51,7 @@ from stowplan.framework.status import (
     well_formed,
     wrapped,
 )
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -76,8 +76,7 @@ _SKIP = Code.Skip
 _REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 
 
-@dataclass(frozen=True, slots=True)
-class PreFiltered:
+class PreFiltered(PlainStruct, frozen=True):
     """The result of PreFilter: the nodes to consider, or a rejection."""
 
     status: Status | None = None

@@ -8,7 +8,6 @@ Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from stowplan.framework.interface import NodePodExtensions
 from stowplan.framework.pod_shift import PodShift
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import Status
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,8 +75,7 @@ def _ahead_of(pod: PodInfo, nominated: list[PodInfo]) -> list[PodInfo]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Rank:
+class _Rank(PlainStruct, frozen=True):
     """The n-th nominated pod of each node that has so many."""
 
     positions: npt.NDArray[np.intp]

@@ -9,16 +9,17 @@ Upstream: pkg/scheduler/framework/runtime/framework.go; docs/behaviour.md, Place
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from operator import index
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import field
 
 from stowplan.cluster.view import Nodes
 from stowplan.framework.interface import MAX_SCORE, MIN_SCORE
 from stowplan.framework.runtime.answers import out_of_range
 from stowplan.framework.status import Code, Status, error, raised, unschedulable, wrapped
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 NO_PLACEMENTS = "no feasible placements found"
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupInfo:
+class PodGroupInfo(PlainStruct, frozen=True):
     """A group of pods that are scheduled together."""
 
     namespace: str
@@ -42,8 +42,7 @@ class PodGroupInfo:
     unscheduled_pods: tuple[PodInfo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Placement:
+class Placement(PlainStruct, frozen=True, eq=False):
     """The nodes on which a group is tried."""
 
     nodes: Nodes
@@ -56,24 +55,21 @@ class Placement:
         return Placement(self.nodes.restricted(rows), name)
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedAssignment:
+class ProposedAssignment(PlainStruct, frozen=True):
     """A pod and the node that it would get."""
 
     pod: PodInfo
     node_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupAssignments:
+class PodGroupAssignments(PlainStruct, frozen=True):
     """Where a group's pods would go within a placement."""
 
     placement: Placement
     proposed: tuple[ProposedAssignment, ...] = ()
 
 
-@dataclass(slots=True)
-class PlacementScores:
+class PlacementScores(PlainStruct):
     """The scores of a placement."""
 
     placement: Placement

@@ -13,7 +13,6 @@ Upstream: k8s.io/csi-translation-lib; isCSIMigrationOn and isPluginMigratedToCSI
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +22,7 @@ from stowplan.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSel
 from stowplan.api.label_selectors import IN
 from stowplan.api.types import PersistentVolume
 from stowplan.in_tree.common.annotations import AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,8 +39,7 @@ class TranslationError(ValueError):
     """A volume that cannot be translated to its CSI driver."""
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(PlainStruct, frozen=True):
     """A volume kind and the driver that now serves it."""
 
     #: The volume source field, in a pod or in a PersistentVolume.

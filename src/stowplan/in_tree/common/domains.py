@@ -7,10 +7,11 @@ domains is cheap, spreading them is not. An unchanged array stays the same objec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,8 +92,7 @@ def _bounds(values: Ints) -> tuple[int, int]:
     return min(few), max(few)
 
 
-@dataclass(slots=True, eq=False)
-class _Present:
+class _Present(PlainStruct, eq=False):
     """The domains that have a feasible node."""
 
     feasible: Mask

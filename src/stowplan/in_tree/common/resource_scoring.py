@@ -9,12 +9,12 @@ Upstream: pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.api.resource_names import is_scalar
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,8 +50,7 @@ class Demands:
         return not self.requested.any()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Capacity:
+class Capacity(PlainStruct, frozen=True, eq=False):
     """Allocatable of some resources over all rows, prepared as a divisor; depends on node objects alone.
 
     Arrays have the shape (resources, rows).

@@ -8,7 +8,6 @@ Upstream: pkg/scheduler/framework/plugins/defaultpreemption and framework/preemp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
@@ -32,6 +31,7 @@ from stowplan.preemption.eligibility import ineligible_in_group, ineligible_reas
 from stowplan.preemption.extenders import ask_extenders, interested_extenders
 from stowplan.preemption.plan import eviction_plan
 from stowplan.preemption.workloads import victims_of
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +53,7 @@ _log = get_logger(__name__.rpartition(".")[0])
 _LOGGER = "PostFilter.DefaultPreemption"
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionOutcome:
+class PreemptionOutcome(PlainStruct, frozen=True):
     """Why a pod may not preempt, or the result of the dry run."""
 
     ineligible_reason: str = ""

@@ -6,11 +6,11 @@ be allocated together with the others is reported. Extended resources backed by 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.api.node_selectors import compile_node_selector
 from stowplan.api.taints import untolerated

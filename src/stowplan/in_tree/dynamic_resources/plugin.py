@@ -10,10 +10,10 @@ Upstream: pkg/scheduler/framework/plugins/dynamicresources.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import field
 
 from stowplan.api.types import DeviceTaintRule, PodGroup, ResourceClaim, ResourceSlice
 from stowplan.cluster.object_dependencies import ObjectDependency
@@ -66,6 +66,7 @@ from stowplan.in_tree.dynamic_resources.writing import (
     discarding,
     unreserving,
 )
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -111,8 +112,7 @@ _ALL_CLAIMS = ObjectDependency.of_kind(ResourceClaim)
 _ALL_TAINT_RULES = ObjectDependency.of_kind(DeviceTaintRule)
 
 
-@dataclass(slots=True)
-class _State:
+class _State(PlainStruct):
     """The result of PreFilter; shared by equal pods. Its presence tells PostFilter that PreFilter succeeded."""
 
     demand: Demand = field(default_factory=Demand)

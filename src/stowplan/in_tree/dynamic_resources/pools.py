@@ -5,8 +5,9 @@ Upstream: pools_incubating.go, allocateddevices.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import field
 
 from stowplan.api.quantity import parse_quantity
 from stowplan.in_tree.dynamic_resources.allocator.devices import (
@@ -17,6 +18,7 @@ from stowplan.in_tree.dynamic_resources.allocator.devices import (
     Usage,
     content_of,
 )
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -76,8 +78,7 @@ class DeviceUse(NamedTuple):
     claim: str = ""
 
 
-@dataclass(slots=True)
-class Pool:
+class Pool(PlainStruct):
     """The slices and allocations of a pool."""
 
     slices: dict[str, SliceView] = field(default_factory=dict)

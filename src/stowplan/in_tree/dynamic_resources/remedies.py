@@ -7,12 +7,12 @@ other requests has to be recreated.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.api.affinity import Toleration
 from stowplan.api.device_claims import CapacityRequirements, ResourceClaimStatus

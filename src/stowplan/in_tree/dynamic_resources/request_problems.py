@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from stowplan.api.quantity import Format, format_quantity
 from stowplan.framework.explanations.formatting import count, joined
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,8 +49,7 @@ class Insufficient(NamedTuple):
         return f"{self.name} ({amount_text(self.wanted)} wanted, {amount_text(max(0, self.left))} left)"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestProblem:
+class RequestProblem(PlainStruct, frozen=True):
     """Why a request cannot be satisfied on a node."""
 
     kind: Kind

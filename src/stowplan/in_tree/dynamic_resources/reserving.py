@@ -8,10 +8,10 @@ Upstream: Reserve, Unreserve and PreBind of dynamicresources.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.api.types import DeviceClass, ResourceClaim
@@ -35,6 +35,7 @@ from stowplan.in_tree.dynamic_resources.writing import (
     served_by,
     unreserving,
 )
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -57,8 +58,7 @@ if TYPE_CHECKING:
 RESERVED = "DynamicResources/reserved"
 
 
-@dataclass(slots=True)
-class Reserved:
+class Reserved(PlainStruct):
     """A pod's claims on its node; updated as they are written."""
 
     claims: list[ResourceClaim] = field(default_factory=list)

@@ -13,7 +13,6 @@ Upstream: pkg/scheduler/framework/plugins/interpodaffinity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +37,7 @@ from stowplan.in_tree.common.domains import by_domain, normalized_by_domain, unu
 from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.inter_pod_affinity import hints
 from stowplan.in_tree.inter_pod_affinity.declaration import DECLARATION
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -70,8 +70,7 @@ _NO_LABELS: dict[str, str] = {}
 Version = tuple[bool, int, int]
 
 
-@dataclass(eq=False)
-class _Table:
+class _Table(PlainStruct, eq=False):
     """Pods by domain of one topology key."""
 
     key: str
@@ -117,8 +116,7 @@ class _Table:
         return by_domain(verdicts, self.column, nodes, state, what) if verdicts.any() else None
 
 
-@dataclass(eq=False)
-class _FilterState:
+class _FilterState(PlainStruct, eq=False):
     """Filter's state: tables of pods to be near, to avoid, and that avoid the pod."""
 
     affinity: list[_Table]
@@ -150,8 +148,7 @@ class _Skipped(NamedTuple):
     epoch: int
 
 
-@dataclass(eq=False)
-class _ScoreState:
+class _ScoreState(PlainStruct, eq=False):
     #: Every row's score.
     raw: npt.NDArray[np.int64]
     #: Scores by domain, if a single label with few domains determines them.
@@ -533,8 +530,7 @@ class _Pull(NamedTuple):
     held: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _PodTerms:
+class _PodTerms(PlainStruct, frozen=True):
     """The counters for an incoming pod's terms."""
 
     #: All required affinity terms together.

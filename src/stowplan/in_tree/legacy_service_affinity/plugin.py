@@ -12,10 +12,10 @@ Upstream: pkg/scheduler/framework/plugins/serviceaffinity/service_affinity.go of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import field
 
 from stowplan.api.selectors import selector_from_map
 from stowplan.api.types import Service
@@ -34,6 +34,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Reason, Status
 from stowplan.in_tree.legacy_service_affinity.declaration import DECLARATION, LegacyServiceAffinityArgs
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,8 +52,7 @@ OTHER_LABELS = Reason("ServiceAffinity", "node(s) didn't match service affinity"
 _FILTER_KEY, _SCORE_KEY = "PreFilterLegacyServiceAffinity", "ScoreLegacyServiceAffinity"
 
 
-@dataclass(slots=True)
-class _Anchor:
+class _Anchor(PlainStruct):
     #: Row of the anchor's node; −1 without an anchor.
     row: int = -1
     #: Row of the next node with such a pod; −1 if there is none.

@@ -8,10 +8,10 @@ of them changed, or if its CSINode or an attachment changed. This happens on dem
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import field
 
 from stowplan.api.types import (
     CSIDriver,
@@ -24,6 +24,7 @@ from stowplan.api.types import (
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import grown
 from stowplan.in_tree.node_volume_limits.volumes import CsiVolume, Found, behind
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,8 +43,7 @@ _MAX_FRESH = 1024
 _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, VolumeAttachment)
 
 
-@dataclass(slots=True)
-class _Row:
+class _Row(PlainStruct):
     """What a row's columns were computed from."""
 
     uses: frozenset[VolumeUse] = frozenset()

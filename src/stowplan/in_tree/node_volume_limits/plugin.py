@@ -13,10 +13,10 @@ Upstream: pkg/scheduler/framework/plugins/nodevolumelimits.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import field
 
 from stowplan.api.types import CSIDriver
 from stowplan.cluster.volumes import volume_uses
@@ -35,6 +35,7 @@ from stowplan.framework.status import SKIP, Code, Reason, Status
 from stowplan.in_tree.node_volume_limits.columns import AttachedVolumes
 from stowplan.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.in_tree.node_volume_limits.hints import events
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -64,8 +65,7 @@ DRIVER_MISSING = Reason("DriverNotInstalled", "{driver} CSI driver is not instal
 _STATE = "PreFilterNodeVolumeLimits"
 
 
-@dataclass(slots=True)
-class _Worlds:
+class _Worlds(PlainStruct):
     """Hypothetical rows, with pods with volumes added or removed."""
 
     #: Of the columns that the result is based on.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from stowplan.in_tree.pod_topology_spread.constraints import Constraint, Prepared
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(PlainStruct, frozen=True, eq=False):
     """One soft constraint's scores: by domain code if there are codes, otherwise by row."""
 
     codes: npt.NDArray[np.intp] | None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.cluster.terms import PodTerm
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(PlainStruct, frozen=True):
     """A parsed constraint."""
 
     max_skew: int
@@ -34,8 +33,7 @@ class Constraint:
         return self.selector.matches(shape.labels)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Domains:
+class Domains(PlainStruct, frozen=True, eq=False):
     """The domains of the nodes that count for a constraint; depends on node objects alone."""
 
     column: LabelColumn

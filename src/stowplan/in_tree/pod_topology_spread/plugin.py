@@ -11,11 +11,11 @@ Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.api.selectors import Selector, SelectorError, compile_label_selector
 from stowplan.framework.interface import (
@@ -52,7 +52,8 @@ from stowplan.in_tree.pod_topology_spread.amounts import (
 from stowplan.in_tree.pod_topology_spread.constraints import HARD, SOFT, Constraint, Domains, Prepared, counted_term
 from stowplan.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
-from stowplan.in_tree.pod_topology_spread.skew import Spread, entries_of, skewed_rows, spread_of
+from stowplan.in_tree.pod_topology_spread.skew import SkewAhead, Spread, entries_of, skewed_rows, spread_of
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -82,8 +83,7 @@ ZONE = "topology.kubernetes.io/zone"
 _MAX_NUMBERS = 4096
 
 
-@dataclass(eq=False)
-class _FilterState:
+class _FilterState(PlainStruct, eq=False):
     spreads: list[Spread]
     #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
@@ -94,8 +94,7 @@ class _FilterState:
         )
 
 
-@dataclass(eq=False)
-class _ScoreState:
+class _ScoreState(PlainStruct, eq=False):
     #: Rounded raw sum of every row; arbitrary for ignored rows.
     raw: npt.NDArray[np.int64]
     #: Scores by domain, if a single label with few domains determines them.
@@ -289,6 +288,20 @@ class PodTopologySpread(
         return found is None or not any(
             slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
         )
+
+    def refusals_ahead(
+        self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
+    ) -> Sequence[SkewAhead] | None:
+        if state.get(PRE_SCORE_KEY) is not None:
+            return None
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        matches, ahead = self.handle.cluster.matches, []
+        for spread, (slot, _) in zip(found.spreads, found.versions, strict=True) if found is not None else ():
+            counted = {slot >= 0 and matches.counts_pods_of(slot, shape) for shape in shapes}
+            if len(counted) > 1:
+                return None
+            ahead.append(SkewAhead(spread, self.handle.cluster.table.n, counted=counted.pop()))
+        return ahead
 
     def _still(self, versions: Sequence[tuple[int, int]]) -> bool:
         """Whether the counters that a state depends on are unchanged."""

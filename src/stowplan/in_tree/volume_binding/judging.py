@@ -9,10 +9,10 @@ Upstream: FindPodVolumes of volumebinding/binder.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import field
 
 from stowplan.api.types import CSINode, StorageClass
 from stowplan.cluster.object_dependencies import ObjectDependency, ObjectIndex
@@ -21,6 +21,7 @@ from stowplan.framework.rejections import Entry
 from stowplan.framework.status import Code, Reason, Status, error
 from stowplan.in_tree.common.annotations import MIGRATED_PLUGINS
 from stowplan.in_tree.volume_binding.volumes import NONE
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,8 +60,7 @@ class Provision(NamedTuple):
     room: Room | None
 
 
-@dataclass(slots=True)
-class Judgement:
+class Judgement(PlainStruct):
     """The result for a pod's claims on all rows."""
 
     n: int

@@ -12,7 +12,6 @@ Upstream: pkg/scheduler/framework/plugins/volumebinding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from stowplan.in_tree.volume_binding.reserving import Reserved, assume, assume_p
 from stowplan.in_tree.volume_binding.scoring import Scorer
 from stowplan.in_tree.volume_binding.volumes import FREE_BY_CLASS, NONE, Volumes
 from stowplan.in_tree.volume_binding.writing import Writer
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -68,8 +68,7 @@ _STATE = "VolumeBinding"
 _RESERVED = "VolumeBinding/reserved"
 
 
-@dataclass(slots=True)
-class _State:
+class _State(PlainStruct):
     """The state of a pod's claims from PreFilter, and of the nodes from Filter; shared by equal pods."""
 
     claims: PodClaims

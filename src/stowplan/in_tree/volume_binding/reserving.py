@@ -5,29 +5,28 @@ Upstream: AssumePodVolumes and RevertAssumedPodVolumes of volumebinding/binder.g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.api.meta import reference_to
 from stowplan.in_tree.common.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.api.types import PersistentVolume, PersistentVolumeClaim
     from stowplan.cluster.assumed_objects import AssumedObjects
 
 
-@dataclass(slots=True)
-class Binding:
+class Binding(PlainStruct):
     """A volume for a claim."""
 
     volume: PersistentVolume
     claim: PersistentVolumeClaim
 
 
-@dataclass(slots=True)
-class Reserved:
+class Reserved(PlainStruct):
     """What a pod reserved on its node; objects are replaced by the API server's responses once they are written."""
 
     all_bound: bool = False

@@ -14,17 +14,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict, defaultdict, deque
-from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import field
 
 from stowplan.api.types import PersistentVolume
 from stowplan.cluster.object_dependencies import ObjectIndex
 from stowplan.in_tree.common.volume_claims import class_name_of
 from stowplan.in_tree.volume_binding.claims import affinity_of, size_in
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,8 +108,7 @@ _Group = tuple[str, str, frozenset[str]]
 _Place = tuple[int, str, int]
 
 
-@dataclass(slots=True, eq=False)
-class _Queue:
+class _Queue(PlainStruct, eq=False):
     """Free volumes of one group that can be used on the same nodes."""
 
     group: _Group
@@ -120,8 +120,7 @@ class _Queue:
     version: int = -1
 
 
-@dataclass(slots=True)
-class _ByRow:
+class _ByRow(PlainStruct):
     """The queues of a class by the rows of their selectors, for one version of the sets; some may be empty."""
 
     version: int
@@ -132,8 +131,7 @@ class _ByRow:
     count: int = 0
 
 
-@dataclass(slots=True)
-class _Class:
+class _Class(PlainStruct):
     groups: dict[_Group, dict[NodeSelectorMatcher | None, _Queue]] = field(default_factory=dict)
     #: Changes when a free volume of the class appears or disappears.
     version: int = 0

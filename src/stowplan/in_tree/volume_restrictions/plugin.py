@@ -10,7 +10,6 @@ Upstream: pkg/scheduler/framework/plugins/volumerestrictions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.in_tree.common.volume_claims import CLAIMS_OF_POD, names_claim, same_namespace
 from stowplan.in_tree.volume_restrictions.declaration import DECLARATION
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,8 +57,7 @@ PRE_FILTER_STATE = "PreFilterVolumeRestrictions"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
-@dataclass(slots=True)
-class _ClaimUse:
+class _ClaimUse(PlainStruct):
     #: The pod's ReadWriteOncePod claims.
     claims: frozenset[str]
     #: How many of them are in use.

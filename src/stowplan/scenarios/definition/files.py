@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,7 @@ from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed
 from stowplan.scenarios.definition.decode import converted, path_text
 from stowplan.scenarios.definition.schema import Spec
 from stowplan.scenarios.errors import ScenarioError
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Spec)
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(PlainStruct, frozen=True):
     """A document, with the information to locate problems."""
 
     value: Any

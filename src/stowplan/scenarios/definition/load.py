@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from stowplan.api.timestamps import parse_timestamp
 from stowplan.config.features import GateError, with_chosen
 from stowplan.scenarios.definition.files import Document, read_document
 from stowplan.scenarios.definition.schema import EVENTS, ZONE, Scenario
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     import os
@@ -24,8 +24,7 @@ _WITH_PODS = ("manifest", "file", "trace")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(PlainStruct, frozen=True):
     """A scenario, and the base of its relative paths."""
 
     scenario: Scenario

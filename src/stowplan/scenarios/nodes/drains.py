@@ -7,12 +7,12 @@ Upstream: k8s.io/kubectl/pkg/drain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from stowplan.api.affinity import Taint
 from stowplan.api.taints import NO_SCHEDULE, UNSCHEDULABLE
+from stowplan.structs import PlainStruct
 from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _AGAIN, _SOON = 5.0, 1.0
 
 
-@dataclass(eq=False)
-class _Drain:
+class _Drain(PlainStruct, eq=False):
     """A node being drained."""
 
     node: str

@@ -6,10 +6,11 @@ for light and dark mode. Each chart has a `title` with its content, for accessib
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +28,7 @@ _TICKS = 5
 _PLOT, _NAME = 400, 30
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(PlainStruct, frozen=True):
     """Values over time, parallel to the times of the chart."""
 
     name: str
@@ -37,8 +37,7 @@ class Series:
     colour: int = 0
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(PlainStruct, frozen=True):
     name: str
     value: float
     #: The label next to it.
@@ -153,8 +152,7 @@ def bars(title: str, given: Sequence[Bar]) -> str:
     return _svg(title, y, parts)
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(PlainStruct, frozen=True):
     """A point of a scatter plot."""
 
     x: float

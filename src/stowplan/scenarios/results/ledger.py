@@ -10,13 +10,15 @@ the next attempt.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import field
 
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.pod_requests import pod_requests, to_vector
 from stowplan.scenarios.results.records import DecisionRow
+from stowplan.structs import PlainStruct
 from stowplan.timing.waits import Waits
 
 if TYPE_CHECKING:
@@ -55,8 +57,7 @@ class Owner(Protocol):
         """The pod has run to its end."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Origin:
+class Origin(PlainStruct, eq=False, kw_only=True):
     """What is known about a pod before it arrives."""
 
     workload: str = ""
@@ -70,8 +71,7 @@ class Origin:
 _UNKNOWN = Origin()
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Entry:
+class Entry(PlainStruct, eq=False, kw_only=True):
     """An existing pod."""
 
     #: As it arrived.
@@ -100,8 +100,7 @@ class Entry:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
 
-@dataclass(slots=True)
-class CauseSum:
+class CauseSum(PlainStruct):
     """Waiting attributed to one cause."""
 
     pods: int = 0

@@ -10,7 +10,6 @@ DaemonSets are in `daemons`, rollouts of Deployments in `deployments`, StatefulS
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from stowplan.api.api_errors import ApiError
 from stowplan.api.meta import OwnerReference
 from stowplan.framework.requests import Create
 from stowplan.scenarios.results.ledger import Origin
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 SCALED_DOWN, UPDATED = "scaled down", "updated"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Template:
+class Template(PlainStruct, frozen=True, kw_only=True):
     """What a workload's manifest specifies."""
 
     workload: str

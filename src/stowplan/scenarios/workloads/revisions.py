@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -44,7 +43,7 @@ class Revisions:
             return template
         metadata = self.template.pod.metadata
         annotations = {**metadata.annotations, _RESTARTED: timestamp(now)}
-        return replace_fields(
+        return replace(
             self.template, pod=replace(self.template.pod, metadata=replace(metadata, annotations=annotations))
         )
 

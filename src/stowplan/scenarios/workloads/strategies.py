@@ -5,11 +5,11 @@ Upstream: pkg/controller/deployment/util (ResolveFenceposts), pkg/apis/apps/vali
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.config.hints import did_you_mean
 from stowplan.scenarios.errors import ScenarioError
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 ROLLING, RECREATE, ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(PlainStruct, frozen=True):
     """The strategies of a kind of workload, and its defaults."""
 
     field: str
@@ -38,8 +37,7 @@ _KINDS = {
 ROLLED = tuple(_KINDS)
 
 
-@dataclass(frozen=True)
-class UpdateStrategy:
+class UpdateStrategy(PlainStruct, frozen=True):
     type_: str
     #: maxSurge and maxUnavailable: numbers of pods, or percentages.
     surge: int | str

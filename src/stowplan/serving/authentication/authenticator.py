@@ -10,9 +10,9 @@ pkg/endpoints/filters/authentication.go.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.api_errors import Unauthorized

@@ -9,7 +9,6 @@ Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/headerrequest/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
@@ -19,6 +18,7 @@ from stowplan.api.users import UserInfo
 from stowplan.serving.authentication.client_certificates import common_name, parsed, verify_in_thread
 from stowplan.serving.turns import Turns
 from stowplan.serving.user import Rejected, readable
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from stowplan.serving.user import Headers, Peer
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestHeaders:
+class RequestHeaders(PlainStruct, frozen=True, kw_only=True):
     """The names of the headers, case-insensitive."""
 
     usernames: tuple[str, ...] = ()

@@ -8,11 +8,13 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/{flagz,statusz}.
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from stowplan.serving.requests.forms import PLAIN_TEXT, YAML, Form, negotiate, wants_pretty
 from stowplan.serving.requests.messages import JSON, Page, Request, Response, text
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +34,7 @@ _WARNING = (
 _MEDIA_TYPES = (JSON, YAML, PLAIN_TEXT)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessStatus:
+class ProcessStatus(PlainStruct, frozen=True, kw_only=True):
     """The content of /statusz."""
 
     #: Seconds since the epoch.

@@ -8,15 +8,16 @@ github.com/munnerz/goautoneg.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import field
 
 from stowplan.api.api_errors import NotAcceptable
 from stowplan.api.decode import to_dict
 from stowplan.api.yaml_text import to_yaml
 from stowplan.serving.requests.messages import JSON, NO_SNIFF, Response
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -35,8 +36,7 @@ _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(PlainStruct, frozen=True):
     """The kind of object to convert the response to."""
 
     group: str = ""
@@ -44,8 +44,7 @@ class Target:
     kind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(PlainStruct, frozen=True):
     media_type: str = JSON
     target: Target | None = None
     pretty: bool = False
@@ -80,8 +79,7 @@ def as_json(obj: Any) -> bytes:
     return body.replace(b"&", rb"\u0026").replace(b"<", rb"\u003c").replace(b">", rb"\u003e")
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(PlainStruct, frozen=True):
     """A clause of an Accept header."""
 
     type: str

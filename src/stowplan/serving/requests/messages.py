@@ -10,10 +10,12 @@ Upstream: net/http's Handler, behind staging/src/k8s.io/apiserver/pkg/server/con
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
 from multidict import CIMultiDict, CIMultiDictProxy
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +35,7 @@ def _no_headers() -> CIMultiDictProxy[str]:
     return CIMultiDictProxy(CIMultiDict())
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(PlainStruct, frozen=True):
     method: str
     #: Decoded, without the query, with its leading slash.
     path: str
@@ -51,16 +52,14 @@ class Request:
         return self.query.get(name, [default])[0]
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(PlainStruct, frozen=True):
     body: bytes
     status: int = 200
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class Stream:
+class Stream(PlainStruct, frozen=True):
     """A response of unknown length, sent as fast as the client reads; its page ends it at shutdown."""
 
     pieces: AsyncGenerator[bytes, None]

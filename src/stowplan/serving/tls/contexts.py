@@ -13,12 +13,13 @@ crypto/tls (getCertificate).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from OpenSSL import SSL, crypto
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,8 +50,7 @@ class IdentitySource(Protocol):
     def refresh(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class _Contexts:
+class _Contexts(PlainStruct, frozen=True):
     default: SSL.Context
     by_name: Mapping[str, SSL.Context]
 

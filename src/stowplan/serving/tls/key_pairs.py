@@ -27,6 +27,7 @@ from stowplan.klog.logger import get_logger
 from stowplan.serving.errors import ServingError, go_error
 from stowplan.serving.tls.certificate_detail import certificate_detail
 from stowplan.serving.tls.certificates import KeyPair, self_signed, write_whole
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +38,7 @@ _PAIR_NAME = "kube-scheduler"
 _Signature = tuple[int, int, int, int] | int
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertificateFiles:
+class CertificateFiles(PlainStruct, frozen=True, kw_only=True):
     #: Paths; the certificate's file includes its intermediates.
     certificate: str
     key: str

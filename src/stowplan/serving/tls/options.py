@@ -8,7 +8,6 @@ Upstream: staging/src/k8s.io/component-base/cli/flag/ciphersuites_flag.go, tls_f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from OpenSSL import SSL
@@ -18,6 +17,7 @@ from OpenSSL._util import lib
 
 from stowplan.klog.logger import get_logger
 from stowplan.serving.errors import ServingError
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,8 +72,7 @@ _CURVES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TlsOptions:
+class TlsOptions(PlainStruct, frozen=True, kw_only=True):
     #: Go's names; empty: the defaults.
     cipher_suites: Sequence[str] = ()
     #: Empty: TLS 1.2.
@@ -82,8 +81,7 @@ class TlsOptions:
     curves: Sequence[int] = ()
 
 
-@dataclass(frozen=True)
-class TlsParameters:
+class TlsParameters(PlainStruct, frozen=True):
     """The options in OpenSSL's terms."""
 
     min_version: int

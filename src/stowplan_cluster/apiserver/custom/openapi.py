@@ -11,11 +11,13 @@ Upstream: k8s.io/kube-openapi/pkg/validation/validate, apiextensions-apiserver/p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from stowplan.api.api_errors import TYPE_INVALID, FieldError
 from stowplan.api.field_errors import go_quote
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.correlation import ABSENT, Old, old_field, old_item
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_object, invalid_value, unsupported_value
@@ -32,8 +34,7 @@ _NAMES = {str: "string", bool: "boolean", list: "array", dict: "object", int: "i
 _FLOAT32_MAX = 3.4028234663852886e38
 
 
-@dataclass(slots=True)
-class Result:
+class Result(PlainStruct):
     errors: list[FieldError] = field(default_factory=list)
     #: Number of checks that passed.
     matches: int = 0

@@ -6,9 +6,11 @@ apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_value
 from stowplan_cluster.apiserver.custom.openapi import validate_value
 from stowplan_cluster.apiserver.custom.rules.definitions import form_errors, rule_errors
@@ -108,8 +110,7 @@ def _prune(schema: JsonObject, value: Any) -> None:
 # Rules at every level
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(PlainStruct, frozen=True):
     is_root: bool = False
     in_metadata: bool = False
     #: The reason why defaults are not allowed here; "" if they are.

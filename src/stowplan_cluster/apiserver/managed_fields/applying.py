@@ -10,11 +10,13 @@ sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from stowplan.api.api_errors import ApiError, BadRequest
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.json_values import copy_of, same
 from stowplan_cluster.apiserver.managed_fields.conflicts import FieldConflict, conflict_error
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
@@ -61,8 +63,7 @@ if TYPE_CHECKING:
 _BEFORE_FIRST_APPLY = "before-first-apply"
 
 
-@dataclass(frozen=True, slots=True)
-class _Application:
+class _Application(PlainStruct, frozen=True):
     """The inputs of one apply."""
 
     live: JsonObject
@@ -74,8 +75,7 @@ class _Application:
     managers: Managers
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(PlainStruct, frozen=True):
     merged: JsonObject
     managers: Managers
     conflicts: list[FieldConflict]

@@ -5,10 +5,12 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (managedfields.go,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from stowplan.api.timestamps import parse_timestamp
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet, decoded, ordered, union
 
 if TYPE_CHECKING:
@@ -33,8 +35,7 @@ class ManagerKey(NamedTuple):
     subresource: str
 
 
-@dataclass(frozen=True, slots=True)
-class ManagedEntry:
+class ManagedEntry(PlainStruct, frozen=True):
     api_version: str
     fields: FieldSet
     time: str = ""

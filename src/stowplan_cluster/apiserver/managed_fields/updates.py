@@ -6,9 +6,10 @@ managedfieldsupdater.go), sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from stowplan_cluster.apiserver.managed_fields.comparison import Changes, compare
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields

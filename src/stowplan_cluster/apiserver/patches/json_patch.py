@@ -10,7 +10,6 @@ Upstream: gopkg.in/evanphx/json-patch.v4, k8s.io/apiserver/pkg/endpoints/handler
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from stowplan.api.api_errors import INVALID, BadRequest, FieldError, Invalid, RequestEntityTooLarge, invalid
 from stowplan.api.field_errors import go_json, go_quote
 from stowplan.api.status import StatusDetails
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.json_values import copy_of, json_type, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
 
@@ -38,8 +38,7 @@ class _DoesNotApplyError(Exception):
     """An operation does not fit the document."""
 
 
-@dataclass(slots=True)
-class _Document:
+class _Document(PlainStruct):
     root: Any
     copied_bytes: int = 0
 

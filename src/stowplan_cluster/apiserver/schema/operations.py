@@ -8,8 +8,11 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/installer.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,8 +65,7 @@ _LOG = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(PlainStruct, frozen=True, kw_only=True):
     method: str
     #: `x-kubernetes-action`.
     action: str
@@ -79,8 +81,7 @@ class Operation:
     codes: tuple[int, ...] = (200,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(PlainStruct, frozen=True, kw_only=True):
     """A resource or subresource, and the schemas that describe it."""
 
     resource: Resource

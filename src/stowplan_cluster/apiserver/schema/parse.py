@@ -33,11 +33,14 @@ Upstream: the markers and tags in staging/src/k8s.io/api/*/types.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.schema.types import MAP, SET, ListType, MapType, Scalar, Struct, WireField, Zero
 
 if TYPE_CHECKING:
@@ -66,16 +69,14 @@ class TypesError(ValueError):
         super().__init__(f"{where}: {message}")
 
 
-@dataclass(frozen=True, slots=True)
-class Schemas:
+class Schemas(PlainStruct, frozen=True):
     #: By OpenAPI name.
     structs: dict[str, Struct] = field(default_factory=dict)
     #: By apiVersion and kind.
     kinds: dict[tuple[str, str], Struct] = field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Field:
+class _Field(PlainStruct, kw_only=True):
     where: str
     package: str
     name: str
@@ -91,8 +92,7 @@ class _Field:
     included: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class _Declared:
+class _Declared(PlainStruct, kw_only=True):
     where: str
     package: str
     name: str

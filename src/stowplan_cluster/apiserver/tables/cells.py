@@ -9,9 +9,9 @@ Upstream: pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.label_selectors import format_selector
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.tables.durations import time_since
@@ -24,8 +24,7 @@ UNSET = "<unset>"
 WIDE = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(PlainStruct, frozen=True):
     name: str
     type: str
     description: str
@@ -42,8 +41,7 @@ class Column:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Printer:
+class Printer(PlainStruct, frozen=True):
     columns: tuple[Column, ...]
     cells: Rows
     #: Row conditions: kubectl may hide completed pods.

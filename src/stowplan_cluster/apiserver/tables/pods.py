@@ -8,9 +8,11 @@ Upstream: pkg/printers/internalversion/printers.go, printPod.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.conditions import condition_of, is_true
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
@@ -37,8 +39,7 @@ _COMPLETED = {
 }
 
 
-@dataclass(slots=True)
-class _Restarts:
+class _Restarts(PlainStruct):
     count: int = 0
     #: RFC 3339 in UTC, so that later is greater.
     last: str = ""
@@ -51,8 +52,7 @@ class _Restarts:
         return f"{self.count} ({time_since(self.last, now)} ago)" if self.count and self.last else str(self.count)
 
 
-@dataclass(slots=True)
-class _Summary:
+class _Summary(PlainStruct):
     reason: str
     total: int
     ready: int = 0

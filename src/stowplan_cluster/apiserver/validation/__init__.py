@@ -9,9 +9,9 @@ Upstream: pkg/apis/*/validation, called by pkg/registry/*/strategy.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.rbac import GROUP
 from stowplan_cluster.apiserver.validation import (
     access,
@@ -59,8 +59,7 @@ if TYPE_CHECKING:
 __all__ = ["validate_create", "validate_update"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
+class _Rules(PlainStruct, frozen=True):
     check: Check
     check_update: CheckUpdate
     name: NameRule = names.dns_subdomain

@@ -5,9 +5,9 @@ Upstream: pkg/apis/core/validation (validateContainers, validateInitContainers, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.environment import check_environment, check_environment_from
 from stowplan_cluster.apiserver.validation.fields import (
@@ -59,8 +59,7 @@ _EPHEMERAL_FIELDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodContext:
+class PodContext(PlainStruct, frozen=True, kw_only=True):
     """The parts of a pod that its containers refer to."""
 
     volumes: dict[str, JsonObject]

@@ -6,9 +6,10 @@ Upstream: pkg/apis/batch/validation, github.com/robfig/cron.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec.structs import replace
 
 from stowplan.api.durations import parse_duration
 from stowplan_cluster.apiserver.validation.fields import (

@@ -15,11 +15,11 @@ Upstream: pkg/controller/garbagecollector.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.api.api_errors import NotFound
 from stowplan.api.decode import decode_json
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.loop import EVERYTHING
@@ -50,8 +50,7 @@ class ObjectKey(NamedTuple):
         return "/".join(part for part in self[:3] if part)
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(PlainStruct):
     key: ObjectKey
     #: uids of the dependents that it waits for.
     blocking: set[str]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan.api.label_selectors import Selector
     from stowplan.api.meta import OwnerReference
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(PlainStruct, frozen=True):
     ready: bool
     terminating: bool
     #: The pod's controller.
@@ -23,8 +25,7 @@ class Member:
         return self.ready and not self.terminating
 
 
-@dataclass(slots=True)
-class Budget:
+class Budget(PlainStruct):
     selector: Selector
     members: dict[str, Member] = field(default_factory=dict)
     healthy: int = 0

@@ -5,10 +5,12 @@ Upstream: pkg/controller/disruption/disruption.go (the finders).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
 from stowplan.api.decode import decode_json
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.scale import scale_of
 from stowplan_cluster.controllers.views import Scaled
 from stowplan_cluster.controllers.workload_views import (
@@ -30,8 +32,7 @@ class ScaleError(ValueError):
     """The owner's scale cannot be determined."""
 
 
-@dataclass(slots=True)
-class Scale:
+class Scale(PlainStruct):
     #: uid of the scaled object; None if it does not exist.
     uid: str | None = None
     replicas: int = 0

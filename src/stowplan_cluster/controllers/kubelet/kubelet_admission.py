@@ -12,13 +12,15 @@ Upstream: pkg/kubelet/lifecycle/predicate.go, fitsRequest in pkg/scheduler/frame
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from stowplan.api.node_selectors import RequiredNodeAffinity
 from stowplan.api.pod_requests import pod_requests, to_vector
 from stowplan.api.quantity import QuantityError, parse_quantity, value
 from stowplan.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(PlainStruct, frozen=True):
     reason: str
     message: str
 
@@ -53,8 +54,7 @@ def allocatable_of(resources: ResourceList) -> dict[str, int]:
     return vector
 
 
-@dataclass(slots=True)
-class Room:
+class Room(PlainStruct):
     """The resources used by a node's accepted pods, by uid, until they end or are deleted."""
 
     used: dict[str, int] = field(default_factory=dict)

@@ -6,10 +6,10 @@ They are parsed together: if one is invalid, the pod runs as if it had none.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.durations import parse_duration
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
@@ -31,8 +31,7 @@ class InvalidAnnotation(ValueError):
     """The message names annotation, value and expected format."""
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletAnnotations:
+class KubeletAnnotations(PlainStruct, frozen=True):
     start_after: float = 0.0
     #: None: until deleted.
     run_for: float | None = None

@@ -5,11 +5,11 @@ All state is derived from the store's changes, so a new process continues where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.decode import decode_json
 from stowplan.api.pod import FINISHED, Pod
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.conditions import is_true
 from stowplan_cluster.controllers.kubelet import kubelet_node
 from stowplan_cluster.controllers.kubelet.addresses import AddressPool, is_network
@@ -26,8 +26,7 @@ NODE_NETWORK = "10.0.0.0/12"
 POD_NETWORK = "10.128.0.0/9"
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(PlainStruct, frozen=True):
     """The state of one node."""
 
     ready: bool

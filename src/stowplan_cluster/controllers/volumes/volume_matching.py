@@ -10,13 +10,13 @@ pkg/controller/volume/persistentvolume/index.go.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.api.decode import decode_json
 from stowplan.api.label_selectors import Selector, compile_label_selector
 from stowplan.api.quantity import parse_quantity
 from stowplan.api.storage import PersistentVolume, PersistentVolumeClaim
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,8 +44,7 @@ class _Kind(NamedTuple):
     access_modes: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(PlainStruct, frozen=True):
     """The fields of a claim that decide which volumes match."""
 
     key: ClaimKey
@@ -56,8 +55,7 @@ class Wanted:
     selector: Selector | None
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(PlainStruct, frozen=True):
     """The fields of a volume that decide which claims match."""
 
     name: str

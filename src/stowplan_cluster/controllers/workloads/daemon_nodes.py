@@ -10,7 +10,6 @@ Upstream: pkg/controller/daemon/daemon_controller.go (NodeShouldRunDaemonPod), u
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stowplan.api.affinity import REQUIRED_TERMS, Taint
@@ -30,6 +29,7 @@ from stowplan.api.taints import (
     UNSCHEDULABLE,
     untolerated,
 )
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.json_values import copy_of
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.store import Event
@@ -57,8 +57,7 @@ class _Node(ApiStruct, frozen=True, kw_only=True):
     spec: _NodeSpec = _NodeSpec()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(PlainStruct, frozen=True):
     name: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]

@@ -14,9 +14,11 @@ Upstream: pkg/controller/daemon.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import field
+
+from stowplan.structs import PlainStruct
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, next_availability
@@ -52,14 +54,12 @@ FAILED_POD_BACKOFF_LIMIT_SECONDS = 900.0
 _KEPT = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 
 
-@dataclass(slots=True)
-class _Backoff:
+class _Backoff(PlainStruct):
     delay: float
     since: float
 
 
-@dataclass(slots=True)
-class _Memory:
+class _Memory(PlainStruct):
     """State of a DaemonSet between reconciles, reset when its spec changes."""
 
     generation: int
@@ -130,8 +130,7 @@ class DaemonSetController:
             self._control.delete(daemon_set, pod)
 
 
-@dataclass(slots=True)
-class _Plan:
+class _Plan(PlainStruct):
     #: Names of nodes.
     create: list[str] = field(default_factory=list)
     delete: list[Pod] = field(default_factory=list)

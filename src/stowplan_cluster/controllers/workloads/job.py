@@ -15,9 +15,9 @@ Upstream: pkg/controller/job.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.conditions import condition_of, is_true, set_condition
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
@@ -70,8 +70,7 @@ class _FormerPod(NamedTuple):
     name: str
 
 
-@dataclass(slots=True)
-class _Failures:
+class _Failures(PlainStruct):
     """Failures since the last success."""
 
     count: int = 0

@@ -1,11 +1,11 @@
 """Ownership of fields after creates, updates and patches."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stowplan_cluster.apiserver.managed_fields import keep_times, record_update
 from stowplan_cluster.apiserver.managed_fields.comparison import compare

@@ -5,13 +5,13 @@ Upstream: apiextensions-apiserver/pkg/apiserver/schema/cel/compilation.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.cel import types as t
 from stowplan.cel.environment import CompiledExpression, Environment, environment
 from stowplan.cel.errors import CompileError
 from stowplan.cel.estimates import most_cost
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.custom.rules.declared_types import MAX_REQUEST, Declared
 
@@ -24,8 +24,7 @@ SELF, OLD_SELF = "self", "oldSelf"
 _WITHOUT_MACROS = frozenset({"bind"})
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledRule:
+class CompiledRule(PlainStruct, frozen=True):
     source: JsonObject
     #: None: the rule is blank, or there is an error.
     expression: CompiledExpression | None = None

@@ -9,10 +9,12 @@ Upstream: k8s.io/apiserver/pkg/cel/common/schemas.go, cel/escaping.go, cel/limit
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
 from stowplan.cel import types as t
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,8 +32,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _STRING: JsonObject = {"type": "string"}
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(PlainStruct, frozen=True):
     """The type of what a schema describes."""
 
     type: t.Type

@@ -8,10 +8,12 @@ Upstream: apiextensions-apiserver/pkg/apis/apiextensions/validation (validation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from stowplan.cel.estimated_calls import MOST
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.custom.rules.compilation import RULES, compiled_rules, max_cardinality
 from stowplan_cluster.apiserver.custom.rules.declared_types import declared_type
@@ -95,8 +97,7 @@ def _has_line_breaks(text: str) -> bool:
 # -- what they mean ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(PlainStruct, frozen=True):
     path: str
     is_resource: bool
     #: How many such parts there can be, by the limits around them; None: there is a list or map without one.

@@ -10,13 +10,15 @@ Upstream: apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import field
 
 from stowplan.api.api_errors import NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from stowplan.api.field_errors import child
 from stowplan.cel.errors import CostLimitExceeded, EvaluationStopped, ValueProblem
 from stowplan.cel.values import NONE, Optional
+from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.correlation import ABSENT, list_map_key, old_field, old_item
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, duplicate_value, invalid_value
 from stowplan_cluster.apiserver.custom.rules.compilation import OLD_SELF, RULES, SELF, compiled_rules
@@ -46,8 +48,7 @@ _NOT_CHECKED = (
 )
 
 
-@dataclass(slots=True)
-class Violations:
+class Violations(PlainStruct):
     errors: Errors = field(default_factory=list)
     #: Violations that are tolerated because the old object has them, too (ratcheting).
     warnings: list[str] = field(default_factory=list)
