@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec import field
 
-from stowplan.engine.evaluation.filling import Filling, FillingStart, affects_only_own_node
+from stowplan.engine.evaluation.filling import Filling, FillingStart, refusals_ahead
 from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
@@ -317,14 +317,21 @@ class Evaluation:
         """
         state, framework = self._filtering.state, self._framework
         scored = self.score(pod, feasible)
-        if (
-            scored.error is not None
-            or self._cluster.nominator
-            or not affects_only_own_node(framework, state, pod, shapes)
-        ):
+        if scored.error is not None or self._cluster.nominator:
             return None
-        filters = [plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS]
+        ahead = refusals_ahead(framework, state, pod, shapes)
+        if ahead is None:
+            return None
+        rows = self._filtering.feasible_without(pod, ahead) if ahead else feasible
+        if rows is None:
+            return None
         ground = FillingStart(
-            framework=framework, state=state, pod=pod, feasible=feasible, scored=scored, filters=filters
+            framework=framework,
+            state=state,
+            pod=pod,
+            open=rows,
+            scored=scored,
+            filters=[plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS],
+            ahead=[refusals for each in ahead.values() for refusals in each],
         )
         return Filling(ground)

@@ -25,7 +25,7 @@ from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     import numpy.typing as npt
 
@@ -406,6 +406,12 @@ class Filtering:
             if rejections is not None:
                 feasible = feasible & ~rejections.mask
         return feasible
+
+    def feasible_without(self, pod: PodInfo, names: Container[str]) -> Mask | None:
+        """Rows that pass all plugins but these; None if a plugin fails."""
+        if self._behind and not self._catch_up(pod):
+            return None
+        return self._joined([name for name in self._answers if name not in names])
 
     def _nodes_left_to(self, plugin: FilterPlugin) -> Nodes:
         """All nodes, with those marked as candidates that pass the plugins before this one."""
