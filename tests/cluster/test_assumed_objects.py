@@ -76,11 +76,11 @@ def test_watches_notice_an_assumed_object():
     log = state.objects.changes(t.PersistentVolume)
     free = ObjectWatch(state.objects, [ObjectDependency.indexed(t.PersistentVolume, BY_PHASE, "Available")])
     other = ObjectWatch(state.objects, [ObjectDependency.named(t.PersistentVolume, "b")])
-    position, stand = log.position, state.stand
+    position, version = log.position, state.version
     state.assumed.assume(volume("a", phase="Bound"))
     assert (free.changed(), other.changed()) == (True, False)
     assert log.since(position) == ["a"]
-    assert state.stand != stand
+    assert state.version != version
 
 
 def test_a_dump_contains_them():

@@ -28,6 +28,21 @@ def test_distinct_rows_in_ascending_order(rows, known):
         assert log.since(position) == sorted(set(rows[known:]))
 
 
+@given(st.lists(st.lists(st.integers(0, 9), max_size=9), max_size=6), st.integers(1, 6))
+def test_many_rows_at_once_are_one_after_the_other(parts, limit):
+    log, single = ChangeLog(limit), ChangeLog(1_000)
+    positions = [0]
+    for rows in parts:
+        log.extend(rows)
+        for row in rows:
+            single.append(row)
+        positions.append(log.position)
+        assert log.position == single.position
+    for position in positions:
+        assert log.since(position) in (None, single.since(position))
+    assert log.since(log.position) == []
+
+
 def test_readers_of_dropped_entries_get_unknown():
     log = ChangeLog()
     start = log.position

@@ -21,7 +21,7 @@ def test_incoming_pods_are_counted_by_queue_and_cause():
     metrics = scheduler_metrics()
     counted = QueueMetrics(metrics, now=lambda: 0.0)
     for queue, cause in (("active", "PodAdd"), ("backoff", "ScheduleAttemptFailure"), ("active", "PodAdd")):
-        counted.came(queue, cause)
+        counted.entered(queue, cause)
     expected = {("active", "PodAdd"): 2, ("backoff", "ScheduleAttemptFailure"): 1}
     assert numbers(metrics.queue_incoming_pods_total) == expected
     assert counted.incoming == expected

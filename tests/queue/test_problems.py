@@ -124,7 +124,7 @@ HEAPS = [
 def new_ones(places):
     """The new pods, while rejected ones have used their turns."""
     active = places.active
-    active._new = active.pods.those(lambda queued: not queued.unschedulable_count)
+    active._new = active.pods.subset(lambda queued: not queued.unschedulable_count)
     return active._new
 
 

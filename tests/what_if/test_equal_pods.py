@@ -121,14 +121,25 @@ def test_equal_pods_that_all_fit_are_not_assumed_one_by_one(together, monkeypatc
     assert (loss.moved, loss.stranded, together) == (5, (), [])
 
 
-def test_pods_are_assumed_if_one_does_not_fit(together):
-    (loss,) = survive(cluster_of([8, 2, 2], [("large", 0)] * 3), ZONE, only="a").losses
-    assert (loss.moved, len(loss.stranded), together) == (2, 1, [2])
+def test_a_pod_that_does_not_fit_is_foreseen(together, monkeypatch):
+    cluster = cluster_of([8, 2, 2], [("large", 0)] * 3)
+    monkeypatch.setattr(Cluster, "add", None)
+    (loss,) = survive(cluster, ZONE, only="a").losses
+    assert (loss.moved, len(loss.stranded), together) == (2, 1, [])
+    assert "Insufficient cpu" in loss.stranded[0].reason
 
 
-def test_pods_of_a_lost_zone_are_placed_together(together):
-    survive(cluster_of([4, 4, 4], [("small", 0)] * 5 + [("web", 0)] * 4), ZONE, only="a")
-    assert together == [5, 4]
+def test_pods_that_preempt_others_are_placed_for_real(together):
+    pods = [("important", 0)] * 3 + [("small", 1)] * 4 + [("web", 2)] * 4
+    (loss,) = survive(cluster_of([4, 2, 2], pods), ZONE, only="a").losses
+    assert (loss.moved, len(loss.displaced), together) == (3, 4, [1, 1])
+
+
+def test_pods_of_several_kinds_are_foreseen(monkeypatch):
+    cluster = cluster_of([4, 4, 4], [("small", 0)] * 5 + [("web", 0)] * 4 + [("spread", 0)] * 3)
+    monkeypatch.setattr(Cluster, "add", None)
+    (loss,) = survive(cluster, ZONE, only="a").losses
+    assert (loss.moved, loss.stranded) == (12, ())
 
 
 def test_post_bind_plugins_are_called_for_each_pod(together):

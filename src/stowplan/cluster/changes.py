@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 T = TypeVar("T", int, str)
 
@@ -34,9 +37,20 @@ class ChangeLog(Generic[T]):
         self._rows.append(row)
         self._numbers.append(self._last)
         if len(self._rows) > self._limit:
-            dropped = max(1, self._limit // 2)
-            self._start = self._numbers[dropped - 1]
-            del self._rows[:dropped], self._numbers[:dropped]
+            self._drop(max(1, self._limit // 2))
+
+    def extend(self, rows: Sequence[T]) -> None:
+        self._rows += rows
+        self._numbers += range(self._last + 1, self._last + 1 + len(rows))
+        if rows:
+            self._last = self.position = self._numbers[-1]
+        if len(self._rows) > self._limit:
+            self._drop(len(self._rows) - self._limit // 2)
+
+    def _drop(self, entries: int) -> None:
+        """Drop the oldest entries."""
+        self._start = self._numbers[entries - 1]
+        del self._rows[:entries], self._numbers[:entries]
 
     def since(self, position: int) -> list[T] | None:
         """The distinct rows that changed since, ascending and read-only; None if the log does not reach so far."""
@@ -50,7 +64,7 @@ class ChangeLog(Generic[T]):
         return self._cached_rows
 
     def forget(self) -> None:
-        """Whoever reads next has to look at everything."""
+        """Readers of any earlier position have to examine all rows."""
         self._last += 1
         self._start = self.position = self._last
         self._rows.clear()

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from stowplan.cluster.dumped import DumpedPlacements, DumpedPod
+from stowplan.cluster.many_pods import count_off, count_on, take_off_last
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from stowplan.api.types import Node, Pod
     from stowplan.cluster.pod_info import PodInfo
@@ -60,6 +61,11 @@ class PlacementLog:
     def attached(self, info: PodInfo) -> None:
         self._mark.pods_on.add(info.node_name)
         self._mark.undo.append(partial(self._state._detach, info))
+
+    def attached_all(self, infos: Sequence[PodInfo]) -> None:
+        """Many pods were placed at once."""
+        self._mark.pods_on.update(info.node_name for info in infos)
+        self._mark.undo.append(partial(take_off_last, self._state, infos))
 
     def detaching(self, info: PodInfo) -> None:
         self._mark.pods_on.add(info.node_name)
@@ -98,13 +104,14 @@ class PlacementLog:
         self._mark.undo.append(partial(images.remove, row, node))
         self._mark.undo.append(partial(self._detach_pods_of_node, node.metadata.name, row))
 
-    def removing_node(self, name: str, row: int) -> None:
+    def removing_nodes(self, rows: Mapping[str, int]) -> None:
         table = self._state.table
-        node = table.nodes[row]
-        assert node is not None
-        self._save_nodes(name)
-        self._mark.undo.append(table.images.saved(row, node))
-        self._mark.undo.append(partial(self._attach_pods_of_node, name, row))
+        for name, row in rows.items():
+            node = table.nodes[row]
+            assert node is not None
+            self._save_nodes(name)
+            self._mark.undo.append(table.images.saved(row, node))
+        self._mark.undo.append(partial(self._attach_pods_of_nodes, rows))
 
     def _save_nodes(self, name: str) -> None:
         if not self._mark.nodes:
@@ -113,18 +120,18 @@ class PlacementLog:
             self._mark.undo += restore
         self._mark.nodes.add(name)
 
-    def _attach_pods_of_node(self, name: str, row: int) -> None:
-        """Count the pods of a formerly unknown node on its row again."""
+    def _attach_pods_of_nodes(self, rows: Mapping[str, int]) -> None:
+        """Count the pods of formerly unknown nodes on their rows again."""
         state = self._state
-        pods = state._ghosts.pop(name, [])
-        state.row_pods[row] = pods
-        state._count_on(pods, row)
+        for name, row in rows.items():
+            state.row_pods[row] = state._ghosts.pop(name, [])
+        count_on(state, {row: state.row_pods[row] for row in rows.values()})
 
     def _detach_pods_of_node(self, name: str, row: int) -> None:
         """Count the node's pods as those of an unknown node again."""
         state = self._state
         pods = state.row_pods[row]
-        state._count_off(pods, row)
+        count_off(state, pods)
         if pods:
             state._ghosts[name] = pods
         state.row_pods[row] = []

@@ -13,6 +13,8 @@ import numpy as np
 from stowplan.cluster.columns import grown, with_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo, PodShape
@@ -57,6 +59,20 @@ class PodTable:
         self.terminating[slot] = info.terminating
         self.place_last(slot)
         return slot
+
+    def add_all(self, infos: Sequence[PodInfo]) -> None:
+        """Add pods with their `row` set, and set their `slot`."""
+        slots = [self._free.pop() if self._free else self._append() for _ in infos]
+        for info, slot in zip(infos, slots, strict=True):
+            self.infos[slot], info.slot = info, slot
+        self.row[slots] = [info.row for info in infos]
+        self.priority[slots] = [info.priority for info in infos]
+        self.start_time[slots] = [info.start_time for info in infos]
+        self.shape[slots] = [info.shape.id for info in infos]
+        self.terminating[slots] = [info.terminating for info in infos]
+        self.order[slots] = np.arange(self._next_order, self._next_order + len(slots))
+        self._next_order += len(slots)
+        self._move_on()
 
     def place_last(self, slot: int) -> None:
         """Move the pod to the end of the order."""

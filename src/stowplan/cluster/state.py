@@ -22,6 +22,7 @@ from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import settle_allocator
 from stowplan.cluster.disks import DiskIndex
 from stowplan.cluster.in_flight import InFlightObjects
+from stowplan.cluster.many_pods import count_off, count_on
 from stowplan.cluster.node_table import NodeTable
 from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.objects import ObjectStore
@@ -36,7 +37,7 @@ from stowplan.cluster.transaction import Transaction, Transactions
 from stowplan.cluster.volumes import MountedVolumes, volume_uses
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     import numpy.typing as npt
 
@@ -124,7 +125,7 @@ class ClusterState:
         self._forget_sums()
         pods = self._ghosts.pop(node.metadata.name, [])
         self.row_pods[row] = pods
-        self._count_on(pods, row)
+        count_on(self, {row: pods})
         if self._log is not None:
             self._log.added_node(node, row)
 
@@ -132,43 +133,22 @@ class ClusterState:
 
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods stay as pods of an unknown node. No-op if there is no such node."""
-        row = self.table.row_of.get(name)
-        if row is None:
+        self.remove_nodes([name])
+
+    def remove_nodes(self, names: Iterable[str]) -> None:
+        """Remove nodes as `remove_node` does."""
+        rows = {name: row for name in names if (row := self.table.row_of.get(name)) is not None}
+        if not rows:
             return
         if self._log is not None:
-            self._log.removing_node(name, row)
-        pods = self.row_pods[row]
-        self._count_off(pods, row)
-        if pods:
-            self._ghosts[name] = pods
-        self.row_pods[row] = []
-        self.table.remove(row)
+            self._log.removing_nodes(rows)
+        count_off(self, [info for row in rows.values() for info in self.row_pods[row]])
+        for name, row in rows.items():
+            if self.row_pods[row]:
+                self._ghosts[name] = self.row_pods[row]
+            self.row_pods[row] = []
+            self.table.remove(row)
         self._forget_sums()
-
-    def _count_on(self, pods: list[PodInfo], row: int) -> None:
-        """Count the pods of a formerly unknown node on its row."""
-        self._book_all(pods, row, 1)
-        for info in pods:
-            info.row = row
-            self.pods.row[info.slot] = row
-
-    def _count_off(self, pods: list[PodInfo], row: int) -> None:
-        self._book_all(pods, row, -1)
-        for info in pods:
-            info.row = -1
-            self.pods.row[info.slot] = -1
-
-    def _book_all(self, pods: list[PodInfo], row: int, sign: int) -> None:
-        """`_add_to_counters` for all pods of a node, with one addition per column."""
-        if not pods:
-            return
-        table, shapes = self.table, self.pods.shape[[info.slot for info in pods]]
-        requested = self.pods.shape_requests[:, shapes].sum(axis=1)
-        table.requested[: len(requested), row] += sign * requested
-        table.non_zero_requested[:, row] += sign * self.pods.shape_non_zero[:, shapes].sum(axis=1)
-        table.pod_count[row] += sign * len(pods)
-        for info in pods:
-            self._book_terms(info, row, sign)
 
     def _forget_sums(self) -> None:
         self.matches.forget_sums()
@@ -261,17 +241,6 @@ class ClusterState:
             "pods": len(self._placed),
             "assumed_pods": len(self._assumed),
         }
-
-    @property
-    def stand(self) -> tuple[int, ...]:
-        """A version of nodes, placed pods, nominations and lookup objects."""
-        return (
-            self.table.generation,
-            self.objects.total_version,
-            self.changes.position,
-            self.pods.version,
-            self.nominator.version,
-        )
 
     @property
     def assumed_uids(self) -> Collection[str]:
@@ -444,6 +413,12 @@ class ClusterState:
         shape = info.shape
         self.matches.count(shape, row, sign, terminating=info.terminating)
         self.held.count(shape, row, sign)
+        self._book_uses(info, row, sign)
+        self.changes.append(row)
+
+    def _book_uses(self, info: PodInfo, row: int, sign: int) -> None:
+        """Update what is used by name: ports, disks, volumes and claims."""
+        shape = info.shape
         if shape.host_ports:
             (self.ports.add if sign > 0 else self.ports.remove)(row, shape.host_ports)
         if shape.disks:
@@ -452,7 +427,6 @@ class ClusterState:
             self.volumes.book(row, volume_uses(info), sign)
         for claim in shape.claim_names:
             self._count_claim(f"{shape.namespace}/{claim}", sign)
-        self.changes.append(row)
 
     def _count_claim(self, key: str, sign: int) -> None:
         self.claim_users[key] += sign

@@ -186,6 +186,15 @@ class _CountMatrix:
             if code and (of_domain.eligible is None or of_domain.eligible[row]):
                 of_domain.sums[code] += by
 
+    def _add_all(self, slot: int, rows: npt.NDArray[np.intp], by: npt.NDArray[np.int64]) -> None:
+        """`_add` for distinct rows."""
+        self.counts[slot, rows] += by.astype(np.int32)
+        self._touch(slot)
+        for of_domain in self._sums.get(slot, ()):
+            eligible = of_domain.eligible
+            np.add.at(of_domain.sums, of_domain.column.codes[rows], by if eligible is None else by * eligible[rows])
+            of_domain.sums[0] = 0
+
     def _touch(self, slot: int) -> None:
         self._clock += 1
         self.versions[slot] = self._clock
@@ -309,6 +318,14 @@ class MatchCounts(_CountMatrix):
         for slot in () if terminating else live:
             self._add(slot, row, sign)
 
+    def count_all(
+        self, shape: PodShape, rows: npt.NDArray[np.intp], by: npt.NDArray[np.int64], *, terminating: bool
+    ) -> None:
+        """`count` for a number of pods on each of some distinct rows."""
+        always, live = self._slots_of[shape.id]
+        for slot in always if terminating else (*always, *live):
+            self._add_all(slot, rows, by)
+
     def counts_pods_of(self, slot: int, shape: PodShape) -> bool:
         """Whether pods of the shape change a slot's counts; also for shapes without placed pods."""
         term = self._terms[slot]
@@ -413,6 +430,11 @@ class HeldCounts(_CountMatrix):
         """Add or remove pods of this shape on a row."""
         for slot, times in self._slots_of.get(shape.id, {}).items():
             self._add(slot, row, sign * times)
+
+    def count_all(self, shape: PodShape, rows: npt.NDArray[np.intp], by: npt.NDArray[np.int64]) -> None:
+        """`count` for a number of pods on each of some distinct rows."""
+        for slot, times in self._slots_of.get(shape.id, {}).items():
+            self._add_all(slot, rows, by * times)
 
     def matching(self, shape: PodShape, namespace_labels: Mapping[str, str]) -> list[tuple[int, HeldTerm]]:
         """The held terms that match a pod of this shape."""

@@ -203,11 +203,34 @@ class CountsPods(ABC):
         """Whether PreScore and Score would return the same again; `feasible_moved`: the feasible nodes changed."""
 
     def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
-        """Whether the state stays valid whatever pods of these shapes are added, and whichever nodes stay feasible.
+        """Whether the state stays valid whatever pods of these shapes are added, and whichever nodes are feasible.
 
         Called while the state is valid. Return False if in doubt.
         """
         return False
+
+    def refusals_ahead(
+        self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
+    ) -> Sequence[RefusalsAhead] | None:
+        """What Filter will refuse to pods of these shapes, equal to this one, that are placed one after the other.
+
+        Filter refuses the nodes that any of the results refuses, and Score is untouched. None: this cannot be told.
+        Called while the state is valid. The results are not checked, so this is for in-tree plugins.
+        """
+        return None
+
+
+class RefusalsAhead(ABC):
+    """The domains that a Filter refuses to the next of some equal pods; updated with each of them."""
+
+    #: The domain of each row.
+    codes: npt.NDArray[np.intp]
+    #: Whether a domain is refused to the next pod, by domain.
+    refused: npt.NDArray[np.bool_]
+
+    @abstractmethod
+    def place(self, row: int) -> Sequence[int]:
+        """Count a pod on this row; return the domains for which `refused` changed."""
 
 
 class PodExtensions(ABC):

@@ -122,7 +122,7 @@ class Effects:
     def end(self) -> list[asyncio.Task[None]]:
         """From now on only write Events and statuses; return the tasks of everything else."""
         self.is_over = True
-        return [running.task for running in self._under_way.values() if not _tells_users(running.action)]
+        return [running.task for running in self._under_way.values() if not _outlives_scheduling(running.action)]
 
     def abandon(self, tasks: Container[asyncio.Task[Any]]) -> None:
         """Stop waiting for tasks that do not end."""
@@ -154,7 +154,7 @@ class Effects:
     # -- effects with an outcome ---------------------------------------------------------------------------------------
 
     def _request(self, number: int, request: Request) -> None:
-        if self.is_over and not _tells_users(request):
+        if self.is_over and not _outlives_scheduling(request):
             return
         subject = request.subject
         line = self._lines.setdefault(subject, [])
@@ -306,7 +306,7 @@ class Effects:
         raise TypeError(f"no such request: {request!r}")
 
 
-def _tells_users(action: Request | RunPlugin | Ask | Pause) -> bool:
+def _outlives_scheduling(action: Request | RunPlugin | Ask | Pause) -> bool:
     """Whether it matters even after scheduling has ended: pod statuses."""
     return isinstance(action, Patch) and action.lane == "status"
 

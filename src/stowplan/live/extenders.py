@@ -48,7 +48,7 @@ class HttpExtenderClients:
     def get(self, who: str) -> HttpExtenderClient | None:
         return HttpExtenderClient(self, self._calls, who) if who in self._calls else None
 
-    async def put(self, calls: Calls, ask: Ask) -> Any:
+    async def ask(self, calls: Calls, ask: Ask) -> Any:
         """The answer, a plain value; raises if there is none."""
         if ask.verb == "bind" and not self._may_change():
             raise Unreachable("not sent: another replica may lead now")
@@ -83,4 +83,4 @@ class HttpExtenderClient:
         self._who = who
 
     async def ask(self, verb: str, question: Any) -> Any:
-        return await self._extender_clients.put(self._calls, Ask(who=self._who, verb=verb, question=question))
+        return await self._extender_clients.ask(self._calls, Ask(who=self._who, verb=verb, question=question))

@@ -495,14 +495,14 @@ class Cluster:
         """
         return self._scheduling.places([self.pod(pod) for pod in pods])
 
-    def foreseen(self, pods: Iterable[t.Pod]) -> list[Decision] | None:
-        """The decisions that `places` would make for pods if they were added, without adding them.
+    def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
+        """The decisions that `places` would make for new pods if they were added, without adding them.
 
-        Their names may be those of pods on removed nodes. None if the decisions cannot be computed this way: the pods
-        differ, one finds no node, or a plugin has to be notified.
+        Their names may be those of pods on removed nodes. None if the decisions cannot be computed this way: a pod
+        would preempt others, or a plugin has to be notified.
         """
         with self.transaction():
-            return self._scheduling.foreseen([self.state.pod_info(pod) for pod in pods])
+            return self._scheduling.foreseen(infos)
 
 
 def _checked_plugins(plugins: object) -> tuple[type[Plugin], ...]:

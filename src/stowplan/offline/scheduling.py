@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from stowplan.api import types as t
 from stowplan.api.changes import Change
+from stowplan.cluster.many_pods import place_all
 from stowplan.cluster.pod_info import group_key
 from stowplan.engine.decision.decision import Decision
 from stowplan.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
@@ -124,18 +125,45 @@ class Scheduling:
         return found
 
     def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
-        """Where `places` would put pods if they were added; None if that cannot be told in advance.
+        """Where `places` would put new pods; None if that cannot be told without the queue.
 
-        Equal pods that all find a node are decided together, and after them no pod observes the result.
+        The pods stay on their nodes until the caller's transaction is undone, so that later ones see them.
         """
-        framework = self._engine.framework_for(infos[0]) if infos and not self._engine.schedules_groups else None
-        if framework is None or end_of_run(framework, infos, 0) < len(infos) or not self._unnoticed(framework, infos):
+        if self._engine.schedules_groups:
             return None
-        if not all(self._displaces_nobody(info) for info in infos):
-            return None
+        found: list[Decision] = []
         with self._guard.series():
-            decisions = self._engine.algorithm.filled(framework, infos)
-        return decisions if len(decisions) == len(infos) else None
+            while len(found) < len(infos):
+                framework = self._engine.framework_for(infos[len(found)])
+                if framework is None:
+                    return None
+                run = infos[len(found) : end_of_run(framework, infos, len(found))]
+                if not self._unnoticed(framework, run) or not all(map(self._displaces_nobody, run)):
+                    return None
+                decisions = self._foreseen_run(framework, run, last=len(found) + len(run) == len(infos))
+                if len(decisions) < len(run):
+                    return None
+                found += decisions
+        return found
+
+    def _foreseen_run(self, framework: Framework, infos: Sequence[PodInfo], *, last: bool) -> list[Decision]:
+        """Place equal pods, up to the first one that PostFilter helps or might help; `last`: no pod follows them."""
+        algorithm, state = self._engine.algorithm, self._engine.state
+        free_of_effects = len(framework.effect_free_post_filter) == len(framework.post_filter)
+        found = algorithm.filled(framework, infos) if len(infos) > 1 else []
+        if not last or len(found) < len(infos):
+            place_all(state, infos[: len(found)], [decision.node_name for decision in found])
+        while len(found) < len(infos):
+            info = infos[len(found)]
+            decision = algorithm.schedule(framework, info, helped=free_of_effects)
+            if decision.node_name:
+                place_all(state, [info], [decision.node_name])
+            elif not free_of_effects or not _is_final(decision):
+                break
+            found.append(decision)
+            if not decision.node_name:
+                found += algorithm.refused(framework, decision, infos[len(found) :])
+        return found
 
     def _unnoticed(self, framework: Framework, infos: Sequence[PodInfo]) -> bool:
         """Whether plugins only have to decide for these pods, and have no side effects; and each pod is new."""
@@ -153,8 +181,11 @@ class Scheduling:
 
     def _displaces_nobody(self, info: PodInfo) -> bool:
         """Whether no other placed pod has the name; pods of removed nodes do not count."""
-        known = self._engine.state.placed(self._names.get(info.key) or "")
-        return self._is_new(info) or (known is not None and known.row < 0)
+        uid = self._names.get(info.key)
+        if uid is None or uid == info.uid:
+            return True
+        known = self._engine.state.placed(uid)
+        return known is not None and known.row < 0
 
     def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decide for as many of the first equal pods as possible together, and bind them."""
@@ -236,6 +267,12 @@ class Scheduling:
         pod = attempt.pod
         self._names.put(pod.key, pod.uid)
         self._reservations.add(attempt.framework, attempt.state, pod)
+
+
+def _is_final(decision: Decision) -> bool:
+    """Whether a pod was rejected, and PostFilter has nothing to do for it."""
+    rejected = decision.diagnosis is not None and decision.status is not None and decision.status.rejected
+    return rejected and decision.plan is None and not decision.nominated_node_name
 
 
 def _turn(info: PodInfo) -> str:

@@ -121,9 +121,9 @@ class Answers:
     # -- the queue ----------------------------------------------------------------------------------------------------
 
     def queue(self, limit: int) -> QueueRecord:
-        stand = (self.cluster.engine.state.stand, len(self.cluster.engine.state.pending))
-        if self._queue is None or self._queue_of != stand:
-            self._queue, self._queue_of = self._judged_queue(), stand
+        version = (self.cluster.engine.state.version, len(self.cluster.engine.state.pending))
+        if self._queue is None or self._queue_of != version:
+            self._queue, self._queue_of = self._judged_queue(), version
         pods = self._queue.pods[:limit]
         return replace(self._queue, pods=pods, left_out=len(self._queue.pods) - len(pods))
 

@@ -51,7 +51,7 @@ def ask_extenders(
 ) -> Generator[Ask, Outcome, Candidates | Status]:
     """The candidates that the extenders leave; a Status if there are none, or some extender failed."""
     cluster = framework.handle.cluster
-    found, left, stand = run.candidates, run.candidates, cluster.stand
+    found, left, version = run.candidates, run.candidates, cluster.version
     for extender in extenders:
         if not left:
             break
@@ -66,7 +66,7 @@ def ask_extenders(
             _log.info(text, extender=extender.name, err=str(e))
     if not left:
         return unschedulable(NO_CANDIDATE)
-    if cluster.stand != stand:
+    if cluster.version != version:
         left = _still_candidates(framework, pod, found, left)
     return Candidates.of(cluster, tuple(left.values()), run.nodes_total)
 

@@ -61,7 +61,7 @@ class ActiveQueue:
             return None
         if queued.unschedulable_count and self.in_a_row >= self._limit > 0:
             if self._new is None:
-                self._new = self.pods.those(_is_new)
+                self._new = self.pods.subset(_is_new)
             new = self._new.peek()
             if new is not None and new.pod.priority == queued.pod.priority:
                 queued = new

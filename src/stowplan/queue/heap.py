@@ -56,7 +56,7 @@ class PodHeap:
         if self.entries.pop(name, None) is not None:
             self._drop_removed()
 
-    def those(self, which: Callable[[QueuedPod], bool]) -> PodHeap:
+    def subset(self, which: Callable[[QueuedPod], bool]) -> PodHeap:
         """A heap of a subset, with the sort keys that they have here."""
         found = PodHeap(self._key)
         found._pushed = self._pushed

@@ -29,7 +29,7 @@ class QueueMetrics:
         self._incoming: dict[tuple[str, str], Counter] = {}
         self._hints: dict[tuple[str, str, str], Histogram] = {}
 
-    def came(self, queue: str, cause: str) -> None:
+    def entered(self, queue: str, cause: str) -> None:
         """Count a pod that entered a queue."""
         counter = self._incoming.get((queue, cause))
         if counter is None:
@@ -58,7 +58,7 @@ class NoQueueMetrics(QueueMetrics):
     def __init__(self) -> None:
         self.now = _no_time
 
-    def came(self, queue: str, cause: str) -> None:
+    def entered(self, queue: str, cause: str) -> None:
         pass
 
     @property

@@ -109,7 +109,7 @@ class Places:
             return
         if not self.requeue(queued, strategy, cause):
             # Parity: a pod that is gated again is counted as entering once more.
-            self._metrics.came("unschedulable", cause)
+            self._metrics.entered("unschedulable", cause)
 
     def requeue_with_changed_plugins(self, queued: QueuedPod, cause: str) -> None:
         """Re-evaluate a waiting pod with changed plugins: a ready pod stays ready unless it is gated."""
@@ -147,7 +147,7 @@ class Places:
         self._arrive(queued)
         self.active.put(queued)
         self.settle(queued, Place.ACTIVE, cause)
-        self._metrics.came("active", cause)
+        self._metrics.entered("active", cause)
         if cause in _NEW:
             self._nominations.add(queued.pod)
         return True
@@ -161,7 +161,7 @@ class Places:
         self._arrive(queued)
         place = self.backoff.put(queued)
         self.settle(queued, place, cause)
-        self._metrics.came("backoff", cause)
+        self._metrics.entered("backoff", cause)
         return True
 
     def _move_to_unschedulable(self, queued: QueuedPod, cause: str) -> None:
@@ -176,7 +176,7 @@ class Places:
             self._arrive(queued)
             self.unschedulable.put(queued)
             self.settle(queued, Place.UNSCHEDULABLE, cause)
-            self._metrics.came("unschedulable", cause)
+            self._metrics.entered("unschedulable", cause)
         if not queued.gated:
             self.oldest = min(self.oldest, queued.timestamp)
 

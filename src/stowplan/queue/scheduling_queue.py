@@ -184,7 +184,7 @@ class SchedulingQueue:
             return None
         queued = self._places.pop_rejected()
         if queued is not None:
-            self._metrics.came("active", POP_FROM_BACKOFF_Q)
+            self._metrics.entered("active", POP_FROM_BACKOFF_Q)
         return queued
 
     def pop_specific(self, info: PodInfo) -> QueuedPod | None:
@@ -342,9 +342,9 @@ class SchedulingQueue:
 
     def register(self) -> None:
         """Read the registrations after plugins were switched on or off; requeue the pods of those that are off."""
-        before = self._requeueing.listening()
+        before = self._requeueing.rejecting_plugins()
         self._requeueing.read_registrations()
-        off = before - self._requeueing.listening()
+        off = before - self._requeueing.rejecting_plugins()
         orphans = []
         for queued in self._places.unschedulable:
             queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)

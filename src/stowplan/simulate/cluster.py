@@ -82,11 +82,11 @@ class SimulatedCluster:
         self._volume_controllers = None if binds_volumes_after is None else VolumeControllers(store)
         self._binds_volumes_after = binds_volumes_after or 0.0
         #: Whether claims will be checked at the current time.
-        self._will_look = False
+        self._will_check_claims = False
         #: They observe every change immediately, in this order.
         self.watchers: list[Watcher] = []
         #: Kind -> time of the last delayed delivery.
-        self._told_at: dict[type[ApiStruct], float] = {}
+        self._delivered_at: dict[type[ApiStruct], float] = {}
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -165,27 +165,27 @@ class SimulatedCluster:
         if self._latency.watches_at_once:
             self._agenda.join(kind, change)
         else:
-            self._tell_later(kind, change)
+            self._deliver_later(kind, change)
 
     def _notify_volume_controllers(self, controllers: VolumeControllers, change: Change[Any]) -> None:
         for request in controllers.requests_after(change):
             self._agenda.put(self._agenda.now + self._binds_volumes_after, request)
-        if controllers.want_to_look and not self._will_look:
+        if controllers.claims_are_due and not self._will_check_claims:
             # As a later event of the same time, so that other changes at this time are included.
-            self._will_look = True
+            self._will_check_claims = True
             self._agenda.put(self._agenda.now, LOOK)
 
-    def look_after_claims(self, look: ClaimCheck) -> None:
+    def check_claims(self, check: ClaimCheck) -> None:
         """Handle the claims that do not wait for a pod."""
-        self._will_look = False
+        self._will_check_claims = False
         assert self._volume_controllers is not None
         now = self._agenda.now
-        for request, takes_time in self._volume_controllers.look():
+        for request, takes_time in self._volume_controllers.check_claims():
             self._agenda.put(now + self._binds_volumes_after if takes_time else now, request)
 
-    def _tell_later(self, kind: type[ApiStruct], change: Change[Any]) -> None:
-        at = max(self._agenda.now + self._latency.watch(kind), self._told_at.get(kind, 0.0))
-        self._told_at[kind] = at
+    def _deliver_later(self, kind: type[ApiStruct], change: Change[Any]) -> None:
+        at = max(self._agenda.now + self._latency.watch(kind), self._delivered_at.get(kind, 0.0))
+        self._delivered_at[kind] = at
         self._agenda.put(at, change)
 
     # -- ends of pods --------------------------------------------------------------------------------------------------

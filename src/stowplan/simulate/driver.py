@@ -167,7 +167,7 @@ class VirtualTime:
             _Sent: self._arrive,
             PluginCall: self._resume,
             PodEnd: self._cluster.end,
-            ClaimCheck: self._cluster.look_after_claims,
+            ClaimCheck: self._cluster.check_claims,
             _Feed: self._take_from,
             Call: _make,
             **dict.fromkeys(_REQUESTS, self._callers),

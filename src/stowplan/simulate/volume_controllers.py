@@ -62,11 +62,11 @@ class VolumeControllers:
                 yield from self._bound(new)
 
     @property
-    def want_to_look(self) -> bool:
-        """Whether claims that do not wait for a pod have to be checked; if so, call `look` at the current time."""
+    def claims_are_due(self) -> bool:
+        """Whether claims that do not wait for a pod have to be checked: call `check_claims` at the current time."""
         return self._immediate.are_due
 
-    def look(self) -> Iterator[tuple[Request, bool]]:
+    def check_claims(self) -> Iterator[tuple[Request, bool]]:
         """The requests for these, and whether they are delayed: a volume is reserved at once, and bound later."""
         for claim, volume, node in self._immediate.served():
             if volume is None:
@@ -84,7 +84,7 @@ class VolumeControllers:
         claim = self._store.find(PersistentVolumeClaim, reference.namespace, reference.name)
         if claim is not None and claim.metadata.uid == reference.uid and not is_fully_bound(claim):
             yield _phase(volume, "Bound")
-            yield _naming(claim, volume.metadata.name)
+            yield _bind(claim, volume.metadata.name)
 
     def _provisioned(self, claim: PersistentVolumeClaim, node_name: str) -> Iterator[Request]:
         """A node was selected for a claim."""
@@ -94,7 +94,7 @@ class VolumeControllers:
             return
         name = f"pvc-{claim.metadata.uid or claim.metadata.name}"
         yield Create(obj=self._volume(name, claim, storage_class, node))
-        yield _naming(claim, name)
+        yield _bind(claim, name)
 
     def _volume(
         self, name: str, claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node
@@ -126,7 +126,7 @@ def _phase(volume: PersistentVolume, phase: str) -> Patch:
     return Patch(kind=PersistentVolume, namespace="", name=volume.metadata.name, body=body, type_="merge")
 
 
-def _naming(claim: PersistentVolumeClaim, volume: str) -> Patch:
+def _bind(claim: PersistentVolumeClaim, volume: str) -> Patch:
     """The claim is bound to the volume."""
     body = {
         "metadata": {"annotations": {BIND_COMPLETED: "yes"}},

@@ -9,9 +9,14 @@ from msgspec.structs import replace
 
 from stowplan.api.meta import controller_of
 from stowplan.api.pod import PodStatus
+from stowplan.cluster.pod_info import PodInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodShape
+    from stowplan.cluster.state import ClusterState
 
 #: Maximum number of pods that a question may be about.
 MOST_REPLICAS = 100_000
@@ -45,12 +50,25 @@ def recreated(pod: Pod) -> Pod:
     """The pod as its controller would recreate it: without a node or status."""
     metadata = replace(
         pod.metadata,
-        uid=f"{pod.metadata.uid or pod.metadata.name}, recreated",
+        uid=f"{pod.metadata.uid or f'{pod.metadata.namespace}/{pod.metadata.name}'}, recreated",
         resource_version="",
         deletion_timestamp=None,
         deletion_grace_period_seconds=None,
     )
     return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=PodStatus())
+
+
+def compiled_copies(state: ClusterState, infos: Iterable[PodInfo]) -> list[PodInfo]:
+    """Placed pods without claims of their own, recreated."""
+    # Whatever a recreated pod differs in, pods of one shape differ in it equally.
+    shapes: dict[PodShape, PodShape] = {}
+    copies = []
+    for info in infos:
+        pod, shape = recreated(info.pod), shapes.get(info.shape)
+        copy = state.pod_info(pod) if shape is None else PodInfo(pod, shape)
+        shapes[info.shape] = copy.shape
+        copies.append(copy)
+    return copies
 
 
 def named(pod: Pod, name: str) -> Pod:

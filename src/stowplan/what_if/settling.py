@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.meta import controller_of
 from stowplan.preemption.victims import lower_priority_pods
 from stowplan.what_if.claims import let_go, uses_claims, with_own_claims
-from stowplan.what_if.pods import Fate, fate_of, recreated
+from stowplan.what_if.pods import Fate, compiled_copies, fate_of, recreated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,12 +54,11 @@ class Settling:
             self._note(self._cluster.places([pod.key for pod in _in_order(ours)]))
             keys = self._evicted(before)
 
-    def foresee(self, pods: Sequence[Pod]) -> bool:
+    def foresee(self, pods: Sequence[PodInfo]) -> bool:
         """Like `settle` for pods of removed nodes, without changing anything; False if that is not possible."""
-        if any(map(uses_claims, pods)):
+        if any(uses_claims(info.pod) for info in pods):
             return False
-        fresh = sorted(map(recreated, pods), key=lambda pod: -(pod.spec.priority or 0))
-        decisions = self._cluster.foreseen(fresh)
+        decisions = self._cluster.foreseen(_in_order(compiled_copies(self._cluster.state, pods)))
         self._note(decisions or ())
         return decisions is not None
 

@@ -84,19 +84,18 @@ def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
 
 
 def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
-    state = cluster.state
     with cluster.transaction():
         pods = [info for name in names for info in pods_on(cluster, name)]
         homes = {info.key: info.node_name for info in pods}
         fates = {info.key: fate_of(info.pod) for info in pods}
-        for name in names:
-            state.remove_node(name)
-        back = [info.pod for info in pods if fates[info.key] is Fate.RECREATED]
+        cluster.state.remove_nodes(names)
+        back = [info for info in pods if fates[info.key] is Fate.RECREATED]
         settling = Settling(cluster)
         # Pods on removed nodes do not count anywhere, so they need not be removed to see where their copies go.
         if not settling.foresee(back):
-            _evict(cluster, pods, back)
-            settling.settle(back)
+            returning = [info.pod for info in back]
+            _evict(cluster, pods, returning)
+            settling.settle(returning)
         return LossRecord(
             lost=lost,
             nodes=len(names),

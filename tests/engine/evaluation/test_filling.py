@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from engine.evaluation.test_reuse import DB, USERS, WEB, Crowd
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.state import ClusterState
+from stowplan.cluster.view import Nodes
 from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import filling as filling_module
+from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import CountsPods
 from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
-from support.scheduling.worlds import HOST, PLACEABLE, ZONE, clusters, pods, struct
+from support.scheduling.worlds import HOST, PLACEABLE, ZONE, clusters, pods, spread_constraints, struct
 
 
 class ByRoom(ScorePlugin, ShapeSigned):
@@ -179,6 +181,30 @@ def test_filling_agrees_with_single_decisions_on_random_clusters():
 
 
 @pytest.mark.usefixtures("_at_once")
+def test_filling_agrees_with_single_decisions_for_pods_that_spread():
+    hard = spread_constraints(when=("DoNotSchedule",))
+
+    @examples(150)
+    @given(
+        clusters(least_nodes=3),
+        pods("shape", special=("prefers", "node preference", "node affinity", "toleration")),
+        st.lists(hard, min_size=1, max_size=3),
+        st.lists(st.sampled_from((ByRoom, Ranks)), max_size=1),
+        st.integers(2, 20),
+        placements,
+        st.none() | st.integers(0, 9),
+    )
+    def agrees(cluster, shape, constraints, plugins, count, placements, chance):
+        pod = a_pod("shape")
+        for constraint in constraints:
+            pod.spreads(**constraint)
+        spec = shape["spec"] | {"topologySpreadConstraints": pod.obj()["spec"]["topologySpreadConstraints"]}
+        agree(Bench(cluster, shape | {"spec": spec}, plugins, chance=chance), count, placements)
+
+    agrees()
+
+
+@pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_with_users_plugins():
     @examples(60)
     @given(
@@ -196,6 +222,47 @@ def test_filling_agrees_with_single_decisions_with_users_plugins():
     )
     def agrees(cluster, shape, plugins, count, placements, chance):
         agree(Bench(cluster, shape, plugins, chance=chance), count, placements)
+
+    agrees()
+
+
+def refusals_agree(bench, rows):
+    """Place pods on these rows, and compare what spreading refuses with what was foreseen before the first one."""
+    state, plugin = bench.state, next(p for p in bench.framework.filter if p.name == "PodTopologySpread")
+    pods, ahead = bench.pods(len(rows)), None
+    for pod, row in zip(pods, rows, strict=True):
+        cycle = CycleState()
+        if plugin.pre_filter(cycle, pod, Nodes(state)) is not None:
+            return
+        refused = plugin.filter(cycle, pod, Nodes(state))
+        if ahead is None:
+            ahead = plugin.refusals_ahead(cycle, pod, {pod.shape for pod in pods})
+        foreseen = np.any([each.refused[each.codes] for each in ahead], axis=0)
+        expected = np.zeros(state.table.n, np.bool_) if refused is None else refused.mask
+        assert foreseen.tolist() == expected.tolist()
+        row %= state.table.n
+        if all(each.codes[row] for each in ahead):
+            state.assume(pod, state.table.names[row])
+            for each in ahead:
+                each.place(row)
+
+
+def test_refusals_ahead_are_those_of_filter_after_each_pod():
+    """On any node, also on some that other plugins would refuse."""
+
+    @examples(150)
+    @given(
+        clusters(least_nodes=2),
+        pods("shape", special=("node affinity", "toleration")),
+        st.lists(spread_constraints(when=("DoNotSchedule",)), min_size=1, max_size=2),
+        st.lists(st.integers(0, 5), min_size=1, max_size=12),
+    )
+    def agrees(cluster, shape, constraints, rows):
+        pod = a_pod("shape")
+        for constraint in constraints:
+            pod.spreads(**constraint)
+        spec = shape["spec"] | {"topologySpreadConstraints": pod.obj()["spec"]["topologySpreadConstraints"]}
+        refusals_agree(Bench(cluster, shape | {"spec": spec}), rows)
 
     agrees()
 
@@ -229,7 +296,7 @@ def filled(shape, cluster=None, count=40, plugins=(), labels=()):
         pytest.param(web().requests(cpu="300m"), 18, id="until the nodes are full"),
         pytest.param(web().requests(cpu="2"), 0, id="no node fits"),
         pytest.param(web().spreads(ZONE, DB), 40, id="spreads others"),
-        pytest.param(web().spreads(ZONE, WEB), 0, id="spreads itself"),
+        pytest.param(web().spreads(ZONE, WEB), 40, id="spreads itself"),
         pytest.param(web().avoids_pods(HOST, WEB), 0, id="avoids itself"),
         pytest.param(web().host_port(8080), 0, id="a port"),
     ],
@@ -252,6 +319,21 @@ def test_pods_of_an_indexed_job_are_equal_though_their_labels_differ():
 )
 def test_terms_of_other_pods_allow_filling(neighbour, count):
     assert filled(web(), a_cluster(pods=[neighbour.uid("db").on("n0")])) == count
+
+
+def test_scores_follow_the_nodes_that_spreading_refuses():
+    nodes = [a_node(f"n{i}").zone("aabbcc"[i]).allocatable(cpu="2", pods=str(20 - i)).obj() for i in range(6)]
+    assert filled(web().spreads(ZONE, WEB), (nodes, [], []), plugins=(Ranks,)) == 40
+
+
+def test_pods_on_nodes_that_do_not_count_refuse_nothing():
+    nodes = [
+        a_node("n0").zone("a").tainted("dedicated").obj(),
+        a_node("n1").zone("a").obj(),
+        a_node("n2").zone("b").obj(),
+    ]
+    shape = web().spreads(ZONE, WEB, node_taints_policy="Honor")
+    refusals_agree(Bench((nodes, [], []), shape.obj()), [0, 0, 1, 0, 2, 2])
 
 
 def test_filling_ends_where_a_plugin_fails():

@@ -235,10 +235,10 @@ class World:
             fresh = Evaluation(self.framework)
             of_fresh = findings(self.framework, fresh, pod)
             assert findings(self.framework, shared, pod) == of_fresh
-            self.check_standing(self.reusing.evaluation(self.framework, pod).standing(pod), of_fresh)
+            self.check_updated_results(self.reusing.evaluation(self.framework, pod).updated_results(pod), of_fresh)
         return want[0]
 
-    def check_standing(self, standing, found):
+    def check_updated_results(self, standing, found):
         """What remains of the decision equals a fresh evaluation."""
         if standing is not None:
             feasible = [name for name, fits in zip(self.state.table.names, standing.feasible, strict=False) if fits]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from stowplan.api.selectors import compile_label_selector
+from stowplan.cluster.many_pods import place_all
 from stowplan.cluster.node_table import NodeTable
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.state import ClusterState
@@ -77,6 +78,12 @@ class Changes(RuleBasedStateMachine):
         self.state.remove_node(name)
         self.nodes.pop(name, None)
 
+    @rule(names=st.lists(st.sampled_from(NODE_NAMES), unique=True))
+    def remove_nodes(self, names):
+        self.state.remove_nodes(names)
+        for name in names:
+            self.nodes.pop(name, None)
+
     # -- pods
 
     @rule(pod=pods(names=POD_NAMES), node=POD_NODES, late=st.booleans())
@@ -84,6 +91,26 @@ class Changes(RuleBasedStateMachine):
         """Adds a pod, updates it, or moves it; the node may not exist."""
         pod = bound(pod, node, status={"startTime": MOMENTS[0]} if late else {})
         self._put(pod)
+
+    @precondition(lambda self: self.nodes)
+    @rule(
+        data=st.data(), like=pods(), names=st.lists(st.sampled_from(POD_NAMES), unique=True), terminating=st.booleans()
+    )
+    def place_many_pods(self, data, like, names, terminating):
+        """Places new pods, most of them equal, at once."""
+        placed, nodes = [], []
+        for uid in names:
+            unknown = self.state.pending.by_uid(uid) is None and not self.state.nominator.node_of(uid)
+            if uid in self.pods or uid in self.assumed or not unknown:
+                continue
+            node = data.draw(st.sampled_from(sorted(self.nodes)))
+            more = {"deletionTimestamp": MOMENTS[1]} if terminating and not placed else {}
+            pod = bound(like, node, metadata={**like["metadata"], "name": uid, "uid": uid, **more})
+            self.pods[uid] = pod
+            self.order.setdefault(node, []).append(uid)
+            placed.append(self.state.pod_info(struct(pod)))
+            nodes.append(node)
+        place_all(self.state, placed, nodes)
 
     def _put(self, pod):
         uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]

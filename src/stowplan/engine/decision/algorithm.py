@@ -120,7 +120,7 @@ class SchedulingAlgorithm:
             tried = None
         evaluation, seconds = self._looked_up(framework, pod)
         if tried is None and within is None:
-            decision = self._again(framework, evaluation, pod, seconds)
+            decision = self._reused(framework, evaluation, pod, seconds)
             if decision is not None:
                 return decision
         outcome, found = self._searched(framework, evaluation, pod, tried, within, seconds)
@@ -154,7 +154,7 @@ class SchedulingAlgorithm:
             return []
         picks, names, state = filling.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
         if outcome.seen < nodes:
-            self.sampling.saw(outcome.seen * len(picks), listed=listed)
+            self.sampling.advance(outcome.seen * len(picks), listed=listed)
         if framework.metrics is not None:
             seconds, scored = framework.now() - started, sum(pick.feasible > 1 for pick in picks)
             framework.metrics.decided_together(len(picks), seconds, scored=scored, reused=outcome.reused)
@@ -174,7 +174,7 @@ class SchedulingAlgorithm:
             return []
         if any(row_tried_first(self.cluster, pod) is not None for pod in (like.pod, *pods)):
             return []
-        outcome = self.evaluation(framework, like.pod).stands(like.diagnosis, pods)
+        outcome = self.evaluation(framework, like.pod).still_applies(like.diagnosis, pods)
         plugins = {plugin.name: plugin for plugin in framework.post_filter}
         answers = [(plugins[name], result) for name, result in like.post_filter]
         if outcome is None or not all(declares(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
@@ -183,7 +183,7 @@ class SchedulingAlgorithm:
             plugin.repeated(result, pods)
         nodes = self.cluster.table.count if within is None else len(within)
         if outcome.seen < nodes:
-            self.sampling.saw(outcome.seen * len(pods), listed=None if within is None else len(within))
+            self.sampling.advance(outcome.seen * len(pods), listed=None if within is None else len(within))
         if framework.metrics is not None:
             framework.metrics.equal_pods_refused(len(pods), helped=bool(answers))
         return [
@@ -204,7 +204,7 @@ class SchedulingAlgorithm:
         started = framework.metrics.now()
         return self.evaluation(framework, pod), framework.metrics.now() - started
 
-    def _again(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
+    def _reused(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
         """The decision if an equal pod's results can be reused; None if the nodes have to be searched.
 
         `seconds`: the duration of the lookup of the evaluation.
@@ -213,20 +213,20 @@ class SchedulingAlgorithm:
         if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
             return None
         started = framework.now()
-        standing = evaluation.standing(pod)
-        if standing is None:
+        results = evaluation.updated_results(pod)
+        if results is None:
             return None
-        if standing.seen < self.cluster.table.count:
-            self.sampling.saw(standing.seen)
-        ranked = standing.ranked
+        if results.seen < self.cluster.table.count:
+            self.sampling.advance(results.seen)
+        ranked = results.ranked
         if metrics is not None:
             took = framework.now() - started
             metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=ranked is not None)
         if ranked is None:
-            found = Found(standing.feasible, standing.feasible_count, standing.seen)
-            return self._chosen(framework, evaluation, standing.state, pod, found)
+            found = Found(results.feasible, results.feasible_count, results.seen)
+            return self._chosen(framework, evaluation, results.state, pod, found)
         name = self.cluster.table.names[self.best(ranked)]
-        return Decision(pod, name, state=standing.state, evaluated=standing.seen, feasible=standing.feasible_count)
+        return Decision(pod, name, state=results.state, evaluated=results.seen, feasible=results.feasible_count)
 
     def _searched(
         self,
@@ -297,7 +297,7 @@ class SchedulingAlgorithm:
                     listed=listed,
                 )
         if seen < (self.cluster.table.count if listed is None else listed):
-            self.sampling.saw(seen, listed=listed)
+            self.sampling.advance(seen, listed=listed)
         return Found(feasible, int(np.count_nonzero(feasible)), seen)
 
     def _chosen(

@@ -333,10 +333,10 @@ class _Try:
         if not asks:
             return points, False
         self._hold(best)
-        stand = self._cluster.stand
+        version = self._cluster.version
         try:
             outcomes = yield tuple(asks)
-            moved = self._cluster.stand != stand
+            moved = self._cluster.version != version
         finally:
             self._let_go()
         for extender, outcome in zip(called, outcomes, strict=True):

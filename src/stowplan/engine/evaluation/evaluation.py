@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec import field
 
-from stowplan.engine.evaluation.filling import Filling, FillingStart, affects_only_own_node
+from stowplan.engine.evaluation.filling import Filling, FillingStart, refusals_ahead
 from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
@@ -115,11 +115,11 @@ class Evaluation:
         #: The last results if the pod was unschedulable, and what they depend on.
         self._kept: tuple[tuple[Any, ...], Rows | None, Outcome] | None = None
         #: The last results if all nodes were filtered and some were scored.
-        self._standing: IncrementalResults | None = None
+        self._incremental: IncrementalResults | None = None
 
     # -- incremental fast path -----------------------------------------------------------------------------------------
 
-    def standing(self, pod: PodInfo) -> IncrementalResults | None:
+    def updated_results(self, pod: PodInfo) -> IncrementalResults | None:
         """What `filter` of all nodes and `score` would return, if little changed since an equal pod; None if not.
 
         If updating the scores is not limited to a few rows, they are left to `score`.
@@ -129,7 +129,7 @@ class Evaluation:
             return None
         if self._objects.outdated():
             return None
-        found = self._standing or self._complete()
+        found = self._incremental or self._complete()
         if found is None or not filtering.planned(pod):
             return None
         filtering.preparing = 0.0
@@ -147,10 +147,10 @@ class Evaluation:
         if count > 1 and scoring.follow(filtering.state, pod, feasible):
             if feasible is not found.feasible or scoring.ranked is not found.ranked:
                 found = IncrementalResults(found.state, found.seen, feasible, count, scoring.ranked)
-            self._standing, self._position = found, cluster.changes.position
+            self._incremental, self._position = found, cluster.changes.position
             return found
         scoring.outdate(self._changed_rows())
-        self._standing, self._position = None, cluster.changes.position
+        self._incremental, self._position = None, cluster.changes.position
         return IncrementalResults(found.state, found.seen, feasible, count, None) if count > 1 else None
 
     @property
@@ -174,7 +174,7 @@ class Evaluation:
         Without `one_by_one`, node-level plugins are left to `passing`, if other plugins leave any node. `within`: the
         rows to filter; repeated calls for the same rows must pass the same array.
         """
-        filtering, self._standing = self._filtering, None
+        filtering, self._incremental = self._filtering, None
         one_by_one = one_by_one or not filtering.looks_one_by_one
         filtering.preparing = 0.0
         filtering.sample()
@@ -187,7 +187,7 @@ class Evaluation:
             rows = None
         self._scoring.outdate(rows, outdated)
         reused = rows is not None
-        self._stand_now(pod, outdated)
+        self._record_position(pod, outdated)
         outcome = None if rows is None or rows else self._known(pod, within)
         if outcome is None:
             outcome = self._judgement(pod, within)
@@ -208,7 +208,7 @@ class Evaluation:
             return None
         return rows
 
-    def _stand_now(self, pod: PodInfo, outdated: frozenset[str]) -> None:
+    def _record_position(self, pod: PodInfo, outdated: frozenset[str]) -> None:
         if self._objects is not None:
             self._objects.watch(pod, outdated)
         elif self._reusable:
@@ -225,7 +225,7 @@ class Evaluation:
             return None
         return Outcome(known.state, None, known.feasible, known.examined, known.seen, known.diagnosis, known.refused)
 
-    def stands(self, diagnosis: Diagnosis, pods: Sequence[PodInfo]) -> Outcome | None:
+    def still_applies(self, diagnosis: Diagnosis, pods: Sequence[PodInfo]) -> Outcome | None:
         """The last results, if they have this diagnosis and apply to these equal pods as long as nothing changes."""
         filtering, counters = self._filtering, self._framework.pod_counters
         if self._kept is None or filtering.pre_filtered is None or filtering.pre_filtered.status is not None:
@@ -317,14 +317,21 @@ class Evaluation:
         """
         state, framework = self._filtering.state, self._framework
         scored = self.score(pod, feasible)
-        if (
-            scored.error is not None
-            or self._cluster.nominator
-            or not affects_only_own_node(framework, state, pod, shapes)
-        ):
+        if scored.error is not None or self._cluster.nominator:
             return None
-        filters = [plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS]
+        ahead = refusals_ahead(framework, state, pod, shapes)
+        if ahead is None:
+            return None
+        rows = self._filtering.feasible_without(pod, ahead) if ahead else feasible
+        if rows is None:
+            return None
         ground = FillingStart(
-            framework=framework, state=state, pod=pod, feasible=feasible, scored=scored, filters=filters
+            framework=framework,
+            state=state,
+            pod=pod,
+            open=rows,
+            scored=scored,
+            filters=[plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS],
+            ahead=[refusals for each in ahead.values() for refusals in each],
         )
         return Filling(ground)

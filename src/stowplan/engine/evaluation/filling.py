@@ -1,9 +1,12 @@
 """Compute where equal pods are placed one after the other, without assuming any of them.
 
-A pod only changes the filters' and scores' results for its own node: each further pod takes that node to its next
-*level*. If the participating plugins read nothing but node objects and the sums of a node's pods, the levels of all
-candidate nodes can be computed in advance: the plugins evaluate hypothetical nodes with one, two, three more pods, many
-levels per call. Then each pod takes the best total and advances one number.
+A pod changes the filters' and scores' results for its own node: each further pod takes that node to its next *level*.
+If the participating plugins read nothing but node objects and the sums of a node's pods, the levels of all candidate
+nodes can be computed in advance: the plugins evaluate hypothetical nodes with one, two, three more pods, many levels
+per call. Then each pod takes the best total and advances one number.
+
+Plugins that count pods on other nodes take part if they can tell which domains they will refuse (`RefusalsAhead`), as
+topology spread does for its hard constraints.
 
 A `Filling` yields the rows in the order in which pod-by-pod scheduling would choose them, until no more fit.
 
@@ -20,18 +23,19 @@ from msgspec import field
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.interface import Reads
-from stowplan.framework.status import Status, declares
+from stowplan.framework.status import PROPAGATED, Status, declares
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo, PodShape
+    from stowplan.engine.evaluation.score import Score
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.interface import FilterPlugin
+    from stowplan.framework.interface import CountsPods, FilterPlugin, RefusalsAhead
     from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
@@ -60,10 +64,13 @@ class FillingStart(PlainStruct, eq=False, kw_only=True):
     framework: Framework
     state: CycleState
     pod: PodInfo
-    feasible: Mask
+    #: Rows that pass all filters except those with `ahead`.
+    open: Mask
     scored: Scored
     #: Participating filters that read the sums of a node's pods.
     filters: list[FilterPlugin]
+    #: What filters refuse that count pods on other nodes.
+    ahead: list[RefusalsAhead]
 
 
 class _Levels(PlainStruct, eq=False):
@@ -74,26 +81,55 @@ class _Levels(PlainStruct, eq=False):
     worth: list[list[int]] = field(default_factory=list)
 
 
+class _Domains:
+    """The refusals of one filter, by place."""
+
+    def __init__(self, ahead: RefusalsAhead, rows: Rows) -> None:
+        self.place_pod = ahead.place
+        self._ahead = ahead
+        self._codes = ahead.codes.take(rows)
+        self.refused: Mask = ahead.refused.take(self._codes)
+
+    def renew(self) -> None:
+        self.refused = self._ahead.refused.take(self._codes)
+
+
 class Filling:
-    """Works on *places*: positions among the rows that are feasible at the start."""
+    """Works on *places*: positions among the rows that are open at the start."""
 
     def __init__(self, ground: FillingStart) -> None:
         self._ground = ground
         scores = ground.scored.parts.values()
         self._by_sums = [score for score in scores if score.plugin.reads is _SUMS]
-        #: Scores that change when fewer nodes are feasible.
-        self._relative = [score for score in scores if score.plugin.normalizes]
-        self._rows: Rows = np.flatnonzero(ground.feasible)
-        self._feasible = ground.feasible.copy()
-        self._ranked: Ints = ground.scored.totals.take(self._rows)
+        self._rows: Rows = np.flatnonzero(ground.open)
+        #: Scores that change with the set of feasible nodes.
+        self._relative = [score for score in scores if score.plugin.normalizes and not self._is_steady(score)]
         worth = np.zeros(len(self._rows), np.int64)
         for score in self._by_sums:
             worth += score.weighted.take(self._rows)
+        #: The totals, also of infeasible places.
+        self._totals: Ints = ground.scored.totals.take(self._rows)
         #: The part of the totals that does not depend on the pods of a place.
-        self._fixed: list[int] = (self._ranked - worth).tolist()
+        self._fixed = self._totals - worth
         self._weighted = [score.weighted.take(self._rows) for score in self._relative]
         self._level = [0] * len(self._rows)
         self._levels = _Levels([[False] * len(self._rows)], [worth.tolist()])
+        #: Places without room for another pod.
+        self._full: Mask = np.zeros(len(self._rows), np.bool_)
+        self._domains = [_Domains(ahead, self._rows) for ahead in ground.ahead]
+        #: The totals, `INFEASIBLE` for infeasible places; and the number of the others.
+        self._ranked, self._left = self._rank()
+
+    def _is_steady(self, score: Score) -> bool:
+        """Whether any set of feasible nodes gives the same scores."""
+        raw = score.raw.take(self._rows)
+        return score.plugin.normalizes_by_bounds and (not len(raw) or int(raw.min()) == int(raw.max()))
+
+    def _rank(self) -> tuple[Ints, int]:
+        refused = self._full
+        for domains in self._domains:
+            refused = refused | domains.refused
+        return np.where(refused, INFEASIBLE, self._totals), len(refused) - int(np.count_nonzero(refused))
 
     def picks(self, count: int, best: Callable[[Ints], int]) -> list[Pick]:
         """The rows for this many pods, or for fewer if no more fit or the result is unknown.
@@ -101,22 +137,47 @@ class Filling:
         `best` chooses a place by its total.
         """
         found: list[Pick] = []
-        left, rows = len(self._rows), self._rows.tolist()
-        while len(found) < count and left:
+        rows = self._rows.tolist()
+        while len(found) < count and self._left:
             # A single feasible node is chosen without scoring.
-            place = int(self._ranked.argmax()) if left == 1 else best(self._ranked)
-            found.append(Pick(rows[place], left))
-            level = self._level[place] = self._level[place] + 1
-            if level == len(self._levels.refused) and not self._more_levels():
-                break
-            if not self._levels.refused[level][place]:
-                self._ranked[place] = self._fixed[place] + self._levels.worth[level][place]
-                continue
-            self._ranked[place] = INFEASIBLE
-            left -= 1
-            if self._relative and left > 1 and not self._without(rows[place]):
+            place = int(self._ranked.argmax()) if self._left == 1 else best(self._ranked)
+            found.append(Pick(rows[place], self._left))
+            if len(found) < count and not self._take(place, rows[place]):
                 break
         return found
+
+    def _take(self, place: int, row: int) -> bool:
+        """Add a pod to a place; False if the next pod's nodes are unknown."""
+        level = self._level[place] = self._level[place] + 1
+        if level == len(self._levels.refused) and not self._more_levels():
+            return False
+        self._totals[place] = total = self._fixed.item(place) + self._levels.worth[level][place]
+        full = self._levels.refused[level][place]
+        if full:
+            self._full[place] = True
+        moved = self._count(row) if self._domains else ()
+        if moved is None:
+            return False
+        if moved:
+            for domains in moved:
+                domains.renew()
+            self._ranked, self._left = self._rank()
+        elif full:
+            self._ranked[place] = INFEASIBLE
+            self._left -= 1
+        else:
+            self._ranked[place] = total
+            return True
+        return not self._relative or self._left < 2 or self._normalize()
+
+    def _count(self, row: int) -> list[_Domains] | None:
+        """Count a pod on the row; the filters that now refuse other domains, None if one fails."""
+        try:
+            return [domains for domains in self._domains if domains.place_pod(row)]
+        except PROPAGATED:
+            raise
+        except BaseException:
+            return None
 
     def _more_levels(self) -> bool:
         """Compute the next levels; False if a plugin failed."""
@@ -152,25 +213,32 @@ class Filling:
         nodes.shift(np.arange(len(nodes)), requests, non_zero, 1, pods)
         return nodes
 
-    def _without(self, row: int) -> bool:
-        """Score the remaining places after a row became infeasible; False if a plugin failed."""
-        ground = self._ground
-        self._feasible[row] = False
+    def _normalize(self) -> bool:
+        """Score the feasible places after their set changed; False if a plugin failed."""
+        ground, moved = self._ground, False
+        feasible = np.zeros(len(ground.open), np.bool_)
+        feasible[self._rows] = self._ranked != INFEASIBLE
         for i, score in enumerate(self._relative):
-            normal = ground.framework.normalize(score.plugin, ground.state, ground.pod, score.raw, self._feasible)
+            normal = ground.framework.normalize(score.plugin, ground.state, ground.pod, score.raw, feasible)
             if isinstance(normal, Status):
                 return False
             weighted = normal.take(self._rows) * score.weight
             change = weighted - self._weighted[i]
             if change.any():
-                self._weighted[i] = weighted
-                self._fixed = [fixed + more for fixed, more in zip(self._fixed, change.tolist(), strict=True)]
-                self._ranked[self._ranked != INFEASIBLE] += change[self._ranked != INFEASIBLE]
+                self._weighted[i], moved = weighted, True
+                self._fixed += change
+                self._totals += change
+        if moved:
+            self._ranked, _ = self._rank()
         return True
 
 
-def affects_only_own_node(framework: Framework, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
-    """Whether pods of these shapes change nothing for an equal pod but the sums of the nodes that they go to.
+def refusals_ahead(
+    framework: Framework, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
+) -> dict[str, Sequence[RefusalsAhead]] | None:
+    """By filter, what it refuses to equal pods of these shapes depending on where the pods before them went.
+
+    Apart from that, a pod only changes the sums of its node. None: it may change more.
 
     Called after the pod was filtered and scored.
     """
@@ -178,12 +246,31 @@ def affects_only_own_node(framework: Framework, state: CycleState, pod: PodInfo,
     for plugin in framework.moving_pre_filters:
         counter = counters.get(plugin.name)
         if counter is None and not declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes)):  # type: ignore[misc]
-            return False
+            return None
     if any(plugin.name not in counters for plugin in framework.moving_pre_scores):
-        return False
+        return None
     if any(plugin.reads in _OTHERWISE for plugin in framework.active_filters(state)):
-        return False
+        return None
     scores = framework.active_scores(state)
     if any(plugin.reads in _OTHERWISE or (plugin.reads is _SUMS and plugin.normalizes) for plugin in scores):
-        return False
-    return declares(lambda: all(counter.untouched_by(state, pod, shapes) for counter in counters.values()))
+        return None
+    found: dict[str, Sequence[RefusalsAhead]] = {}
+    for name, counter in counters.items():
+        if declares(lambda counter=counter: counter.untouched_by(state, pod, shapes)):  # type: ignore[misc]
+            continue
+        ahead = _refusals_of(counter, state, pod, shapes)
+        if ahead is None:
+            return None
+        found[name] = ahead
+    return found
+
+
+def _refusals_of(
+    counter: CountsPods, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
+) -> Sequence[RefusalsAhead] | None:
+    try:
+        return counter.refusals_ahead(state, pod, shapes)
+    except PROPAGATED:
+        raise
+    except BaseException:
+        return None

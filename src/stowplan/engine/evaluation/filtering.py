@@ -15,7 +15,7 @@ import numpy as np
 
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.node_sums import FEW
-from stowplan.engine.evaluation.object_watches import asked_again
+from stowplan.engine.evaluation.object_watches import plugins_to_rerun
 from stowplan.engine.evaluation.plans import FilterPlan
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
@@ -25,7 +25,7 @@ from stowplan.framework.runtime.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     import numpy.typing as npt
 
@@ -287,7 +287,7 @@ class Filtering:
                 if fresh is None:
                     return False
                 changed = self._patch(plugin.name, rows, fresh) or changed
-        for plugin in asked_again(self._framework.filter, self._framework.moving_filters, outdated):
+        for plugin in plugins_to_rerun(self._framework.filter, self._framework.moving_filters, outdated):
             if plugin.name in skipped:
                 changed = self._answers.pop(plugin.name, None) is not None or changed
             elif self._leaves_out(plugin):
@@ -307,7 +307,7 @@ class Filtering:
         """Rerun PreFilter where its state is no longer valid; False if its result changed fundamentally."""
         self.renewed, counters = {*outdated, *self.renewed}, self._framework.pod_counters
         moving = self._framework.plugins_to_call(self.state, pod).moving_pre_filters
-        for plugin in asked_again(self._framework.pre_filter, moving, outdated):
+        for plugin in plugins_to_rerun(self._framework.pre_filter, moving, outdated):
             unsettled = plugin.name in outdated or plugin.name in self._unsettled
             counter = None if unsettled else counters.get(plugin.name)
             if counter is not None and counter.filter_holds(self.state, pod):
@@ -406,6 +406,12 @@ class Filtering:
             if rejections is not None:
                 feasible = feasible & ~rejections.mask
         return feasible
+
+    def feasible_without(self, pod: PodInfo, names: Container[str]) -> Mask | None:
+        """Rows that pass all plugins but these; None if a plugin fails."""
+        if self._behind and not self._catch_up(pod):
+            return None
+        return self._joined([name for name in self._answers if name not in names])
 
     def _nodes_left_to(self, plugin: FilterPlugin) -> Nodes:
         """All nodes, with those marked as candidates that pass the plugins before this one."""

@@ -87,7 +87,7 @@ class _JointColumn:
         for row, number in zip(rows, self._sums.states_of(rows), strict=True):
             value = known.get(number)
             if value is None:
-                value = self._asked(row, state, pod)
+                value = self._computed(row, state, pod)
                 if value is None:
                     return False
                 if len(known) >= self._sums.max_states:
@@ -98,7 +98,7 @@ class _JointColumn:
                 self.changes.append(row)
         return True
 
-    def _asked(self, row: int, state: CycleState, pod: PodInfo) -> Any:
+    def _computed(self, row: int, state: CycleState, pod: PodInfo) -> Any:
         """The joint result of one row, from the columns; None if a plugin failed."""
         answers = []
         for column in self._columns:

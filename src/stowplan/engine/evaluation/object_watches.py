@@ -54,6 +54,6 @@ class ObjectWatches:
         self._total = self._store.total_version
 
 
-def asked_again(plugins: tuple[P, ...], moving: tuple[P, ...], outdated: Collection[str]) -> tuple[P, ...]:
+def plugins_to_rerun(plugins: tuple[P, ...], moving: tuple[P, ...], outdated: Collection[str]) -> tuple[P, ...]:
     """The plugins of an extension point that depend on pods on any node, and the outdated ones, in order."""
     return tuple(p for p in plugins if p in moving or p.name in outdated) if outdated else moving

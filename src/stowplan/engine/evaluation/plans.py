@@ -93,7 +93,7 @@ class ScorePlan(NamedTuple):
         worth = JointScores.of(sums, columns, tuple(part.weight for part in parts))
         return cls(counters, parts, worth, tuple(part for part in scores.values() if part.plugin.normalizes))
 
-    def worth_of_parts(self, rows: int) -> npt.NDArray[np.int64]:
+    def sum_of_parts(self, rows: int) -> npt.NDArray[np.int64]:
         """The sum of the single scores by sums."""
         worth = np.zeros(rows, np.int64)
         for part in self.by_sums:

@@ -87,7 +87,7 @@ class Sampling:
             return min(1, nodes)
         return nodes_to_find(self._percentage_of(framework), nodes)
 
-    def saw(self, nodes: int, *, listed: int | None = None) -> None:
+    def advance(self, nodes: int, *, listed: int | None = None) -> None:
         """Advance the start of the next search by the number of checked nodes."""
         self.start = (self.start + nodes) % (self._table.count if listed is None else listed)
 
@@ -116,13 +116,13 @@ class Sampling:
             answer = ask(rows[chunk])
             if isinstance(answer, Status):
                 # Past the failing node, so that it does not end every search.
-                self.saw(int(chunk[-1]) + 1, listed=listed)
+                self.advance(int(chunk[-1]) + 1, listed=listed)
                 return answer
             picked += chunk[answer].tolist()
             tried_places += len(chunk)
         found = self._found(rows, picked[:wanted], enough=len(picked) >= wanted, tried=tried)
         if picked:
-            self.saw(found.evaluated, listed=listed)
+            self.advance(found.evaluated, listed=listed)
         return found
 
     def _found(self, rows: Rows, picked: list[int], *, enough: bool, tried: int | None) -> Found:

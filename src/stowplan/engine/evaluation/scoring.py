@@ -12,7 +12,7 @@ import numpy as np
 
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.node_sums import FEW
-from stowplan.engine.evaluation.object_watches import asked_again
+from stowplan.engine.evaluation.object_watches import plugins_to_rerun
 from stowplan.engine.evaluation.plans import ScorePlan
 from stowplan.engine.evaluation.score import Score
 from stowplan.framework.cycle_state import CycleState
@@ -144,7 +144,7 @@ class Scoring:
             return False
         self._state = state
         if self._rest is None:
-            self._rest = self._totals - plan.worth_of_parts(len(self._totals))
+            self._rest = self._totals - plan.sum_of_parts(len(self._totals))
         rest, changed = self._rest, () if feasible is before else (feasible != before).nonzero()[0].tolist()
         if not self._count_again(plan, pod, feasible, before, changed) or not plan.worth.update(state, pod):
             return False
@@ -318,7 +318,7 @@ class Scoring:
 
     def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool, outdated: frozenset[str]) -> bool:
         self._moved, counters = set(outdated), self._framework.pod_counters
-        for plugin in asked_again(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
+        for plugin in plugins_to_rerun(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
             counter = None if plugin.name in outdated else counters.get(plugin.name)
             if counter is not None and counter.score_holds(self._state, pod, moved):
                 continue

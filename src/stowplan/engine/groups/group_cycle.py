@@ -87,7 +87,7 @@ class GroupCycle:
     def run(self, popped: QueuedPod, *, started: float) -> None:
         """Try the group of a popped pod."""
         group = group_key(popped.pod.pod)
-        members = self._taken_along(group, popped)
+        members = self._pods_to_try(group, popped)
         framework = self._common_profile(members, started)
         if framework is None:
             return
@@ -159,7 +159,7 @@ class GroupCycle:
         self._metrics.ended(trial, profile=framework.profile_name, started=started)
         self._statuses.write(group, trial.status)
 
-    def _taken_along(self, group: str, popped: QueuedPod) -> list[QueuedPod]:
+    def _pods_to_try(self, group: str, popped: QueuedPod) -> list[QueuedPod]:
         """The pods to try, including the popped one, in order."""
         others = (info for info in self._state.pod_groups.unscheduled(group) if info.key != popped.pod.key)
         members = [popped, *(queued for info in others if (queued := self._queue.pop_specific(info)) is not None)]

@@ -58,7 +58,7 @@ class GroupPreemption:
         """
         search = self._search(framework, group, pods, trial)
         if search is not None:
-            _say(trial, search if isinstance(search, Status) else self._at_once(search, max_portions))
+            _store(trial, search if isinstance(search, Status) else self._at_once(search, max_portions))
 
     def help_in_steps(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
@@ -66,7 +66,7 @@ class GroupPreemption:
         """`help` with trials that may wait. Raises ClusterChangedError if the group has to be retried."""
         search = self._search(framework, group, pods, trial)
         if search is not None:
-            _say(trial, search if isinstance(search, Status) else (yield from self._in_steps(search)))
+            _store(trial, search if isinstance(search, Status) else (yield from self._in_steps(search)))
 
     def _search(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
@@ -91,9 +91,9 @@ class GroupPreemption:
 
     def _at_once(self, search: _Search, max_portions: int) -> PodGroupPostFilterResult:
         with self._state.transaction(), closing(search):
-            off = _Off(self._state)
+            removed = _RemovedPods(self._state)
             while (without := search.next_question()) is not None:
-                off.become(without)
+                removed.set_to(without)
                 search.status = self._fits(search, max_portions)
             start = self._sampling.start
         # As after a trial.
@@ -106,7 +106,7 @@ class GroupPreemption:
 
     def _in_steps(self, search: _Search) -> Steps[PodGroupPostFilterResult]:
         """No transaction is open while a trial waits: it removes the pods itself each time it resumes."""
-        stand = self._state.stand
+        version = self._state.version
         try:
             while (without := search.next_question()) is not None:
                 trial = yield from self._suspendable.run(
@@ -115,7 +115,7 @@ class GroupPreemption:
                 search.status = trial.status
         finally:
             search.close()
-        if search.result.plan is not None and self._state.stand != stand:
+        if search.result.plan is not None and self._state.version != version:
             self._confirm(search, search.result.plan.victims)
         return search.result
 
@@ -130,7 +130,7 @@ class GroupPreemption:
         with self._state.transaction():
             if self._fits(search).code == Code.Success:
                 raise ClusterChangedError
-            _Off(self._state).become(victims)
+            _RemovedPods(self._state).set_to(victims)
             if self._fits(search).code != Code.Success:
                 raise ClusterChangedError
 
@@ -165,7 +165,7 @@ class _Search:
         self._steps.close()
 
 
-class _Off:
+class _RemovedPods:
     """Pods that are removed from their nodes, in a transaction of the caller."""
 
     def __init__(self, state: ClusterState) -> None:
@@ -173,7 +173,7 @@ class _Off:
         #: UID -> the pod, and its node if it is only assumed there.
         self._off: dict[str, tuple[PodInfo, str]] = {}
 
-    def become(self, pods: Sequence[PodInfo]) -> None:
+    def set_to(self, pods: Sequence[PodInfo]) -> None:
         """Remove exactly these pods, and put the others back."""
         state, wanted = self._state, {info.uid for info in pods}
         for uid in [uid for uid in self._off if uid not in wanted]:
@@ -188,7 +188,7 @@ class _Off:
                 state.remove_pod(info.uid)
 
 
-def _say(trial: GroupTrial, found: PodGroupPostFilterResult | Status) -> None:
+def _store(trial: GroupTrial, found: PodGroupPostFilterResult | Status) -> None:
     """Store the result of the search in the trial."""
     status = found if isinstance(found, Status) else found.status
     if not isinstance(found, Status) and status.code == Code.Success:

@@ -167,14 +167,14 @@ class _Trial:
         random: Any = self._framework.handle.random
         chance = random.getstate() if hasattr(random, "getstate") else None
         self._on_trial.undo()
-        stand = self._state.stand
+        version = self._state.version
         outcomes = yield needed
         if metrics is not None:
             metrics.sample = sample
         self._open()
         if chance is not None:
             random.setstate(chance)
-        self._play_again(moved=self._state.stand != stand)
+        self._play_again(moved=self._state.version != version)
         return outcomes
 
     def _within(self) -> Within | None:

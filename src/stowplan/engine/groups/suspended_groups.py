@@ -162,7 +162,7 @@ class SuspendedGroups:
 
     def woken(self, trial: SuspendableGroup) -> None:
         if trial.stage is Stage.ASLEEP:
-            self._go_on(trial, trial.rise())
+            self._go_on(trial, trial.end_sleep())
 
     # -- work in portions ---------------------------------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ class Suspended:
         self.needs = ()
         return outcomes
 
-    def rise(self) -> tuple[Outcome, ...]:
+    def end_sleep(self) -> tuple[Outcome, ...]:
         """End its sleep and return the outcome."""
         if self.alarm is not None:
             self.alarm.cancel()
@@ -130,7 +130,7 @@ class Suspended:
         for need in self.needs:
             self._outbox.withdraw(need.number)
         self.needs = ()
-        self.rise()
+        self.end_sleep()
 
     def problems(self) -> Iterator[str]:
         """Violated invariants of its waits."""

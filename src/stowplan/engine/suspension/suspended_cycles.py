@@ -288,7 +288,7 @@ class SuspendedCycles:
 
     def woken(self, cycle: SuspendedCycle) -> None:
         if cycle.stage is Stage.ASLEEP:
-            self._go_on(cycle, cycle.rise())
+            self._go_on(cycle, cycle.end_sleep())
         elif cycle.stage is Stage.RESTARTING:
             self._restart(cycle)
 

@@ -52,7 +52,7 @@ from stowplan.in_tree.pod_topology_spread.amounts import (
 from stowplan.in_tree.pod_topology_spread.constraints import HARD, SOFT, Constraint, Domains, Prepared, counted_term
 from stowplan.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
-from stowplan.in_tree.pod_topology_spread.skew import Spread, entries_of, skewed_rows, spread_of
+from stowplan.in_tree.pod_topology_spread.skew import SkewAhead, Spread, entries_of, skewed_rows, spread_of
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -288,6 +288,20 @@ class PodTopologySpread(
         return found is None or not any(
             slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
         )
+
+    def refusals_ahead(
+        self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
+    ) -> Sequence[SkewAhead] | None:
+        if state.get(PRE_SCORE_KEY) is not None:
+            return None
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        matches, ahead = self.handle.cluster.matches, []
+        for spread, (slot, _) in zip(found.spreads, found.versions, strict=True) if found is not None else ():
+            counted = {slot >= 0 and matches.counts_pods_of(slot, shape) for shape in shapes}
+            if len(counted) > 1:
+                return None
+            ahead.append(SkewAhead(spread, self.handle.cluster.table.n, counted=counted.pop()))
+        return ahead
 
     def _still(self, versions: Sequence[tuple[int, int]]) -> bool:
         """Whether the counters that a state depends on are unchanged."""

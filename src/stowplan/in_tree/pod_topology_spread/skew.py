@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.framework.interface import RefusalsAhead
 from stowplan.framework.rejections import Entry
 from stowplan.framework.status import Code, Reason
 from stowplan.in_tree.common.domains import by_domain
@@ -53,6 +54,58 @@ def spread_of(part: Prepared, sums: npt.NDArray[np.int64]) -> Spread:
         at = int(values.argmin())
         lowest, lowest_code = int(values[at]), int(domains.codes[at])
     return Spread(part.constraint, domains, sums, lowest, lowest_code, part.self_match)
+
+
+class SkewAhead(RefusalsAhead):
+    """The domains that a constraint refuses to equal pods that are placed one after the other."""
+
+    def __init__(self, spread: Spread, rows: int, *, counted: bool) -> None:
+        """`counted`: whether the constraint counts these pods."""
+        constraint, domains = spread.constraint, spread.domains
+        self.codes = domains.column.codes[:rows]
+        self._counted, self._eligible, self._domains = counted, domains.eligible, domains
+        self._sums = spread.sums.copy()
+        self._most = constraint.max_skew - spread.self_match
+        #: Whether the lowest sum does not matter.
+        self._few = len(domains.codes) < constraint.min_domains
+        self._lowest, self._at_lowest = 0, 0
+        if not self._few:
+            self._find_lowest()
+        self.refused = self._over()
+
+    def _find_lowest(self) -> None:
+        sums = self._domains.of(self._sums).tolist()
+        self._lowest = min(sums, default=0)
+        self._at_lowest = sums.count(self._lowest)
+
+    def _over(self) -> npt.NDArray[np.bool_]:
+        over: npt.NDArray[np.bool_] = self._sums > self._most + self._lowest
+        # Nodes without the key are refused, too.
+        over[0] = True
+        return over
+
+    def place(self, row: int) -> Sequence[int]:
+        if not self._counted or (self._eligible is not None and not self._eligible.item(row)):
+            return ()
+        code = self.codes.item(row)
+        before = self._sums.item(code)
+        self._sums[code] = before + 1
+        if before == self._lowest and not self._few:
+            self._at_lowest -= 1
+            if not self._at_lowest:
+                return self._rise()
+        if self.refused.item(code) or before + 1 <= self._most + self._lowest:
+            return ()
+        self.refused[code] = True
+        return (code,)
+
+    def _rise(self) -> Sequence[int]:
+        """The domains whose refusal changes with the lowest sum."""
+        self._find_lowest()
+        over = self._over()
+        changed: list[int] = (over != self.refused).nonzero()[0].tolist()
+        self.refused = over
+        return changed
 
 
 def skewed_rows(spread: Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
