@@ -1,7 +1,7 @@
 """Tune Python's garbage collection.
 
 A scheduler keeps very many objects, hardly any of them in cycles. Collecting at Python's default rate costs 3 % of a
-simulation, a tenth of a create in the embedded API, and a seventh of the start of `kube-scheduler`, as modules are never
+simulation, a tenth of a create in the embedded API, and a seventh of the start of `kube-scheduler`: modules are never
 garbage.
 """
 
