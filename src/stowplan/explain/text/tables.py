@@ -33,7 +33,7 @@ STYLES = {
 }
 _GAP = "  "
 #: The least useful width of a column that wraps.
-_LEAST_WIDTH = 8
+_LEAST_WIDTH = 6
 
 
 class Line(PlainStruct, frozen=True):
