@@ -69,7 +69,10 @@ def test_inert_kinds_are_stored_with_one_note(server):
         ),
     )
     assert not problems
-    assert notes == ["1 APIService kept, no controller here reads it", "12 NetworkPolicies kept, no controller here reads them"]
+    assert notes == [
+        "1 APIService kept, no controller here reads it",
+        "12 NetworkPolicies kept, no controller here reads them",
+    ]
     assert stored(server, "networkpolicies.networking.k8s.io", "shop", "p7")["spec"]["policyTypes"] == ["Ingress"]
 
 
