@@ -10,7 +10,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from stowplan.timing.garbage import collect_garbage_less_often
+from stowplan.timing.garbage import collect_no_garbage_yet
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -19,7 +19,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> None:
-    collect_garbage_less_often()
+    collect_no_garbage_yet()
     # Signals that the parent ignores, as nohup and shells do for background jobs, stay ignored.
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]

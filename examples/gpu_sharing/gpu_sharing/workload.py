@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from gpu_sharing.request import WHOLE
 

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from stowplan.command_line.stop_signals import stop_signals
-from stowplan.timing.garbage import collect_garbage_less_often
+from stowplan.timing.garbage import collect_no_garbage_yet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None, *, opener: ClusterConnector | None = None) -> int:
     """Run the command and return its exit code; `opener` connects to the cluster, None: over HTTP."""
-    collect_garbage_less_often()
+    collect_no_garbage_yet()
     with stop_signals() as stop:
         from stowplan.command_line.standard_streams import discard_unwritable_output, open_closed
         from stowplan.daemon.command import command

@@ -8,9 +8,14 @@ import sys
 import click
 
 
+def on_one_line() -> bool:
+    """Whether progress can replace itself: whether stderr is a terminal that can erase a line."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 class Progress:
     def __init__(self, *, quiet: bool = False, unit: str = "runs") -> None:
-        self._shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
+        self._shown = on_one_line() and not quiet
         self._unit = unit
 
     def __call__(self, what: str, done: int, of: int) -> None:

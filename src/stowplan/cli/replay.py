@@ -269,7 +269,7 @@ def _show_rerun(found: RerunResult, output: str) -> None:
         ],
     }
     page: list[Block] = [
-        Line(f"{count(len(pods), 'pod')} to place: {placed_then:,} were placed then, {placed_now:,} are now"),
+        Line(f"{count(len(pods), 'pod')} to place: placed then: {placed_then:,}, now: {placed_now:,}"),
         Line(f"{len(moved):,} are placed differently" if moved else "every pod is on the same node"),
     ]
     if waits_then or waits_now:

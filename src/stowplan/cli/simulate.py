@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stowplan.cli.data_output import write_data
+from stowplan.cli.progress import on_one_line
 from stowplan.cli.scenario_options import OUTPUT, QUIET, SCENARIO, print_schema, scenario_reported, wanted
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import reported
@@ -109,21 +110,21 @@ class _Shown:
         self._stop = stop
         self._quiet = quiet
         self._begin = self._last = time.monotonic()
-        self._is_terminal = sys.stderr.isatty()
+        self._on_one_line = on_one_line()
         self._shown = False
 
     def __call__(self, progress: Progress, simulation: Simulation) -> None:
         if self._stop.requested:
             simulation.stop()
         now = time.monotonic()
-        if self._quiet or now - self._last < (_OFTEN if self._is_terminal else _SELDOM):
+        if self._quiet or now - self._last < (_OFTEN if self._on_one_line else _SELDOM):
             return
         self._last, self._shown = now, True
         line = self._line(progress, now - self._begin)
-        click.echo(f"\r\x1b[K{line}" if self._is_terminal else line, err=True, nl=not self._is_terminal)
+        click.echo(f"\r\x1b[K{line}" if self._on_one_line else line, err=True, nl=not self._on_one_line)
 
     def close(self) -> None:
-        if self._shown and self._is_terminal:
+        if self._shown and self._on_one_line:
             click.echo("\r\x1b[K", err=True, nl=False)
 
     @staticmethod

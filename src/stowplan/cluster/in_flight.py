@@ -82,7 +82,7 @@ class InFlightObjects(CopiedBeforeChange):
         """The API server has stored the object; `created`: the watch may not have delivered any version of it yet."""
         kind, key = type(obj), key_of(obj.metadata)
         watched = self._objects.get(kind, key)
-        known = not created if watched is None else not _is_older(watched, obj)
+        known = not created if watched is None else not is_older(watched, obj)
         self._set(kind, key, None if known else _Held(obj, (), written=True))
 
     def release(self, kind: type[Any], key: str, holder: str) -> None:
@@ -114,7 +114,7 @@ class InFlightObjects(CopiedBeforeChange):
 
     def _replacing(self, kind: type[Any], key: str, new: Any) -> None:
         held = self._held.get((kind, key))
-        if held is not None and held.written and (new is None or not _is_older(new, held.obj)):
+        if held is not None and held.written and (new is None or not is_older(new, held.obj)):
             self._set(kind, key, None)
 
     # -- as a participant of transactions -----------------------------------------------------------------------------
@@ -146,14 +146,15 @@ class InFlightObjects(CopiedBeforeChange):
         """Violated invariants."""
         for (kind, key), held in self._held.items():
             watched = self._objects.get(kind, key)
-            if held.written and watched is not None and not _is_older(watched, held.obj):
+            if held.written and watched is not None and not is_older(watched, held.obj):
                 yield f"{kind.__name__} {key} is kept as it was written, and the watch knows as much"
 
 
-def _is_older(watched: Any, written: Any) -> bool:
+def is_older(watched: Any, written: Any) -> bool:
     """Whether the watch has not yet delivered what was written."""
     seen, wanted = watched.metadata.resource_version, written.metadata.resource_version
     if not wanted.isdecimal():
         # Without versions, trust the watch.
         return False
+    # An object from a file has no version until it is written.
     return not seen.isdecimal() or int(seen) < int(wanted)

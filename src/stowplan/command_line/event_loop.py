@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.klog import get_logger
+from stowplan.timing.garbage import collect_garbage_less_often
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Coroutine
@@ -22,6 +23,7 @@ _log = get_logger(__name__)
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run on an event loop; uvloop if it is installed."""
+    collect_garbage_less_often()
     try:
         import uvloop
     except ImportError:

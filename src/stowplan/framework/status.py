@@ -141,8 +141,14 @@ def described(what: BaseException) -> str:
 
     In-tree plugins use the reference's messages, which stay unchanged.
     """
+    return typed(what) if place_of(what) else str(what)
+
+
+def typed(what: BaseException) -> str:
+    """An exception as text, with its type, and the location in user code if there is one."""
     place = place_of(what)
-    return f"{type(what).__name__}: {what} ({place})" if place else str(what)
+    text = f"{type(what).__name__}: {what}"
+    return f"{text} ({place})" if place else text
 
 
 #: Packages whose frames are not user code; `importlib` is between us and a module that raises.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stowplan.api.types import Pod
 from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
 from stowplan.framework.extender import EXTENDER
-from stowplan.framework.status import PROPAGATED
+from stowplan.framework.status import PROPAGATED, typed
 from stowplan.klog import get_logger
 from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
 
@@ -188,7 +188,7 @@ class Requeueing:
                 self._reported.add((listener.plugin, label))
                 self._observer.problem(
                     f'the hint of plugin "{listener.plugin}" failed on event {label} for pod {pod.key}, '
-                    f"pods that it fails on are tried again: {e!r}"
+                    f"pods that it fails on are tried again: {typed(e)}"
                 )
             return Hint.QUEUE
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from stowplan.framework.status import PROPAGATED
+from stowplan.framework.status import PROPAGATED, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class _Order:
                 self._reported = True
                 self._observer.problem(
                     f'QueueSort plugin "{self._plugin.name}" failed to compare pods {a.key} and {b.key}, '
-                    f"pods that it cannot compare keep their order of arrival: {e!r}"
+                    f"pods that it cannot compare keep their order of arrival: {typed(e)}"
                 )
             return False
 

@@ -40,6 +40,17 @@ def test_terminals_get_colours(monkeypatch):
     assert "x [b]" in file.getvalue()
 
 
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 160])
+def test_numbers_are_never_cropped(monkeypatch, columns):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = ("LOST", "NODES", "PODS", "MOVE", "STRANDED", "GONE", "DISPLACED")
+    row = ("topology.kubernetes.io/zone-a", "16667", "123456", "99999", "16668", "0", "1234")
+    file = Terminal()
+    write([Grid([row], names, frozenset(range(1, 7)))], file)
+    assert set(row[1:]) < set(file.getvalue().split())
+
+
 def test_no_color_is_honoured(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "1")

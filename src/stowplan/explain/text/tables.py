@@ -32,6 +32,8 @@ STYLES = {
     "full": "yellow",
 }
 _GAP = "  "
+#: The least useful width of a column that wraps.
+_LEAST_WIDTH = 6
 
 
 class Line(PlainStruct, frozen=True):
@@ -101,8 +103,29 @@ def _write_rich(blocks: Sequence[Block], file: TextIO) -> None:
     # rich itself honors NO_COLOR and TERM=dumb.
     console = Console(file=file, highlight=False, emoji=False)
     for block in blocks:
-        drawn = _rich_line(block) if isinstance(block, Line) else _rich_table(block)
-        console.print(Padding(drawn, (0, 0, 0, block.indent)) if block.indent else drawn)
+        on = console
+        if isinstance(block, Line):
+            drawn = _rich_line(block)
+        else:
+            needed = _fixed_width(block) + _LEAST_WIDTH * (_column_count(block) - len(block.right)) + block.indent
+            if needed > console.width:
+                # The terminal breaks the lines; rich would crop numbers, and a cropped number is another number.
+                on = Console(file=file, highlight=False, emoji=False, width=needed)
+            drawn = _rich_table(block, on.width - block.indent)
+        on.print(Padding(drawn, (0, 0, 0, block.indent)) if block.indent else drawn)
+
+
+def _column_count(grid: Grid) -> int:
+    return len(grid.rows[0]) if grid.rows else len(grid.header)
+
+
+def _fixed_width(grid: Grid) -> int:
+    """The width of the columns of numbers, which never wrap, and of all gaps."""
+    return sum(_column_width(grid, i) for i in grid.right) + len(_GAP) * (_column_count(grid) - 1)
+
+
+def _column_width(grid: Grid, i: int) -> int:
+    return max(len(text_of(row[i])) for row in ([grid.header, *grid.rows] if grid.header else grid.rows))
 
 
 def not_asked_block(not_asked: Mapping[str, str]) -> list[Block]:
@@ -132,18 +155,21 @@ def _rich_text(cell: Cell) -> Any:
     return Text.assemble(*((text, STYLES[style]) for text, style in cell))
 
 
-def _rich_table(grid: Grid) -> Any:
+def _rich_table(grid: Grid, room: int) -> Any:
     from rich.table import Table
 
+    width = _column_count(grid)
+    others = width - len(grid.right | {0})
+    names_fit = not grid.rows or _column_width(grid, 0) + _fixed_width(grid) + _LEAST_WIDTH * others <= room
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(grid.header), header_style="dim")
-    width = len(grid.rows[0]) if grid.rows else len(grid.header)
     for i in range(width):
-        # Numbers never wrap; long text is in the last columns.
+        # Numbers never wrap, names only if there is no room for them; long text is in the last columns.
         table.add_column(
             grid.header[i] if grid.header else "",
             justify="right" if i in grid.right else "left",
             overflow="fold",
-            no_wrap=i == 0 or i in grid.right,
+            no_wrap=i in grid.right or (i == 0 and names_fit),
         )
     for row in grid.rows:
         table.add_row(*(_rich_text(cell) for cell in row))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.config.declaration import PluginDeclaration
 from stowplan.framework.entry_points import entry_points
 from stowplan.framework.interface import Plugin, extension_points
-from stowplan.framework.status import RAISED, place_of
+from stowplan.framework.status import RAISED, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -138,18 +138,11 @@ def load_plugin(path: str) -> type[Plugin]:
     try:
         module = importlib.import_module(module_name)
     except RAISED as e:
-        raise PluginLoadError(f'plugin "{path}": cannot import {module_name}: {_import_error(e)}') from e
+        raise PluginLoadError(f'plugin "{path}": cannot import {module_name}: {typed(e)}') from e
     found = getattr(module, class_name, None)
     if found is None:
         raise PluginLoadError(f'plugin "{path}": module {module_name} has no {class_name}')
     return _checked(found, path)
-
-
-def _import_error(raised: BaseException) -> str:
-    """With the line of the module that raised; a SyntaxError has its own."""
-    place = "" if isinstance(raised, SyntaxError) else place_of(raised)
-    text = f"{type(raised).__name__}: {raised}"
-    return f"{text} ({place})" if place else text
 
 
 def _checked(found: object, where: str) -> type[Plugin]:

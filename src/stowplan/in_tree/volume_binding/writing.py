@@ -16,6 +16,7 @@ import msgspec
 
 from stowplan.api.api_errors import Conflict
 from stowplan.api.types import PersistentVolume, PersistentVolumeClaim
+from stowplan.cluster.in_flight import is_older
 from stowplan.cluster.object_dependencies import key_of
 from stowplan.framework.requests import Done, Patch, Wait
 from stowplan.framework.status import Status, error
@@ -124,10 +125,10 @@ class Writer:
         keys: set[Key] = {("Node", f"/{self._node_name}"), ("Pod", f"{self._pod.namespace}/{self._pod.name}")}
         for binding in reserved.bindings:
             keys.add(("PersistentVolume", f"/{binding.volume.metadata.name}"))
-            keys.add(("PersistentVolumeClaim", _key(binding.claim)))
+            keys.add(("PersistentVolumeClaim", key_of(binding.claim.metadata)))
         for claim in reserved.provisions:
-            keys.add(("PersistentVolumeClaim", _key(claim)))
-            watched = self._cluster.objects.get(PersistentVolumeClaim, _key(claim))
+            keys.add(("PersistentVolumeClaim", key_of(claim.metadata)))
+            watched = self._cluster.objects.get(PersistentVolumeClaim, key_of(claim.metadata))
             if watched is not None and watched.spec.volume_name:
                 keys.add(("PersistentVolume", f"/{watched.spec.volume_name}"))
         return frozenset(keys)
@@ -148,10 +149,10 @@ class Writer:
         volume = self._cluster.objects.get(PersistentVolume, name)
         if volume is None:
             raise BindingError(f'failed to check binding: persistentvolumes "{name}" not found')
-        watched = self._cluster.objects.get(PersistentVolumeClaim, _key(claim))
+        watched = self._cluster.objects.get(PersistentVolumeClaim, key_of(claim.metadata))
         if watched is None:
-            raise BindingError(f'failed to check binding: persistentvolumeclaims "{_key(claim)}" not found')
-        if _is_older(volume, written):
+            raise BindingError(f'failed to check binding: persistentvolumeclaims "{key_of(claim.metadata)}" not found')
+        if is_older(volume, written):
             return False
         self._check_affinity(volume)
         reference = volume.spec.claim_ref
@@ -161,11 +162,11 @@ class Writer:
         return is_fully_bound(watched)
 
     def _is_provisioned(self, written: PersistentVolumeClaim) -> bool:
-        key, name = _key(written), written.metadata.name
+        key, name = key_of(written.metadata), written.metadata.name
         claim = self._cluster.objects.get(PersistentVolumeClaim, key)
         if claim is None:
             raise BindingError(f'failed to check provisioning pvc: persistentvolumeclaims "{key}" not found')
-        if _is_older(claim, written):
+        if is_older(claim, written):
             return False
         if not claim.metadata.annotations:
             raise BindingError(f'selectedNode annotation reset for PVC "{name}"')
@@ -250,16 +251,3 @@ def _metadata(obj: PersistentVolume | PersistentVolumeClaim, annotations: dict[s
 def _answered(outcome: Done, sent: V) -> V:
     """The object as it was written."""
     return outcome.value if isinstance(outcome.value, type(sent)) else sent
-
-
-def _is_older(watched: PersistentVolume | PersistentVolumeClaim, written: Any) -> bool:
-    """Whether the watch has not yet delivered what was written."""
-    seen, wanted = watched.metadata.resource_version, written.metadata.resource_version
-    if not wanted.isdecimal():
-        return False
-    # An object from a file has no version until it is written.
-    return not seen.isdecimal() or int(seen) < int(wanted)
-
-
-def _key(claim: PersistentVolumeClaim) -> str:
-    return f"{claim.metadata.namespace}/{claim.metadata.name}"

@@ -203,7 +203,7 @@ class Ledger:
         if entry.evicted is None and entry.node:
             entry.evicted = self._now()
         entry.why = entry.why or (PREEMPTED if entry.node else DELETED)
-        self._tell_owner(entry)
+        self._notify_owner(entry)
 
     def _gone(self, pod: Pod) -> None:
         entry = self._entries.pop(pod.metadata.uid, None)
@@ -226,10 +226,10 @@ class Ledger:
         if done and entry.origin.owner is not None:
             entry.origin.owner.finished(entry)
         else:
-            self._tell_owner(entry)
+            self._notify_owner(entry)
         self._close(entry, now, entry.why)
 
-    def _tell_owner(self, entry: Entry) -> None:
+    def _notify_owner(self, entry: Entry) -> None:
         """Notify the owner once, although a pod is first marked and deleted later."""
         owner = entry.origin.owner
         if owner is not None:

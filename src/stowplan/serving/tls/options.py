@@ -126,7 +126,7 @@ def _ciphers(names: Sequence[str]) -> list[str]:
             log.warning(f"Use of insecure cipher '{name}' detected.")
     asked = [name for name in names if known[name]]
     available = {name: known[name] for name in asked if _is_available(known[name])}
-    _tell_of_missing("cipher suites", [name for name in asked if name not in available])
+    _warn_of_missing("cipher suites", [name for name in asked if name not in available])
     if asked and not available and not set(names) & set(_TLS_13):
         raise ServingError(f"OpenSSL has none of the cipher suites {', '.join(names)}")
     return list(dict.fromkeys(available.values()))
@@ -149,7 +149,7 @@ def _curves(numbers: Sequence[int]) -> bytes:
     if not hasattr(lib, "SSL_CTX_set1_curves_list"):
         raise ServingError("--tls-curve-preferences: this build of cryptography cannot choose curves: leave it out")
     available = {number: _CURVES[number] for number in numbers if number in _CURVES and _has_curve(_CURVES[number])}
-    _tell_of_missing("curves", [str(number) for number in numbers if number not in available])
+    _warn_of_missing("curves", [str(number) for number in numbers if number not in available])
     if not available:
         raise ServingError(f"OpenSSL has none of the curves {', '.join(map(str, numbers))}")
     # The order of the flag is ignored: Go has its own, with the hybrids first.
@@ -162,6 +162,6 @@ def _has_curve(name: str) -> bool:
     return bool(lib.SSL_CTX_set1_curves_list(context._context, name.encode()) == 1)
 
 
-def _tell_of_missing(what: str, missing: Iterable[str]) -> None:
+def _warn_of_missing(what: str, missing: Iterable[str]) -> None:
     if listed := ", ".join(missing):
         log.warning(f"OpenSSL lacks some of the {what} asked for, they are left out: {listed}")

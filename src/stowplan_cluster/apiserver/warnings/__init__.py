@@ -118,6 +118,25 @@ def _driver(driver: JsonObject) -> Iterator[str]:
         yield _TOKENS
 
 
+def _stored_only(consequence: str) -> Callable[[JsonObject], Iterator[str]]:
+    """For kinds that change or refuse requests in a real cluster, and do nothing here."""
+
+    def warn(obj: JsonObject) -> Iterator[str]:
+        yield f"this server stores {obj.get('kind')} objects only: {consequence}"
+
+    return warn
+
+
+_POLICIES = "admissionregistration.k8s.io"
+#: Ours: upstream acts on them.
+_INEFFECTIVE = {
+    f"validatingwebhookconfigurations.{_POLICIES}": "the webhooks are not called, and refuse nothing",
+    f"mutatingwebhookconfigurations.{_POLICIES}": "the webhooks are not called, and change nothing",
+    f"validatingadmissionpolicies.{_POLICIES}": "its expressions are not evaluated, and refuse nothing",
+    f"mutatingadmissionpolicies.{_POLICIES}": "its expressions are not evaluated, and change nothing",
+    "limitranges": "pods get no defaults from it, and are not limited",
+    "resourcequotas": "nothing is counted or limited",
+}
 _WARNINGS: dict[str, Callable[[JsonObject], Iterator[str]]] = {
     "pods": _pod,
     "replicationcontrollers": _named_template,
@@ -130,9 +149,10 @@ _WARNINGS: dict[str, Callable[[JsonObject], Iterator[str]]] = {
     "statefulsets.apps": _stateful_set,
     "jobs.batch": _named_template,
     "csidrivers.storage.k8s.io": _driver,
+    **{storage: _stored_only(consequence) for storage, consequence in _INEFFECTIVE.items()},
 }
 #: Kinds without warnings on updates: pods are updated often, and by programs.
-_SILENT_UPDATES = frozenset({"pods", "replicationcontrollers", "csidrivers.storage.k8s.io"})
+_SILENT_UPDATES = frozenset({"pods", "replicationcontrollers", "csidrivers.storage.k8s.io", *_INEFFECTIVE})
 #: Kinds that warn on every update, not only if the spec changed.
 _ALWAYS_WARNED = frozenset({"services", "persistentvolumeclaims", "persistentvolumes"})
 

@@ -189,13 +189,13 @@ class DisruptionController:
                 continue
             left = seconds_of(accepted) + DELETION_TIMEOUT_SECONDS - self._client.now
             if left <= 0:
-                self._tell_not_deleted(pdb, name)
+                self._record_not_deleted(pdb, name)
                 continue
             pending[name] = accepted
             recheck = left if recheck is None else min(recheck, left)
         return pending, recheck
 
-    def _tell_not_deleted(self, pdb: PodDisruptionBudget, name: str) -> None:
+    def _record_not_deleted(self, pdb: PodDisruptionBudget, name: str) -> None:
         stored = self._client.store.get(PODS, pdb.metadata.namespace, name)
         if stored is not None:
             budget = f"{pdb.metadata.namespace}/{pdb.metadata.name}"

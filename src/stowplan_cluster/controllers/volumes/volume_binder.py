@@ -231,7 +231,7 @@ class VolumeBinder:
         volume = self._volumes.get(name) if name else None
         if volume is not None and (volume.claim is None or volume.claim_uid == stored.uid):
             self._bind(volume.name, stored)
-            self._tell_growth(claim)
+            self._record_growth(claim)
             return
         reason, message = "ClaimLost", _LOST_VOLUME if name else _LOST_REFERENCE
         if volume is not None:
@@ -239,7 +239,7 @@ class VolumeBinder:
         if self._binding.set_claim_phase(stored, "Lost"):
             self._client.events.record(claim, WARNING, reason, message)
 
-    def _tell_growth(self, claim: JsonObject) -> None:
+    def _record_growth(self, claim: JsonObject) -> None:
         """Report that a bound claim requests more storage, which only a resizer could provide."""
         wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
         has = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
@@ -270,13 +270,13 @@ class VolumeBinder:
             self._binding.set_volume_phase(stored, "Bound")
         elif not named:
             # The claim's reconcile completes the binding, unless the volume mode differs.
-            self._tell_mode_mismatch(volume, claim)
+            self._record_mode_mismatch(volume, claim)
         elif PROVISIONED_BY in annotations_of(volume) and _policy_of(volume) == "Delete":
             self._release(stored, volume)
         else:
             self._binding.unbind(stored)
 
-    def _tell_mode_mismatch(self, volume: JsonObject, claim: Stored) -> None:
+    def _record_mode_mismatch(self, volume: JsonObject, claim: Stored) -> None:
         offered, wanted = self._volumes.get(volume["metadata"]["name"]), wanted_of(claim)
         if offered is None or offered.kind.mode == wanted.kind.mode:
             return

@@ -187,3 +187,19 @@ def test_templates_are_warned_about_when_they_change():
 def test_pods_are_warned_about_on_create_only():
     old = {"metadata": {"name": "x"}, "spec": {"terminationGracePeriodSeconds": -1}}
     assert warnings_of_update(CATALOGUE.of_storage("pods"), {**old, "spec": {}}, old, "") == []
+
+
+@pytest.mark.parametrize(
+    ("storage", "kind", "consequence"),
+    [
+        ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "the webhooks are not called, and change"),
+        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "its expressions are not evaluated, and refuse"),
+        ("limitranges", "LimitRange", "pods get no defaults from it"),
+    ],
+)
+def test_kinds_that_would_change_or_refuse_requests_in_a_real_cluster(storage, kind, consequence):
+    group = "" if storage == "limitranges" else ".admissionregistration.k8s.io"
+    [warning] = warnings_of(f"{storage}{group}", {"kind": kind})
+    assert warning.startswith(f"this server stores {kind} objects only: {consequence}")
+    resource = CATALOGUE.of_storage(f"{storage}{group}")
+    assert warnings_of_update(resource, {"kind": kind, "spec": {"a": 1}}, {"kind": kind}, "") == []
