@@ -193,7 +193,7 @@ class Framework(ProfilePlugins):
             try:
                 answer = self.ask_pre_filter(plugin, state, pod, nodes)
                 if not isinstance(answer, PreFilterResult):
-                    answer = well_formed(answer)
+                    answer = well_formed(answer, "a PreFilterResult, a Status or None")
             except PROPAGATED:
                 raise
             except BaseException as e:
