@@ -182,7 +182,7 @@ def test_a_pod_of_an_unknown_scheduler(ask):
     ran = ask("pod", "shop/theirs", "--exit-code")
     assert ran.code == 3
     assert ran.out.startswith(
-        'shop/theirs is pending: nobody here schedules it\n  no profile schedules it: its schedulerName is "volcano", '
+        'shop/theirs is pending: not scheduled here\n  no profile schedules it: its schedulerName is "volcano", '
         "this configuration is for default-scheduler; --config FILE names one that has\n"
     )
 

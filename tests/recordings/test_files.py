@@ -77,7 +77,7 @@ def test_a_moment_before_all_of_them(path):
 
 def test_other_files(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
-    with pytest.raises(RecordingError, match="empty: nothing is in it"):
+    with pytest.raises(RecordingError, match="the file is empty"):
         header_of(str(tmp_path / "empty"))
     (tmp_path / "other").write_bytes(b"{}\n")
     with pytest.raises(RecordingError, match="other: line 1: no header of a recording"):

@@ -298,9 +298,9 @@ def test_pods_of_extenders_are_counted_separately():
     (first,) = other.bind((plain, "large"))
     (second,) = other.bind((gpu, "small"))
     assert (first.kind, second.kind) == (Kind.SAME, Kind.EXTENDER)
-    assert "was not asked" in second.text()
+    assert "was not called" in second.text()
     assert (other.report.pods, other.report.not_compared, other.report.agreement) == (2, 1, 1.0)
-    assert "1 not compared: an extender has a say" in page(other.report)
+    assert "1 not compared: an extender is interested" in page(other.report)
 
 
 def test_extenders_are_called():

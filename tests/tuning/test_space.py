@@ -59,7 +59,7 @@ def read(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("profiles: []", "profiles: there is none", id="no profile"),
+        pytest.param("profiles: []", "profiles: must not be empty", id="no profile"),
         pytest.param("profiles: [{weights: {NodeResourceFit: [0, 1]}}]", "did you mean NodeResourcesFit", id="plugin"),
         pytest.param("profiles: [{weights: {NodeName: [0, 1]}}]", "no plugin of this name scores", id="scores nothing"),
         pytest.param("profiles: [{weights: {ImageLocality: [5, 1]}}]", "[low, high] within 0 to 100", id="range"),

@@ -186,7 +186,9 @@ def _notes(configuration: Configuration, ask_extenders: bool) -> list[str]:
             "where there are more than 100; which part is not known here, and the best node may not be in it"
         )
     if configuration.extenders and not ask_extenders:
-        notes.append("extenders of the configuration are not asked: pods in which they are interested are not compared")
+        notes.append(
+            "extenders of the configuration are not called: pods in which they are interested are not compared"
+        )
     return notes
 
 

@@ -80,7 +80,7 @@ def opened(path: str) -> Iterator[OpenedRecording]:
             lines = lines_of(file)
             first = next(lines, b"")
             if not first:
-                raise RecordingError("nothing is in it: it ended before the first line was written")
+                raise RecordingError("the file is empty: the recording ended before its first line was written")
             yield OpenedRecording(path, read_header(first), _from(first, lines))
     except OSError as error:
         raise RecordingError(os_error_text("open", path, error)) from error

@@ -87,7 +87,7 @@ class Comparison(PlainStruct, frozen=True, kw_only=True):
             plugins = ", ".join(f"{name} {points:+}" for name, points in self.by_plugin.items())
             return f"{self.best} scores {sum(self.by_plugin.values()):+} over {self.node}: {plugins}"
         if self.kind is Kind.EXTENDER:
-            return f"extender {self.plugin} has a say in it, and was not asked"
+            return f"extender {self.plugin} is interested in it, and was not called"
         if self.kind is Kind.REFUSED:
             return f"{self.plugin} refuses {self.node}: {self.reason}"
         return {Kind.NOWHERE: f"no node takes the pod: {self.reason}", Kind.ERROR: self.reason}.get(

@@ -146,7 +146,7 @@ class Report:
             )
         if kinds[Kind.EXTENDER]:
             blocks.append(
-                Line(f"{kinds[Kind.EXTENDER]:,} not compared: an extender has a say in them, and was not asked")
+                Line(f"{kinds[Kind.EXTENDER]:,} not compared: an extender is interested in them, and was not called")
             )
         if self.orders["swapped"]:
             blocks.append(

@@ -89,7 +89,7 @@ def load_space(
 
 def _problems(space: SpaceSpec, scenario: Scenario, plugins: Declarations) -> Iterator[Problem]:
     if not space.profiles:
-        yield ("profiles",), "there is none"
+        yield ("profiles",), "must not be empty"
     names: set[str] = set()
     assigned: dict[str, str] = {}
     workloads = [workload.name for workload in scenario.workloads]

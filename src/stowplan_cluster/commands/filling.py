@@ -88,7 +88,9 @@ class Filling:
             objects = count(self._without_owner, "object")
             notes.append(f"{objects} lost owners that are not in the files: no controller collects or replaces them")
         for resource, number in sorted(self._kept.items(), key=lambda one: (one[0].kind, one[0].group)):
-            notes.append(f"{_numbered(resource, number)} kept, nobody here reads {'it' if number == 1 else 'them'}")
+            notes.append(
+                f"{_numbered(resource, number)} kept, no controller here reads {'it' if number == 1 else 'them'}"
+            )
         for (api_version, kind), number in sorted(self._unknown.items()):
             objects = count(number, "object")
             notes.append(f"{objects} of kind {kind} ({api_version}) left out: no CustomResourceDefinition defines it")

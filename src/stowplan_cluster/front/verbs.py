@@ -198,7 +198,7 @@ class Verbs:
     def watch(self, resource: Resource, request: Request) -> tuple[WatchSource, options.WatchOptions]:
         form = request.form()
         if form.accepted.kind == "PartialObjectMetadataList":
-            raise NotAcceptable(f"you requested {form.accepted.kind}, but a watch tells of one object at a time")
+            raise NotAcceptable(f"you requested {form.accepted.kind}, but a watch returns one object per event")
         if form.accepted.media_type != JSON or form.pretty:
             # One event per line: only compact JSON is possible.
             form = replace(form, accepted=replace(form.accepted, media_type=JSON), pretty=False)

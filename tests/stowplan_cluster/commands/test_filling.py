@@ -69,7 +69,10 @@ def test_inert_kinds_are_stored_with_one_note(server):
         ),
     )
     assert not problems
-    assert notes == ["1 APIService kept, nobody here reads it", "12 NetworkPolicies kept, nobody here reads them"]
+    assert notes == [
+        "1 APIService kept, no controller here reads it",
+        "12 NetworkPolicies kept, no controller here reads them",
+    ]
     assert stored(server, "networkpolicies.networking.k8s.io", "shop", "p7")["spec"]["policyTypes"] == ["Ingress"]
 
 
@@ -93,7 +96,7 @@ def test_order_does_not_matter(server):
         an_object("v1", "Namespace", "shop", metadata={"name": "shop", "labels": {"team": "a"}}),
     )
     assert not problems
-    assert notes == ["1 Widget kept, nobody here reads it"]
+    assert notes == ["1 Widget kept, no controller here reads it"]
     assert stored(server, "pods", "shop", "web")["spec"]["priority"] == 7
     assert stored(server, "namespaces", "", "shop")["metadata"]["labels"]["team"] == "a"
 

@@ -65,7 +65,7 @@ def _not_judged(verdict: Verdict, alike: Sequence[str], reported: ReportedStatus
     if verdict.without_profile:
         verb = "are" if alike else "is"
         known = reported is not None and reported.known is not None
-        whose = "only its own scheduler can judge it" if known else "nobody here schedules it"
+        whose = "only its own scheduler can judge it" if known else "not scheduled here"
         blocks: list[Block] = [Line((*who, (f" {verb} pending: {whose}", "pending"))), Line(why, 2)]
     else:
         blocks = [Line((*who, (" cannot be judged", "bad"))), Line((("error: ", "bad"), (why, "")), 2)]

@@ -70,7 +70,7 @@ class Verdict(Judgement):
     def in_words(self) -> str:
         """The verdict in one line."""
         if self.without_profile and self.error is not None:
-            return f"{self.key} is pending: nobody here schedules it: {self.error.message}"
+            return f"{self.key} is pending: not scheduled here: {self.error.message}"
         if self.error is not None:
             return f"{self.key} cannot be judged: {self.error.message}"
         if self.gated is not None:

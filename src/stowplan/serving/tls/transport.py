@@ -290,8 +290,8 @@ class TlsConnection(asyncio.Protocol):
         return self._http is not None and self._http.is_authorized
 
     def make_room(self) -> None:
-        why = "that waited for its client" if self.awaits_client else "whose client is not let in yet"
-        log.v(2).info(f"Too many connections: one {why} was closed", srcIP=_address_of(self._tcp))
+        why = "idle" if self.awaits_client else "not authorized yet"
+        log.v(2).info(f"Too many connections: closed one that was {why}", srcIP=_address_of(self._tcp))
         self.abort()
 
     def end_if_idle(self) -> None:
