@@ -225,17 +225,18 @@ def test_responses_by_client(port, name):
     groups = MASTERS if user in ("root", "admin") else ()
     headers = with_tokens(headers, tokens)
     wrong = {}
-    for method, path in ASKED:
-        code, fields, body = scheduler.ask_bytes(path, who=certificate, method=method, **headers)
-        found = code, message_of(method, code, fields, body)
-        wanted = expected(user, groups, method, path)
-        if method == "HEAD":
-            wanted = wanted[0], ""
-        if found != wanted:
-            wrong[f"{method} {path}"] = found, wanted
-        if code in (401, 403):
-            assert fields["Cache-Control"] == "no-cache, private"
-            assert fields["Content-Type"] == "application/json"
+    with scheduler.connected(certificate) as ask:
+        for method, path in ASKED:
+            code, fields, body = ask(path, method=method, **headers)
+            found = code, message_of(method, code, fields, body)
+            wanted = expected(user, groups, method, path)
+            if method == "HEAD":
+                wanted = wanted[0], ""
+            if found != wanted:
+                wrong[f"{method} {path}"] = found, wanted
+            if code in (401, 403):
+                assert fields["Cache-Control"] == "no-cache, private"
+                assert fields["Content-Type"] == "application/json"
     assert wrong == {}
 
 

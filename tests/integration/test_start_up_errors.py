@@ -20,7 +20,7 @@ from support.http.certificates import make_ca, make_client_certificate, make_ser
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler
 from support.processes.scheduler_process import COMMAND, kube_scheduler
-from support.processes.servers import assets, free_port
+from support.processes.servers import NO_ASSETS, assets, free_port
 
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 CA = make_ca()
@@ -161,9 +161,6 @@ STRICTER = {
     "a gate that nobody knows": (["--feature-gates=Nope=true"], "unrecognized feature gate: Nope"),
 }
 REFERENCE = None if assets() is None else assets() / "kube-scheduler"
-PROGRAMS = [pytest.param(COMMAND, id="stowplan")]
-if REFERENCE is not None and REFERENCE.exists():
-    PROGRAMS.append(pytest.param([str(REFERENCE)], id="the reference"))
 
 
 @pytest.fixture(scope="module")
@@ -194,19 +191,36 @@ def ended(program, flags):
 
 
 def started_with(program, flags, places):
+    return ended(program, arguments(flags, places))
+
+
+def arguments(flags, places):
     base = ["--bind-address=127.0.0.1", "--secure-port=0", f"--kubeconfig={places['ok']}"]
-    return ended(program, [*base, *(filled(flag, places) for flag in flags)])
+    return [*base, *(filled(flag, places) for flag in flags)]
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", WRONG)
-def test_one_line_says_what_is_wrong_and_where(places, program, name):
+def test_one_line_says_what_is_wrong_and_where(places, elsewhere, capsys, name):
     flags, said = WRONG[name]
-    finished = started_with(program, flags, places)
-    assert finished.returncode == 1
-    assert finished.stdout == ""
-    if program == COMMAND:
-        check_last_line(finished.stderr, filled(said, places))
+    assert main(arguments(flags, places)) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    check_last_line(err, filled(said, places))
+
+
+@pytest.mark.parametrize("name", [*WRONG][::8])
+def test_the_process_exits_with_1(places, name):
+    flags, said = WRONG[name]
+    finished = started_with(COMMAND, flags, places)
+    assert (finished.returncode, finished.stdout) == (1, "")
+    check_last_line(finished.stderr, filled(said, places))
+
+
+@pytest.mark.skipif(REFERENCE is None or not REFERENCE.exists(), reason=NO_ASSETS)
+@pytest.mark.parametrize("name", WRONG)
+def test_the_reference_exits_with_1(places, name):
+    finished = started_with([str(REFERENCE)], WRONG[name][0], places)
+    assert (finished.returncode, finished.stdout) == (1, "")
 
 
 @pytest.mark.parametrize("name", STRICTER)

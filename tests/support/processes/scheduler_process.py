@@ -61,12 +61,22 @@ class SchedulerProcess:
         finally:
             connection.close()
 
-    def ask_bytes(self, path, *, who=None, method="GET", body=None, **headers):
+    def ask_bytes(self, path, *, who=None, **request):
+        with self.connected(who) as ask:
+            return ask(path, **request)
+
+    @contextmanager
+    def connected(self, who):
+        """Requests on one connection."""
         connection = self._connection(who)
-        try:
+
+        def ask(path, *, method="GET", body=None, **headers):
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
+
+        try:
+            yield ask
         finally:
             connection.close()
 
