@@ -22,6 +22,7 @@ from support.scheduling.worlds import state_of, struct
 
 GARBAGE = {"what": 1}
 WANTED = "want a Status or None, got {'what': 1}"
+OR_RESULT = WANTED.replace("a Status", "a PreFilterResult, a Status")
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def leaving(*_):
 @pytest.mark.parametrize(
     ("plugin", "text"),
     [
-        pytest.param(fake("P", pre_filter=GARBAGE), f'running PreFilter plugin "P": {WANTED}', id="PreFilter"),
+        pytest.param(fake("P", pre_filter=GARBAGE), f'running PreFilter plugin "P": {OR_RESULT}', id="PreFilter"),
         pytest.param(fake("P", filter=True), 'running "P" filter plugin: want a Status or None, got True', id="node"),
         pytest.param(
             answering(FilterPlugin, filter=GARBAGE),

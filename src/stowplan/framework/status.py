@@ -176,10 +176,10 @@ def place_of(raised: BaseException) -> str:
     return place
 
 
-def well_formed(answer: Status | None) -> Status | None:
+def well_formed(answer: Status | None, wanted: str = "a Status or None") -> Status | None:
     """Raise for an invalid status; plugins are not type-checked."""
     if answer is not None and not isinstance(answer, Status):
-        raise unexpected("a Status or None", answer)
+        raise unexpected(wanted, answer)
     if answer is not None and not isinstance(answer.code, Code):
         raise unexpected("a Code as the code of a Status", answer.code)
     return answer

@@ -126,9 +126,7 @@ def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
     members: dict[str, Any] = {name: getattr(plugin, name) for name in ("__module__", "__qualname__", "__doc__")}
     for name, point in _POINTS.items():
         if _is_own(plugin, name):
-            method = getattr(plugin, name)
-            if method not in _LOOPS:
-                method = checked_method(name, method)
+            method = checked_method(name, getattr(plugin, name))
             # Each step is guarded, not the waits between them.
             guarding = _stepwise if isgeneratorfunction(method) else _guarded
             members[name] = guarding(guard, plugin.name, point, method)

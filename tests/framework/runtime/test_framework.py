@@ -365,6 +365,16 @@ def test_which_pods_share_results(state, plugins, shared):
     assert {first: 1}
 
 
+@pytest.mark.parametrize(("answer", "cause"), [(BOOM, str(BOOM)), ({"what": []}, "unhashable type: 'list'")])
+def test_a_plugin_that_fails_to_sign_is_logged_once(state, caplog, answer, cause):
+    profile = framework_of(state, signing("P", answer))
+    for name in ("first", "second"):
+        profile.signature(profile.handle.pod_info(struct(a_pod(name))))
+    [record] = caplog.records
+    assert "A plugin failed to sign a pod, which shares no results" in record.getMessage()
+    assert cause in record.getMessage()
+
+
 def test_the_handle_knows_its_framework(state):
     profile = framework_of(state, fake("P", filter=None))
     assert isinstance(profile.handle.framework, Framework)

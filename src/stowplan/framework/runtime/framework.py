@@ -47,10 +47,12 @@ from stowplan.framework.status import (
     described,
     error,
     raised,
+    typed,
     unexpected,
     well_formed,
     wrapped,
 )
+from stowplan.klog import get_logger
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
     from stowplan.framework.pod_shift import PodShift
     from stowplan.framework.runtime.applicable_plugins import ApplicablePlugins
     from stowplan.framework.runtime.registry import Registry
+
+_log = get_logger(__name__)
 
 #: Attribute access on an Enum is slow.
 _SKIP = Code.Skip
@@ -91,6 +95,8 @@ class Framework(ProfilePlugins):
     def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
         super().__init__(profile, registry, handle)
         self.metrics = handle.metrics
+        #: Plugins that failed to sign a pod.
+        self._unsigned: set[str] = set()
         if self.metrics is not None:
             self.metrics.count_calls_of(self.points)
         handle.set_framework(self)
@@ -123,12 +129,19 @@ class Framework(ProfilePlugins):
                 hash(fragment)
             except PROPAGATED:
                 raise
-            except BaseException:
+            except BaseException as e:
                 # A signer that fails, or returns something unhashable, only disables sharing for this pod.
+                self._note_unsigned(plugin.name, e)
                 return None
             fragments.append(fragment)
         found = tuple(fragments)
         return found if versions is None else pod.shape.remember("signature", versions, found)
+
+    def _note_unsigned(self, plugin: str, why: BaseException) -> None:
+        """Log that scheduling is slower than the plugin's author expects, once per plugin."""
+        if plugin not in self._unsigned:
+            self._unsigned.add(plugin)
+            _log.error(None, "A plugin failed to sign a pod, which shares no results", plugin=plugin, cause=typed(why))
 
     def _sign_versions(self, signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable] | None:
         """The version of what the signature depends on beyond the pod's shape; None if some plugin has none."""
@@ -180,7 +193,7 @@ class Framework(ProfilePlugins):
             try:
                 answer = self.ask_pre_filter(plugin, state, pod, nodes)
                 if not isinstance(answer, PreFilterResult):
-                    answer = well_formed(answer)
+                    answer = well_formed(answer, "a PreFilterResult, a Status or None")
             except PROPAGATED:
                 raise
             except BaseException as e:
