@@ -56,6 +56,21 @@ def test_growth_beyond_the_first_capacity():
     assert dump(state, KEYS) == dump(fresh, KEYS)
 
 
+def test_terminating_pods_of_nodes_that_are_removed_together():
+    state = ClusterState()
+    for name in ("a", "b"):
+        state.add_node(struct(a_node(name).obj()))
+        pod = a_pod(f"p-{name}").labels(app="web").on(name).obj()
+        pod["metadata"] |= {"uid": name, "deletionTimestamp": MOMENTS[1]}
+        state.add_pod(struct(pod))
+    slots = [state.matches.slot(term, state.pods) for term in TERMS]
+    before = state.matches.counts[slots].tolist()
+    with state.transaction():
+        state.remove_nodes(["a", "b"])
+        assert not state.matches.counts[slots].any()
+    assert state.matches.counts[slots].tolist() == before
+
+
 def test_an_image_keeps_its_first_size_while_any_node_has_it():
     state = ClusterState()
     state.add_node(struct(a_node("a").image("x:1", size=10)))

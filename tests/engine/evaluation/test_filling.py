@@ -326,6 +326,15 @@ def test_scores_follow_the_nodes_that_spreading_refuses():
     assert filled(web().spreads(ZONE, WEB), (nodes, [], []), plugins=(Ranks,)) == 40
 
 
+def test_preferences_are_normalized_over_the_nodes_that_spreading_leaves():
+    nodes = [a_node(f"n{i}").zone("abc"[i]).labels(rank=str(i)).allocatable(cpu="10").obj() for i in range(3)]
+    busy = a_pod("busy").uid("busy").requests(cpu="8").on("n1").obj()
+    shape = web().spreads(ZONE, WEB)
+    for rank, weight in (("0", 10), ("1", 2)):
+        shape = shape.prefers_node(weight, {"key": "rank", "operator": "In", "values": [rank]})
+    assert filled(shape, (nodes, [busy], []), count=6) == 6
+
+
 def test_pods_on_nodes_that_do_not_count_refuse_nothing():
     nodes = [
         a_node("n0").zone("a").tainted("dedicated").obj(),

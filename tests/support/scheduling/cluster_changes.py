@@ -104,7 +104,7 @@ class Changes(RuleBasedStateMachine):
             if uid in self.pods or uid in self.assumed or not unknown:
                 continue
             node = data.draw(st.sampled_from(sorted(self.nodes)))
-            more = {"deletionTimestamp": MOMENTS[1]} if terminating and not placed else {}
+            more = {"deletionTimestamp": MOMENTS[1]} if terminating and len(placed) != 1 else {}
             pod = bound(like, node, metadata={**like["metadata"], "name": uid, "uid": uid, **more})
             self.pods[uid] = pod
             self.order.setdefault(node, []).append(uid)
