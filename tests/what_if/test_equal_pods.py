@@ -161,3 +161,14 @@ def test_post_bind_plugins_are_called_for_each_pod(together):
     survive(cluster_of([4, 4, 4], [("small", 0)] * 6, config=config, plugins=[Hears]), ZONE, only="a")
     assert together == []
     assert len(heard) == 6
+
+
+def test_pods_of_one_name_in_two_namespaces_have_no_uid():
+    objects = [a_node(name).zone(name).obj() for name in ("a", "b")]
+    for namespace in ("x", "y"):
+        pod = a_pod("web", namespace).on("a").owner("ReplicaSet", "web").obj()
+        del pod["metadata"]["uid"]
+        objects.append(pod)
+    (loss,) = survive(Cluster(objects), ZONE, only="a").losses
+    assert (loss.moved, loss.stranded) == (2, ())
+    assert [move.pod for move in drain(Cluster(objects), ["a"]).moves] == ["x/web", "y/web"]

@@ -16,11 +16,12 @@ from stowplan.api.device_claims import ResourceClaimStatus
 from stowplan.api.meta import controller_of
 from stowplan.api.pod import PodResourceClaimStatus
 from stowplan.api.types import PersistentVolumeClaim, ResourceClaim
+from stowplan.cluster.object_dependencies import ObjectIndex
 from stowplan.loading.generated_devices import claim_for
 from stowplan.what_if.volume_claims import with_own_volume_claims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod, PodResourceClaim
@@ -80,27 +81,42 @@ def uses_claims(pod: Pod) -> bool:
     )
 
 
+def _users(claim: ResourceClaim | PersistentVolumeClaim) -> Iterator[str]:
+    """The pod that a claim was generated for, and those that it is reserved for."""
+    owner, namespace = controller_of(claim.metadata), claim.metadata.namespace
+    if owner is not None:
+        yield _user(namespace, owner.name, owner.uid)
+    for user in claim.status.reserved_for if isinstance(claim, ResourceClaim) else ():
+        yield _user(namespace, user.name, user.uid)
+
+
+def _user(namespace: str, name: str, uid: str) -> str:
+    # Pods in files have no UID, so the name counts, too.
+    return f"{namespace}/{name}/{uid}"
+
+
+_BY_USER = ObjectIndex("pods that use a claim", _users)
+
+
 def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
     """Release the claims of pods that left their nodes; pods without claims cost nothing."""
-    # Pods in files have no UID, so the name counts, too.
-    gone = {(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid) for pod in pods if uses_claims(pod)}
-    if not gone:
-        return
+    users = [_user(p.metadata.namespace, p.metadata.name, p.metadata.uid) for p in pods if uses_claims(p)]
+    gone, objects = frozenset(users), cluster.state.objects
 
     def is_for_gone(claim: ResourceClaim | PersistentVolumeClaim) -> bool:
         owner = controller_of(claim.metadata)
-        return owner is not None and (claim.metadata.namespace, owner.name, owner.uid) in gone
+        return owner is not None and _user(claim.metadata.namespace, owner.name, owner.uid) in gone
 
-    for volume_claim in list(cluster.state.objects.all(PersistentVolumeClaim)):
-        if is_for_gone(volume_claim):
-            cluster.remove(volume_claim)
-    for claim in list(cluster.state.objects.all(ResourceClaim)):
-        if is_for_gone(claim):
-            cluster.remove(claim)
-            continue
-        namespace, users = claim.metadata.namespace, claim.status.reserved_for
-        left = tuple(user for user in users if (namespace, user.name, user.uid) not in gone)
-        if len(left) < len(users):
+    for user in users:
+        for volume_claim in list(objects.indexed(PersistentVolumeClaim, _BY_USER, user)):
+            if is_for_gone(volume_claim):
+                cluster.remove(volume_claim)
+        for claim in list(objects.indexed(ResourceClaim, _BY_USER, user)):
+            if is_for_gone(claim):
+                cluster.remove(claim)
+                continue
+            namespace, before = claim.metadata.namespace, claim.status.reserved_for
+            left = tuple(other for other in before if _user(namespace, other.name, other.uid) not in gone)
             status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
             cluster.add(replace(claim, status=status))
 
