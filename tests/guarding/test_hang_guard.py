@@ -491,8 +491,6 @@ def test_every_method_that_plugins_define_is_guarded():
     alone = {guarded_plugins._REGISTERING, guarded_plugins._EXPLAINING}
     known = {*guarded_plugins._POINTS, *guarded_plugins._ASYNCHRONOUS, *alone}
     by_loop = {"filter_node", "score_node"}
-    # Of RefusalsAhead, which only in-tree plugins return.
-    unguarded = {"place"}
     kinds = [
         kind for kind in vars(interface).values() if isinstance(kind, type) and kind.__module__ == interface.__name__
     ]
@@ -502,7 +500,7 @@ def test_every_method_that_plugins_define_is_guarded():
     methods = {
         name for kind in bases for name, value in vars(kind).items() if callable(value) and not name.startswith("_")
     }
-    assert methods - by_loop - unguarded == known
+    assert methods - by_loop == known
     assert extension_points(Mine) == {"filter"}
 
 
