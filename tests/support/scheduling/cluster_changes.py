@@ -94,10 +94,16 @@ class Changes(RuleBasedStateMachine):
 
     @precondition(lambda self: self.nodes)
     @rule(
-        data=st.data(), like=pods(), names=st.lists(st.sampled_from(POD_NAMES), unique=True), terminating=st.booleans()
+        data=st.data(),
+        like=pods(),
+        names=st.lists(st.sampled_from(POD_NAMES), unique=True),
+        terminating=st.booleans(),
+        grouped=st.booleans(),
     )
-    def place_many_pods(self, data, like, names, terminating):
+    def place_many_pods(self, data, like, names, terminating, grouped):
         """Places new pods, most of them equal, at once."""
+        if grouped:
+            like = {**like, "spec": {**like["spec"], "schedulingGroup": {"podGroupName": "gang"}}}
         placed, nodes = [], []
         for uid in names:
             unknown = self.state.pending.by_uid(uid) is None and not self.state.nominator.node_of(uid)
@@ -233,6 +239,10 @@ class Changes(RuleBasedStateMachine):
         got, want = dump(self.state, self.keys), dump(self.rebuilt(), self.keys)
         for part in want:
             assert got[part] == want[part], part
+
+    @invariant()
+    def groups_know_their_placed_pods(self):
+        assert list(self.state.pod_groups.problems(self.state._placed.values())) == []
 
     @invariant()
     def no_term_is_lost(self):
