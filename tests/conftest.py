@@ -88,6 +88,7 @@ SLOW = (
     "stowplan_cluster/front",
     "sweeps",
     "test_benchmarks.py",
+    "tuning/test_tune.py",
 )
 #: Slow tests that --quick runs nevertheless, as everything relies on them: kubectl reads and writes.
 CORE = ("integration/test_kubectl_reading.py",)
