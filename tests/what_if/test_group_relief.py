@@ -2,7 +2,7 @@
 
 import copy
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stowplan import Cluster
@@ -68,6 +68,7 @@ def test_each_suggestion_places_what_it_says_once_it_is_carried_out():
 
     @examples(150)
     @given(NODES, MEMBERS, st.integers(1, 5), st.booleans())
+    @example([(2, "a", False, False)], [(2, ""), (2, "")], 2, False)
     def agrees(nodes, members, gang, topology):
         objects = objects_of(nodes, members, min(gang, len(members)), topology=topology)
         cluster = Cluster(objects.values(), feature_gates=GATES)
