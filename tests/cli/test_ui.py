@@ -11,6 +11,7 @@ import urllib.request
 
 import pytest
 
+from support.http.http_errors import http_error
 from support.what_if.objects import node, pod
 
 CLUSTER = (node("a", zone="x"), node("b", zone="y"), pod("web-0", nodeName="a"), pod("big", cpu="64"))
@@ -68,7 +69,7 @@ def test_it_serves_until_it_is_stopped(files):
             assert found, said
             address, token = found.groups()
             assert b"<!doctype html>" in urllib.request.urlopen(address).read()
-            with pytest.raises(urllib.error.HTTPError, match="401"):
+            with http_error(401):
                 urllib.request.urlopen(f"{address}source")
             asked = urllib.request.Request(f"{address}plan", headers={"Authorization": f"Bearer {token}"})
             with urllib.request.urlopen(asked) as stream:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,8 @@ class RunningScheduler:
             with urllib.request.urlopen(request, context=trusting, timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with closing(error):
+                return error.code, error.read().decode()
         except OSError as error:
             return 0, str(error)
 

@@ -7,6 +7,7 @@ import copy
 import json
 import sys
 import urllib.error
+from contextlib import closing
 from pathlib import Path
 
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
@@ -421,7 +422,8 @@ def _refusals_of(client, manifest):
     try:
         client(f"{resource.path}{place}/{resource.plural}?dryRun=All", manifest)
     except urllib.error.HTTPError as error:
-        status = json.loads(error.read())
+        with closing(error):
+            status = json.loads(error.read())
         causes = (status.get("details") or {}).get("causes")
         if causes is None:
             return [status["message"]]
