@@ -42,12 +42,7 @@ def take_off_last(state: ClusterState, infos: Sequence[PodInfo]) -> None:
     _count(state, infos, -1)
     for info in reversed(infos):
         state.row_pods[info.row].pop()
-        state.pods.remove(info.slot)
-        del state._placed[info.uid]
-        if info.pod.spec.scheduling_group is not None:
-            state.pod_groups.detached(info)
-        state._release(info.shape)
-        info.slot, info.row, info.node_name = -1, -1, ""
+        state._forget_place(info)
 
 
 def count_on(state: ClusterState, pods_of: dict[int, list[PodInfo]]) -> None:
@@ -56,12 +51,16 @@ def count_on(state: ClusterState, pods_of: dict[int, list[PodInfo]]) -> None:
         for info in pods:
             info.row = row
     infos = [*chain.from_iterable(pods_of.values())]
+    if not infos:
+        return
     state.pods.row[[info.slot for info in infos]] = [info.row for info in infos]
     _count(state, infos, 1)
 
 
 def count_off(state: ClusterState, infos: Sequence[PodInfo]) -> None:
     """Stop counting pods of nodes that are no longer known."""
+    if not infos:
+        return
     _count(state, infos, -1)
     state.pods.row[[info.slot for info in infos]] = -1
     for info in infos:

@@ -387,6 +387,10 @@ class ClusterState:
             self._add_to_counters(info, row, -1)
         elif not pods:
             del self._ghosts[info.node_name]
+        self._forget_place(info)
+
+    def _forget_place(self, info: PodInfo) -> None:
+        """The pod is on no node's list, and counted nowhere."""
         self.pods.remove(info.slot)
         del self._placed[info.uid]
         if info.pod.spec.scheduling_group is not None:

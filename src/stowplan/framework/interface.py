@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
+    from stowplan.framework.refusals_ahead import RefusalsAhead
     from stowplan.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
     from stowplan.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo
 
@@ -218,19 +219,6 @@ class CountsPods(ABC):
         Called while the state is valid. The results are not checked, so this is for in-tree plugins.
         """
         return None
-
-
-class RefusalsAhead(ABC):
-    """The domains that a Filter refuses to the next of some equal pods; updated with each of them."""
-
-    #: The domain of each row.
-    codes: npt.NDArray[np.intp]
-    #: Whether a domain is refused to the next pod, by domain.
-    refused: npt.NDArray[np.bool_]
-
-    @abstractmethod
-    def place(self, row: int) -> Sequence[int]:
-        """Count a pod on this row; return the domains for which `refused` changed."""
 
 
 class PodExtensions(ABC):

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.score import Score
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.interface import CountsPods, FilterPlugin, RefusalsAhead
+    from stowplan.framework.interface import CountsPods, FilterPlugin
+    from stowplan.framework.refusals_ahead import RefusalsAhead
     from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]

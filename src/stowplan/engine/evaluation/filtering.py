@@ -213,12 +213,12 @@ class Filtering:
         name, skipped = plugin.name, plugin.name in self.state.skip_filter
         if name in self.pre_filtered.narrowed_by:
             return False
-        answer_of_pre_filter, seconds = measured(self._metrics, self._attempt_pre_filter, plugin, pod)
+        prepared, seconds = measured(self._metrics, self._attempt_pre_filter, plugin, pod)
         self.preparing += seconds
         self.renewed.add(name)
-        if skipped and isinstance(answer_of_pre_filter, Status) and answer_of_pre_filter.code == Code.Skip:
+        if skipped and isinstance(prepared, Status) and prepared.code == Code.Skip:
             return True
-        if not skipped and answer_of_pre_filter is None:
+        if not skipped and prepared is None:
             found = next((p for p in self._framework.filter if p.name == name), None)
             if found is None:
                 return True
