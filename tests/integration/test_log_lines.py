@@ -35,7 +35,11 @@ ONLY_THEIRS = (
     # When a server closes a watch is up to chance.
     "Watch close",
 )
-ONLY_OURS = ("Python settings", "Watch close")
+ONLY_OURS = (
+    *("Python settings", "Watch close"),
+    # The reference's process often ends before what it stops has written these.
+    *("Stopping reflector", "Shutting down RequestHeaderAuthRequestController"),
+)
 UNCOMPARED_KEYS = {"ts", "caller", "msg", "v"}
 
 
