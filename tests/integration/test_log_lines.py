@@ -31,6 +31,8 @@ ONLY_THEIRS = (
     # Plugins' own lines: verdicts per node, and hints.
     *("SignPod", "OpportunisticBatch", "pod resource claims", "Dry run", "Check the potential node"),
     "Pod is a potential",
+    # The nominator's.
+    "Pod doesn't exist in podLister",
     *("node was", "node updated", "another", "a scheduled pod", "the added/updated/deleted", "the deleted", "pod got"),
     # When a server closes a watch is up to chance.
     "Watch close",
