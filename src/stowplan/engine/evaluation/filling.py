@@ -5,8 +5,8 @@ If the participating plugins read nothing but node objects and the sums of a nod
 nodes can be computed in advance: the plugins evaluate hypothetical nodes with one, two, three more pods, many levels
 per call. Then each pod takes the best total and advances one number.
 
-Plugins that count pods on other nodes take part if they can tell which domains they will refuse (`RefusalsAhead`), as
-topology spread does for its hard constraints.
+Plugins that count pods on other nodes take part if they can tell what they will refuse, and how they will score
+(`ResultsAhead`), as topology spread and inter-pod affinity do.
 
 A `Filling` yields the rows in the order in which pod-by-pod scheduling would choose them, until no more fit.
 
@@ -27,7 +27,7 @@ from stowplan.framework.status import PROPAGATED, Status, declares
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     import numpy.typing as npt
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import CountsPods, FilterPlugin
-    from stowplan.framework.refusals_ahead import RefusalsAhead
+    from stowplan.framework.results_ahead import RefusalsAhead, ResultsAhead, ScoresAhead
     from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
@@ -70,8 +70,8 @@ class FillingStart(PlainStruct, eq=False, kw_only=True):
     scored: Scored
     #: Participating filters that read the sums of a node's pods.
     filters: list[FilterPlugin]
-    #: What filters refuse that count pods on other nodes.
-    ahead: list[RefusalsAhead]
+    #: Results of plugins that count pods on other nodes, by plugin.
+    ahead: dict[str, ResultsAhead]
 
 
 class _Levels(PlainStruct, eq=False):
@@ -95,12 +95,53 @@ class _Domains:
         self.refused = self._ahead.refused.take(self._codes)
 
 
+class _Scores:
+    """One plugin's scores, by place."""
+
+    def __init__(self, ahead: ScoresAhead, rows: Rows, weight: int, weighted: Ints) -> None:
+        """`weighted`: the scores of the first pod, with their weight."""
+        self._ahead = ahead
+        self._weight = weight
+        self._weighted = weighted
+        self._classes = ahead.classes.take(rows)
+        #: By class: the number of feasible places (None: not counted), and the score, with its weight.
+        self._feasible: Ints | None = None
+        self._by_class: Ints | None = None
+
+    def place_pod(self, place: int, row: int) -> None:
+        before = self._classes.item(place)
+        now = self._ahead.place(row)
+        if now == before:
+            return
+        self._classes[place], self._by_class = now, None
+        if self._feasible is not None and self._ahead.size == len(self._feasible):
+            self._feasible[before] -= 1
+            self._feasible[now] += 1
+        else:
+            self._feasible = None
+
+    def feasible_moved(self) -> None:
+        self._feasible = None
+
+    def change(self, feasible: Mask) -> Ints | None:
+        """By how much the scores changed since the last call; None: not at all."""
+        if self._feasible is None:
+            self._feasible = np.bincount(self._classes[feasible], minlength=self._ahead.size)
+        by_class = self._ahead.by_class(self._feasible) * self._weight
+        if self._by_class is not None and not (by_class != self._by_class).any():
+            return None
+        weighted = by_class.take(self._classes)
+        change: Ints = weighted - self._weighted
+        self._by_class, self._weighted = by_class, weighted
+        return change
+
+
 class Filling:
     """Works on *places*: positions among the rows that are open at the start."""
 
     def __init__(self, ground: FillingStart) -> None:
         self._ground = ground
-        scores = ground.scored.parts.values()
+        scores = [score for name, score in ground.scored.parts.items() if not self._is_ahead(name)]
         self._by_sums = [score for score in scores if score.plugin.reads is _SUMS]
         self._rows: Rows = np.flatnonzero(ground.open)
         #: Scores that change with the set of feasible nodes.
@@ -117,9 +158,23 @@ class Filling:
         self._levels = _Levels([[False] * len(self._rows)], [worth.tolist()])
         #: Places without room for another pod.
         self._full: Mask = np.zeros(len(self._rows), np.bool_)
-        self._domains = [_Domains(ahead, self._rows) for ahead in ground.ahead]
+        self._domains = [_Domains(each, self._rows) for ahead in ground.ahead.values() for each in ahead.refusals]
+        self._scores = [
+            _Scores(ahead.scores, self._rows, ground.framework.weights.get(name, 1), self._weighted_of(name))
+            for name, ahead in ground.ahead.items()
+            if ahead.scores is not None
+        ]
         #: The totals, `INFEASIBLE` for infeasible places; and the number of the others.
         self._ranked, self._left = self._rank()
+
+    def _is_ahead(self, name: str) -> bool:
+        ahead = self._ground.ahead.get(name)
+        return ahead is not None and ahead.scores is not None
+
+    def _weighted_of(self, name: str) -> Ints:
+        """A plugin's part of the totals; 0 if it skipped the first pod."""
+        score = self._ground.scored.parts.get(name)
+        return np.zeros(len(self._rows), np.int64) if score is None else score.weighted.take(self._rows)
 
     def _is_steady(self, score: Score) -> bool:
         """Whether any set of feasible nodes gives the same scores."""
@@ -156,7 +211,7 @@ class Filling:
         full = self._levels.refused[level][place]
         if full:
             self._full[place] = True
-        moved = self._count(row) if self._domains else ()
+        moved = self._count(place, row)
         if moved is None:
             return False
         if moved:
@@ -168,12 +223,13 @@ class Filling:
             self._left -= 1
         else:
             self._ranked[place] = total
-            return True
-        return not self._relative or self._left < 2 or self._normalize()
+        return self._left < 2 or self._score_again(feasible_moved=bool(moved) or full)
 
-    def _count(self, row: int) -> list[_Domains] | None:
-        """Count a pod on the row; the filters that now refuse other domains, None if one fails."""
+    def _count(self, place: int, row: int) -> list[_Domains] | None:
+        """Count the pod; the filters that now refuse other domains, None if a plugin failed."""
         try:
+            for scores in self._scores:
+                scores.place_pod(place, row)
             return [domains for domains in self._domains if domains.place_pod(row)]
         except PROPAGATED:
             raise
@@ -214,6 +270,25 @@ class Filling:
         nodes.shift(np.arange(len(nodes)), requests, non_zero, 1, pods)
         return nodes
 
+    def _score_again(self, *, feasible_moved: bool) -> bool:
+        """Score the feasible places after a pod was placed; False if a plugin failed."""
+        if feasible_moved:
+            for scores in self._scores:
+                scores.feasible_moved()
+            if self._relative and not self._normalize():
+                return False
+        moved = False
+        feasible = self._ranked != INFEASIBLE
+        for scores in self._scores:
+            change = scores.change(feasible)
+            if change is not None:
+                moved = True
+                self._fixed += change
+                self._totals += change
+        if moved:
+            self._ranked = np.where(feasible, self._totals, INFEASIBLE)
+        return True
+
     def _normalize(self) -> bool:
         """Score the feasible places after their set changed; False if a plugin failed."""
         ground, moved = self._ground, False
@@ -234,12 +309,12 @@ class Filling:
         return True
 
 
-def refusals_ahead(
+def results_ahead(
     framework: Framework, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
-) -> dict[str, Sequence[RefusalsAhead]] | None:
-    """By filter, what it refuses to equal pods of these shapes depending on where the pods before them went.
+) -> dict[str, ResultsAhead] | None:
+    """By plugin, results for equal pods of these shapes that depend on where the pods before them went.
 
-    Apart from that, a pod only changes the sums of its node. None: it may change more.
+    Apart from those, a pod only changes the sums of its node. None: it may change more.
 
     Called after the pod was filtered and scored.
     """
@@ -255,22 +330,22 @@ def refusals_ahead(
     scores = framework.active_scores(state)
     if any(plugin.reads in _OTHERWISE or (plugin.reads is _SUMS and plugin.normalizes) for plugin in scores):
         return None
-    found: dict[str, Sequence[RefusalsAhead]] = {}
+    found: dict[str, ResultsAhead] = {}
     for name, counter in counters.items():
         if declares(lambda counter=counter: counter.untouched_by(state, pod, shapes)):  # type: ignore[misc]
             continue
-        ahead = _refusals_of(counter, state, pod, shapes)
+        ahead = _results_of(counter, state, pod, shapes)
         if ahead is None:
             return None
         found[name] = ahead
     return found
 
 
-def _refusals_of(
+def _results_of(
     counter: CountsPods, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
-) -> Sequence[RefusalsAhead] | None:
+) -> ResultsAhead | None:
     try:
-        return counter.refusals_ahead(state, pod, shapes)
+        return counter.results_ahead(state, pod, shapes)
     except PROPAGATED:
         raise
     except BaseException:
