@@ -325,7 +325,7 @@ class Evaluation:
         rows = self._filtering.feasible_without(pod, ahead) if ahead else feasible
         if rows is None:
             return None
-        ground = FillingStart(
+        start = FillingStart(
             framework=framework,
             state=state,
             pod=pod,
@@ -334,4 +334,4 @@ class Evaluation:
             filters=[plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS],
             ahead=ahead,
         )
-        return Filling(ground)
+        return Filling(start)

@@ -139,18 +139,18 @@ class _Scores:
 class Filling:
     """Works on *places*: positions among the rows that are open at the start."""
 
-    def __init__(self, ground: FillingStart) -> None:
-        self._ground = ground
-        scores = [score for name, score in ground.scored.parts.items() if not self._is_ahead(name)]
+    def __init__(self, start: FillingStart) -> None:
+        self._start = start
+        scores = [score for name, score in start.scored.parts.items() if not self._is_ahead(name)]
         self._by_sums = [score for score in scores if score.plugin.reads is _SUMS]
-        self._rows: Rows = np.flatnonzero(ground.open)
+        self._rows: Rows = np.flatnonzero(start.open)
         #: Scores that change with the set of feasible nodes.
         self._relative = [score for score in scores if score.plugin.normalizes and not self._is_steady(score)]
         worth = np.zeros(len(self._rows), np.int64)
         for score in self._by_sums:
             worth += score.weighted.take(self._rows)
         #: The totals, also of infeasible places.
-        self._totals: Ints = ground.scored.totals.take(self._rows)
+        self._totals: Ints = start.scored.totals.take(self._rows)
         #: The part of the totals that does not depend on the pods of a place.
         self._fixed = self._totals - worth
         self._weighted = [score.weighted.take(self._rows) for score in self._relative]
@@ -158,22 +158,22 @@ class Filling:
         self._levels = _Levels([[False] * len(self._rows)], [worth.tolist()])
         #: Places without room for another pod.
         self._full: Mask = np.zeros(len(self._rows), np.bool_)
-        self._domains = [_Domains(each, self._rows) for ahead in ground.ahead.values() for each in ahead.refusals]
+        self._domains = [_Domains(each, self._rows) for ahead in start.ahead.values() for each in ahead.refusals]
         self._scores = [
-            _Scores(ahead.scores, self._rows, ground.framework.weights.get(name, 1), self._weighted_of(name))
-            for name, ahead in ground.ahead.items()
+            _Scores(ahead.scores, self._rows, start.framework.weights.get(name, 1), self._weighted_of(name))
+            for name, ahead in start.ahead.items()
             if ahead.scores is not None
         ]
         #: The totals, `INFEASIBLE` for infeasible places; and the number of the others.
         self._ranked, self._left = self._rank()
 
     def _is_ahead(self, name: str) -> bool:
-        ahead = self._ground.ahead.get(name)
+        ahead = self._start.ahead.get(name)
         return ahead is not None and ahead.scores is not None
 
     def _weighted_of(self, name: str) -> Ints:
         """A plugin's part of the totals; 0 if it skipped the first pod."""
-        score = self._ground.scored.parts.get(name)
+        score = self._start.scored.parts.get(name)
         return np.zeros(len(self._rows), np.int64) if score is None else score.weighted.take(self._rows)
 
     def _is_steady(self, score: Score) -> bool:
@@ -238,22 +238,22 @@ class Filling:
 
     def _more_levels(self) -> bool:
         """Compute the next levels; False if a plugin failed."""
-        ground, known = self._ground, len(self._levels.refused)
+        start, known = self._start, len(self._levels.refused)
         places = len(self._rows)
         added = max(1, _AT_ONCE // places)
         nodes = self._hypothetical(np.repeat(np.arange(known, known + added), places))
         refused = np.zeros(len(nodes), np.bool_)
-        for plugin in ground.filters:
-            answer = ground.framework.run_filter(plugin, ground.state, ground.pod, nodes)
+        for plugin in start.filters:
+            answer = start.framework.run_filter(plugin, start.state, start.pod, nodes)
             if isinstance(answer, Status):
                 return False
             if answer is not None:
                 refused |= answer.mask
         worth = np.zeros(len(nodes), np.int64)
         for score in self._by_sums:
-            raw = ground.framework.run_score(score.plugin, ground.state, ground.pod, nodes)
+            raw = start.framework.run_score(score.plugin, start.state, start.pod, nodes)
             if not isinstance(raw, Status):
-                raw = ground.framework.normalize(score.plugin, ground.state, ground.pod, raw, ~refused)
+                raw = start.framework.normalize(score.plugin, start.state, start.pod, raw, ~refused)
             if isinstance(raw, Status):
                 return False
             worth += raw * score.weight
@@ -263,7 +263,7 @@ class Filling:
 
     def _hypothetical(self, pods: npt.NDArray[np.int64]) -> HypotheticalNodes:
         """All places, once per level, with that many equal pods added."""
-        cluster, shape = self._ground.framework.handle.cluster, self._ground.pod.shape
+        cluster, shape = self._start.framework.handle.cluster, self._start.pod.shape
         nodes = HypotheticalNodes(cluster, np.tile(self._rows, len(pods) // len(self._rows)))
         requests = cluster.vector_of(shape)[:, None] * pods
         non_zero = np.array(shape.non_zero_used, np.int64)[:, None] * pods
@@ -291,11 +291,11 @@ class Filling:
 
     def _normalize(self) -> bool:
         """Score the feasible places after their set changed; False if a plugin failed."""
-        ground, moved = self._ground, False
-        feasible = np.zeros(len(ground.open), np.bool_)
+        start, moved = self._start, False
+        feasible = np.zeros(len(start.open), np.bool_)
         feasible[self._rows] = self._ranked != INFEASIBLE
         for i, score in enumerate(self._relative):
-            normal = ground.framework.normalize(score.plugin, ground.state, ground.pod, score.raw, feasible)
+            normal = start.framework.normalize(score.plugin, start.state, start.pod, score.raw, feasible)
             if isinstance(normal, Status):
                 return False
             weighted = normal.take(self._rows) * score.weight
