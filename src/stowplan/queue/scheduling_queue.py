@@ -369,9 +369,10 @@ class SchedulingQueue:
             if queued.profile in swapped:
                 self._places.requeue_with_changed_plugins(queued, PROFILE_SWAPPED.label)
 
-    def give_back(self, queued: QueuedPod, event: ClusterEvent) -> None:
-        """Return a pod in flight that was not tried to the end: it is retried without delay."""
+    def give_back(self, queued: QueuedPod, newest: PodInfo, event: ClusterEvent) -> None:
+        """Return a pod in flight that was not tried to the end, in its newest version: it is retried without delay."""
         self._in_flight.end(queued.pod.uid)
+        queued.pod = newest
         self._places.count_rejectors(queued, 1)
         self._places.move_to_active(queued, event.label)
 
