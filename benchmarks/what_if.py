@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONTROLLERS, TEMPLATES = 50, 500
 PODS_OF_GROUP = 10
-SHAPES = ("plain", "templates", "spread", "affinity", "antiaffinity", "claims", "priorities", "groups")
+SHAPES = ("plain", "deployments", "templates", "spread", "affinity", "antiaffinity", "claims", "priorities", "groups")
 _CLAIMS = "resource.k8s.io/v1"
 
 
@@ -73,6 +73,10 @@ def pod_of(shape: str, i: int) -> dict[str, Any]:
 def beside(shape: str, nodes: list[str], pods: int) -> list[dict[str, Any]]:
     """What the pods of a shape refer to."""
     match shape:
+        case "deployments":
+            # Pods with a Service or an existing controller spread by default.
+            controllers = [f"web-{i}" for i in range(CONTROLLERS)]
+            return [part for name in controllers for part in (service(name), replica_set(name))]
         case "claims":
             devices = [f"gpu-{i}" for i in range(-(-pods // len(nodes)) + 2)]
             kind = {"apiVersion": _CLAIMS, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
@@ -81,6 +85,23 @@ def beside(shape: str, nodes: list[str], pods: int) -> list[dict[str, Any]]:
             groups = -(-pods // PODS_OF_GROUP)
             return [group(i) for i in range(groups)]
     return []
+
+
+def service(name: str) -> dict[str, Any]:
+    spec = {"selector": {"color": name}, "ports": [{"port": 80}]}
+    metadata = {"name": name, "namespace": shapes.NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def replica_set(name: str) -> dict[str, Any]:
+    labels = {"color": name}
+    template = {"metadata": {"labels": labels}, "spec": shapes.pod(0)["spec"]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": f"{name}-abc", "namespace": shapes.NAMESPACE, "uid": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
 
 
 def slice_of(node: str, devices: list[str]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ import yaml
 
 from golden import compare
 from support.older_configurations import OLDER, config, named, policy
+from support.processes import forked
 from support.tables import every_case
 
 V1 = "kubescheduler.config.k8s.io/v1"
@@ -46,7 +46,7 @@ def golden(tmp_path_factory):
         (folder / f"{n:03}.json").write_text(json.dumps(row["config"]))
 
     def answers(command):
-        ran = subprocess.run(
+        ran = forked.run(
             [sys.executable, "-m", "stowplan", "config", command, *sorted(os.listdir(folder)), "-o", "json"],
             cwd=folder,
             capture_output=True,

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from stowplan.testing import a_node, a_pod
+from support.processes import forked
 
 NODE, TAINTED = a_node("a").obj(), a_node("t").tainted("gpu").obj()
 WEB = a_pod("web", "shop").requests(cpu="1").obj()
@@ -220,10 +221,7 @@ def test_custom_configuration_and_plugins(run, files, tmp_path, monkeypatch):
 
 
 def command(*args, **options):
-    env = {**os.environ, "PYTHONPATH": str(SRC)}
-    return subprocess.run(
-        [sys.executable, "-m", "stowplan", *args], capture_output=True, text=True, env=env, timeout=60, **options
-    )
+    return forked.run([sys.executable, "-m", "stowplan", *args], capture_output=True, text=True, **options)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.testing import a_node, a_pod
+from support.processes import forked
 from support.processes.servers import embedded_server
 
 HOLD = """
@@ -43,7 +44,7 @@ def objects():
 def scheduler(server, folder, *arguments, kill=False):
     """`stowplan run` until it schedules; what it says first."""
     command = [sys.executable, "-m", "stowplan", "run", f"--kubeconfig={server.kubeconfig}", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+    with forked.ForkedProcess(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
         try:
             yield [process.stdout.readline(), process.stdout.readline()]
         finally:
@@ -166,7 +167,7 @@ def test_without_a_private_folder_it_schedules_and_says_why_it_is_not_found(serv
     with ExitStack() as stack:
         command = [sys.executable, "-m", "stowplan", "run", f"--kubeconfig={server.kubeconfig}", "--scheduler-name=x"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = stack.enter_context(subprocess.Popen(command, **pipes))
+        process = stack.enter_context(forked.ForkedProcess(command, **pipes))
         line = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)

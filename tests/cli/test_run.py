@@ -25,6 +25,7 @@ from stowplan.daemon.process import Job
 from stowplan.in_tree.registry import in_tree_registry
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeApi, FakeOpener, FakeScheduler
+from support.processes import forked
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00:00 UTC
 
@@ -340,7 +341,7 @@ def test_a_pod_bound_by_another_scheduler_is_reported_once(job, capsys):
 @contextmanager
 def process(*arguments):
     command = [sys.executable, "-m", "stowplan", "run", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+    with forked.ForkedProcess(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
         yield started
 
 
@@ -376,7 +377,7 @@ def test_a_port_of_its_own_answers_questions(tmp_path):
             told = server.kubeconfig.read_text()
             stranger.write_text(re.sub("token: .*", "token: wrong", told))
             answers = [
-                subprocess.run([*command, "--kubeconfig", str(who)], capture_output=True, text=True, timeout=60)
+                forked.run([*command, "--kubeconfig", str(who)], capture_output=True, text=True, timeout=60)
                 for who in (known, stranger)
             ]
             started.send_signal(signal.SIGINT)

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from stowplan.cli.main import cli
+from support.processes import forked
 
 SCENARIO = """
 name: small
@@ -91,7 +92,7 @@ def test_ctrl_c_keeps_finished_rows(tmp_path):
     path.write_text(SCENARIO.replace("duration: 60", "duration: 100d").replace("each: 2", "rate: 1/m\n  lifetime: 5"))
     out = tmp_path / "out"
     command = [sys.executable, "-m", "stowplan", "simulate", str(path), "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
+    with forked.ForkedProcess(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
         # The first block of rows is in the file, so the simulation is running.
         while not (out / "decisions.jsonl").exists() or not (out / "decisions.jsonl").stat().st_size:
             assert process.poll() is None, process.stderr.read()

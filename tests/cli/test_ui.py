@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from support.http.http_errors import http_error
+from support.processes import forked
 from support.what_if.objects import node, pod
 
 CLUSTER = (node("a", zone="x"), node("b", zone="y"), pod("web-0", nodeName="a"), pod("big", cpu="64"))
@@ -60,7 +61,7 @@ def test_the_given_configuration_is_shown(run, files, tmp_path):
 def test_it_serves_until_it_is_stopped(files):
     command = [sys.executable, "-m", "stowplan", "ui", "-f", files(*CLUSTER)]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
+    with forked.ForkedProcess(command, stdout=subprocess.PIPE, text=True, env=env) as server:
         try:
             said = server.stdout.readline()
             found = re.fullmatch(

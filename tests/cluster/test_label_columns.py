@@ -56,3 +56,15 @@ def test_a_column_is_created_on_first_use_and_kept_up_to_date():
     assert column.codes.tolist() == [column.code("a")] * 2 + [0, 0]
     columns.set_row(0, {})
     assert column.unique
+
+
+def test_columns_of_labels_that_no_node_has_do_not_pile_up():
+    """Pods may each select a label of their own, such as the name of a job."""
+    columns = LabelColumns()
+    kept = columns.column("zone", 2, [{"zone": "a"}, None])
+    for number in range(2000):
+        columns.column(f"job-{number}", 2, [{"zone": "a"}, None])
+        assert len(columns._columns) <= 300
+    assert columns.column("zone", 2, []) is kept
+    first = columns.column("job-0", 2, [{"job-0": "x"}, None])
+    assert first.codes.tolist() == [first.code("x"), 0]

@@ -184,3 +184,13 @@ def test_an_index_that_fails_on_an_object_misses_no_change():
         store.indexed(t.Service, by_number, "1")
     store.put(an_object(t.Service, "a", "default", "2"))
     assert [obj.metadata.name for obj in store.indexed(t.Service, by_number, "2")] == ["a"]
+
+
+def test_an_index_keeps_nothing_of_objects_that_are_gone():
+    store = ObjectStore()
+    store.indexed(t.Service, BY_APP, "web")
+    for app in ("web", "db", "web db", ""):
+        store.put(an_object(t.Service, "a", "default", app))
+    store.put(an_object(t.Service, "b", "default", "cache"))
+    store.remove(an_object(t.Service, "b", "default", "cache"))
+    assert store._found[t.Service, BY_APP] == {}

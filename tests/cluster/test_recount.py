@@ -57,6 +57,23 @@ def test_no_problem_is_found():
     assert problems_of(small_cluster()) == []
 
 
+@pytest.mark.parametrize("groups", [("g1", "g2"), ("g1", None), (None, "g1")])
+def test_a_pod_without_uid_may_be_replaced_by_a_member_of_another_group(groups):
+    """Files may hold another pod of a name; in the API the group of a pod never changes."""
+    state = ClusterState()
+    state.add_node(struct(a_node("n")))
+    for group in groups:
+        pod = a_pod("a").uid("").spec(schedulingGroup=group and {"podGroupName": group})
+        state.pending.put(state.pod_info(struct(pod)))
+    assert problems_of(state) == []
+    for group in groups:
+        pod = a_pod("a").uid("").spec(schedulingGroup=group and {"podGroupName": group})
+        state.add_pod(struct(pod.on("n")))
+    assert problems_of(state) == []
+    state.remove_pod("default/a")
+    assert not any(state.pod_groups.known(f"default/{group}") for group in groups)
+
+
 def test_no_problem_is_found_after_loading_a_dump():
     fresh = ClusterState()
     fresh.load(small_cluster().dump())

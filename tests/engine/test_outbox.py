@@ -264,6 +264,18 @@ def test_a_cancelled_alarm_neither_rings_nor_wakes_the_driver(outbox):
     assert actions(outbox) == []
 
 
+def test_cancelled_alarms_do_not_pile_up(outbox):
+    """A gang's Permit timeouts are set and cancelled at once, and are many minutes away."""
+    kept = Waiter("kept")
+    outbox.wake(900.0, kept)
+    for _ in range(20_000):
+        outbox.wake(900.0, Waiter()).cancel()
+    assert len(outbox._alarms) < 2000
+    outbox.now = 900.0
+    outbox.ring()
+    assert kept.heard == ["kept"]
+
+
 def test_an_alarm_may_cancel_others_of_the_same_time(outbox):
     heard = []
     outbox.wake(3.0, Waiter("a", heard, then=lambda: second.cancel()))

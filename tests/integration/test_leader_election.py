@@ -6,7 +6,6 @@ written on this machine.
 
 import asyncio
 import signal
-import subprocess
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from itertools import count
@@ -23,6 +22,7 @@ from stowplan.client.http_api import HttpApi
 from stowplan.config import Duration, LeaderElection
 from stowplan.timing.times import REAL_TIMES
 from support.api.clients import AGENT, UNLIMITED
+from support.processes import forked
 from support.processes.servers import assets, real_server
 
 DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.5
@@ -160,7 +160,7 @@ def foreign(election, log, *flags):
         f"--leader-elect-resource-name={election.name}",
         *flags,
     ]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+    with log.open("wb") as output, forked.ForkedProcess(command, stdout=output, stderr=output) as process:
         try:
             yield process
         finally:

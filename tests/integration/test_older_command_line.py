@@ -1,7 +1,6 @@
 """A policy read from a ConfigMap, as in Kubernetes up to 1.22: by `--policy-configmap`, or named in a configuration."""
 
 import json
-import subprocess
 
 import pytest
 
@@ -12,6 +11,7 @@ from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
 from stowplan.config import ClientConnection
 from support.older_configurations import named, policy
+from support.processes import forked
 from support.processes.scheduler_process import COMMAND
 
 POLICY = policy(predicates=named("PodFitsResources"), priorities=named("MostRequestedPriority", weight=3))
@@ -31,7 +31,7 @@ async def config_maps(embedded):
 
 def started(server, target, *flags):
     base = [f"--kubeconfig={server.kubeconfig}", "--secure-port=0", f"--write-config-to={target}"]
-    ran = subprocess.run([*COMMAND, *base, *flags], capture_output=True, text=True, timeout=60, check=False)
+    ran = forked.run([*COMMAND, *base, *flags], capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in ran.stderr
     return ran
 

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 
 import pytest
 import yaml
@@ -19,6 +18,7 @@ from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from support.http.certificates import make_ca, make_client_certificate, make_server_certificate
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler
+from support.processes import forked
 from support.processes.scheduler_process import COMMAND, kube_scheduler
 from support.processes.servers import NO_ASSETS, assets, free_port
 
@@ -187,7 +187,7 @@ def filled(text, places):
 
 def ended(program, flags):
     environ = {name: value for name, value in os.environ.items() if not name.startswith("KUBE")}
-    return subprocess.run([*program, *flags], capture_output=True, text=True, timeout=60, check=False, env=environ)
+    return forked.run([*program, *flags], capture_output=True, text=True, timeout=60, check=False, env=environ)
 
 
 def started_with(program, flags, places):
@@ -331,7 +331,7 @@ def test_a_full_disk_does_not_stop_scheduling(embedded, tmp_path):
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with (
         open("/dev/full", "wb", buffering=0) as full,
-        subprocess.Popen(command, stdout=full, stderr=full, env=buffered) as process,
+        forked.ForkedProcess(command, stdout=full, stderr=full, env=buffered) as process,
     ):
         try:
             lease = ("-n", "kube-system", "get", "lease", "full-disk", "-o", "jsonpath={.spec.holderIdentity}")

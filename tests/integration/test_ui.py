@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 from support.browser.browsers import chromium, tab
 from support.browser.pages import run
 from support.http.http_errors import http_error
+from support.processes import forked
 from support.processes.scheduler_process import ADMIN, NOBODY, kube_scheduler
 
 
@@ -121,7 +122,7 @@ def test_the_page_of_a_scheduler_is_proxied_with_the_kubeconfigs_credentials(sch
 def local_scheduler(kubeconfig, name):
     """`stowplan run` once it schedules; killed at the end."""
     command = [sys.executable, "-m", "stowplan", "run", "--kubeconfig", str(kubeconfig), "--scheduler-name", name]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with forked.ForkedProcess(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline().startswith(f"scheduling for {name}")
             yield
@@ -196,7 +197,7 @@ def test_a_refusal_by_the_scheduler_is_reported_at_once(scheduler, api_server, t
     token = tmp_path / "token"
     token.write_text("nobody's")
     command = [sys.executable, "-m", "stowplan", "ui", "--from-scheduler", f"https://127.0.0.1:{scheduler.port}"]
-    ran = subprocess.run(
+    ran = forked.run(
         [*command, "--token-file", str(token), "--insecure-skip-tls-verify"], capture_output=True, text=True, timeout=60
     )
     assert ran.returncode == 2

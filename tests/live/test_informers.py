@@ -399,3 +399,17 @@ async def test_a_kind_that_vanishes_disables_nothing():
         await run.time.advance(10)
         assert run.log == []
         assert run.lines == [f"watching {resource_of(ResourceClaim)}: {NOT_SERVED}"]
+
+
+async def test_kinds_of_a_refused_configuration_switch_no_plugin():
+    api = PatchyApi({DeviceClass: NOT_SERVED})
+    async with running(api, CLAIMS) as run:
+        api.stuck.add(CSINode)
+        trying = asyncio.create_task(run.informers.try_out([CLAIMS, CLASSES, CSI_NODES]))
+        await settle()
+        trying.cancel()
+        assert run.informers.give_up() == ["csinodes.storage.k8s.io"]
+        del api.refusals[DeviceClass]
+        await run.time.advance(60)
+        assert run.log == []
+        assert run.lines[-1] == "deviceclasses.resource.k8s.io is served by the cluster now"

@@ -36,7 +36,6 @@ def test_a_gated_pod_is_unschedulable():
     harness.add(a_pod("a"))
     queued = harness.queue.get("default/a")
     assert (queued.place.name, queued.gating_plugin, queued.unschedulable_plugins) == ("UNSCHEDULABLE", "A", {"A"})
-    assert queued.gating_plugin_events == (event(NODE), event(NODE, Action.UpdateNodeTaint))
     assert queued.initial_attempt_timestamp is None
     assert harness.queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
     assert harness.take_moves() == [("a", "UNSCHEDULABLE", "UnschedulablePodAdd")]
@@ -101,11 +100,23 @@ def test_a_refusal_is_not_reported():
 
 
 def test_gates_get_events_registered_in_any_profile():
-    closed = plugin_waiting_for("A", on(PVC, Action.Add), pre_enqueue=CLOSED)
-    other = plugin_waiting_for("A", on(NODE, Action.Add), pre_enqueue=CLOSED)
-    harness = QueueHarness(profiles={DEFAULT: [closed], "other": [other]})
-    harness.add(a_pod("a"))
-    assert set(harness.queue.get("default/a").gating_plugin_events) >= {event(PVC), event(NODE)}
+    shut = set()
+
+    def answer(info):
+        return CLOSED if shut else None
+
+    here = plugin_waiting_for("A", on(PVC, Action.Add), pre_enqueue=answer)
+    there = plugin_waiting_for("A", on(NODE, Action.Add), pre_enqueue=answer)
+    filters = plugin_waiting_for("Filters", on(NODE, Action.Add))
+    harness = QueueHarness(profiles={DEFAULT: [here, filters], "other": [there]})
+    harness.add_rejected(a_pod("a"), "Filters")
+    shut.add("A")
+    harness.now += 60
+    harness.handle_event(event(NODE), None, a_node())
+    assert harness.gate_of("a") == "A"
+    shut.clear()
+    harness.handle_event(event(NODE), None, a_node())
+    assert harness.place("a") == "ACTIVE"
 
 
 def test_events_of_other_rejecting_plugins_do_not_open_a_gate():
@@ -246,7 +257,7 @@ def test_a_gate_registered_for_all_events_is_retried_after_the_timeout():
     )
     harness.add(a_pod("deaf").labels(gate="Deaf"), a_pod("all").labels(gate="All"))
     shut.clear()
-    harness.advance(60)
+    harness.advance_flushing(60)
     assert (harness.place("deaf"), harness.place("all")) == ("UNSCHEDULABLE", "ACTIVE")
     assert harness.queue.get("default/deaf").was_flushed
 

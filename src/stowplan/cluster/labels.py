@@ -2,7 +2,8 @@
 
 A plugin that groups nodes by zone, or selects nodes with disk=ssd, needs an array of small integers, one per node. A
 column is created when its key is first used, and updated from then on, so unused labels cost nothing. Code 0 means that
-the node lacks the label (or that the row has no node). Codes of values that no node has any more are reused.
+the node lacks the label (or that the row has no node). Codes of values that no node has any more are reused, and
+columns of keys that no node has are dropped when there are many: pods may select any number of such labels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+
+#: Number of columns that are kept though no node has their label.
+_MAX_ABSENT = 256
 
 #: Versions of columns; never reused, not even when a transaction rewinds a column.
 _versions = count(1)
@@ -132,11 +136,22 @@ class LabelColumns:
         """The column of a key; `labels` (row by row) fills it when it is created."""
         column = self._columns.get(key)
         if column is None:
+            self._drop_absent()
             column = self._columns[key] = LabelColumn(key, capacity)
             for row, of_node in enumerate(labels):
                 if of_node is not None and key in of_node:
                     column.set(row, of_node[key])
         return column
+
+    def _drop_absent(self) -> None:
+        """Drop the columns of labels that no node has, if there are too many of them.
+
+        Who holds such a column reads zeros from it, which is true until a node object changes.
+        """
+        absent = [key for key, column in self._columns.items() if column.everywhere(0)]
+        if len(absent) >= _MAX_ABSENT:
+            for key in absent:
+                del self._columns[key]
 
     def set_row(self, row: int, labels: dict[str, str]) -> None:
         for key, column in self._columns.items():

@@ -166,7 +166,11 @@ class ObjectStore:
         found = self._found.get((kind, index))
         if found is not None:
             for value in {*before}.difference(after):
-                found.get(value, {}).pop(key, None)
+                if (objects := found.get(value)) is not None:
+                    objects.pop(key, None)
+                    if not objects:
+                        # Values such as UIDs of pods never come back.
+                        del found[value]
             for value in after:
                 found.setdefault(value, {})[key] = new
 

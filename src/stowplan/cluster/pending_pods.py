@@ -70,9 +70,11 @@ class PendingPods(CopiedBeforeChange):
         known = self._by_key.get(info.key)
         if self.touched is not None:
             self.touched.update((info.uid,) if known is None else (info.uid, known.uid))
-        if known is not None and known.uid != info.uid:
-            del self._by_uid[known.uid]
-            self._leave_group(known)
+        if known is not None:
+            if known.uid != info.uid:
+                del self._by_uid[known.uid]
+            if known.uid != info.uid or group_key(known.pod) != group_key(info.pod):
+                self._leave_group(known)
         self._by_key[info.key] = self._by_uid[info.uid] = info
         if info.pod.spec.scheduling_group is not None:
             self._of_group.setdefault(group_key(info.pod), {})[info.uid] = info
@@ -131,5 +133,8 @@ class PendingPods(CopiedBeforeChange):
         grouped = {info.uid: info for info in self._by_key.values() if info.pod.spec.scheduling_group is not None}
         if grouped != {uid: info for members in self._of_group.values() for uid, info in members.items()}:
             yield f"pending pods of groups are {sorted(grouped)}, and are found by group otherwise"
+        for group, members in self._of_group.items():
+            if not members or any(group_key(info.pod) != group for info in members.values()):
+                yield f"pod group {group}: none of its pods is pending, or pods of another group are among them"
         if len(self._by_uid) != len(self._by_key):
             yield f"{len(self._by_key)} pending pods by name, {len(self._by_uid)} by UID"

@@ -232,6 +232,7 @@ def _problems_of_rare_things(state: ClusterState, pods: Counter[_ContributionKey
             # A claim that a pod names twice counts twice.
             claims[f"{shape.namespace}/{claim}"] += number
     yield from _unequal("host ports by row", state.ports._rows, ports._rows)
+    yield from _unequal("rows by host port", state.ports._users, ports._users)
     yield from _unequal("disks", state.disks._rows, disks._rows)
     yield from _unequal("claims in use", state.claim_users, claims)
     volumes = MountedVolumes()

@@ -29,7 +29,16 @@ from stowplan.cluster.objects import ObjectStore
 from stowplan.cluster.pending_pods import PendingPods
 from stowplan.cluster.placements import PlacementLog, Placements
 from stowplan.cluster.pod_groups import PodGroups
-from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, claims_key, is_copy, shape_key, template_key
+from stowplan.cluster.pod_info import (
+    PodInfo,
+    PodShape,
+    PodTemplate,
+    claims_key,
+    group_key,
+    is_copy,
+    shape_key,
+    template_key,
+)
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import HeldCounts, MatchCounts
@@ -269,19 +278,18 @@ class ClusterState:
         self.pending.remove(info.key)
         old = self._placed.get(info.uid)
         if old is not None:
-            return self._replace(old, info, pod.spec.node_name)
+            return self._replace(old, info)
         self._place(info, pod.spec.node_name)
         return info
 
     update_pod = add_pod
 
-    def _replace(self, old: PodInfo, new: PodInfo, node_name: str) -> PodInfo:
+    def _replace(self, old: PodInfo, new: PodInfo) -> PodInfo:
         self._stop_assuming(old.uid)
-        same = old.shape is new.shape and old.node_name == node_name and old.terminating == new.terminating
-        if same and old.start_time == new.start_time:
+        if old.shape is new.shape and _stays(new.pod, old):
             return self._renew(old, new.pod)
         self._take_off(old)
-        self._place(new, node_name)
+        self._place(new, new.pod.spec.node_name)
         return new
 
     def _renew(self, info: PodInfo, pod: Pod) -> PodInfo:
@@ -535,4 +543,6 @@ def _stays(pod: Pod, info: PodInfo) -> bool:
         and (pod.metadata.deletion_timestamp is not None) is info.terminating
         and pod.status.start_time == info.pod.status.start_time
         and pod.metadata.name == info.pod.metadata.name
+        # Immutable in the API, but an object without a UID may be another pod of that name.
+        and group_key(pod) == group_key(info.pod)
     )

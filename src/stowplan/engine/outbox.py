@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from stowplan.framework.requests import Key, Outcome
 
 
+#: Number of alarms from which on cancelled ones are dropped before their time.
+_MANY_ALARMS = 1024
+
+
 class Waiter(Protocol):
     """Waits for the outcome of an effect."""
 
@@ -55,6 +59,8 @@ class Outbox:
         self._number = 0
         self._waiters: dict[int, Waiter] = {}
         self._alarms: list[tuple[float, int, Alarm]] = []
+        #: Number of alarms at which cancelled ones are dropped next: twice those that were left the last time.
+        self._cleanup_at = _MANY_ALARMS
         #: Identifies alarms; of alarms for the same time, the first one set fires first.
         self._alarm_number = 0
         #: The earliest wake-up time that the driver knows.
@@ -159,9 +165,17 @@ class Outbox:
         alarm = Alarm(at, sleeper)
         self._alarm_number += 1
         heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
+        if len(self._alarms) > self._cleanup_at:
+            self._drop_cancelled()
         if at < self._announced_wake:
             self._announce_wake(at)
         return alarm
+
+    def _drop_cancelled(self) -> None:
+        """Most timeouts are cancelled long before their time, such as those of Permit, which may be many minutes."""
+        self._alarms = [entry for entry in self._alarms if entry[2].sleeper is not None]
+        heapq.heapify(self._alarms)
+        self._cleanup_at = max(_MANY_ALARMS, 2 * len(self._alarms))
 
     def ring(self) -> None:
         """Wake every sleeper that is due; alarms set in the process fire in a later step."""

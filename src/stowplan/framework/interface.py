@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
-    from stowplan.framework.refusals_ahead import RefusalsAhead
     from stowplan.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
+    from stowplan.framework.results_ahead import ResultsAhead
     from stowplan.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo
 
 MIN_SCORE, MAX_SCORE = 0, 100
@@ -210,13 +210,11 @@ class CountsPods(ABC):
         """
         return False
 
-    def refusals_ahead(
-        self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
-    ) -> Sequence[RefusalsAhead] | None:
-        """What Filter will refuse to pods of these shapes, equal to this one, that are placed one after the other.
+    def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
+        """The results for pods of these shapes, equal to this one, that are placed one after the other.
 
-        Filter refuses the nodes that any of the results refuses, and Score is untouched. None: this cannot be told.
-        Called while the state is valid. The results are not checked, so this is for in-tree plugins.
+        None: they cannot be told. Called while the state is valid, after the pod was filtered and scored. The results
+        are not checked, so this is for in-tree plugins.
         """
         return None
 

@@ -50,7 +50,7 @@ _POINTS = {
     "score": "Score",
     "score_holds": "ScoreHolds",
     "untouched_by": "UntouchedBy",
-    "refusals_ahead": "RefusalsAhead",
+    "results_ahead": "ResultsAhead",
     "normalize": "NormalizeScore",
     "assumed": "Assumed",
     "reserve": "Reserve",

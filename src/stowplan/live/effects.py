@@ -54,7 +54,7 @@ class ExtenderClient(Protocol):
 
 
 class ExtenderClients(Protocol):
-    """The extender_clients of extenders, by name."""
+    """The clients of extenders, by name."""
 
     def get(self, who: str, /) -> ExtenderClient | None: ...
 

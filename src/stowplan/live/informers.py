@@ -173,8 +173,12 @@ class Informers:
             await tried.wait()
 
     def give_up(self) -> list[str]:
-        """Stop watching kinds that were tried out and have not been listed; return these."""
+        """Stop watching kinds that were tried out and have not been listed; return these.
+
+        The others are watched on, for no plugin.
+        """
         dropped = [kind for kind, tried in self._tried.items() if not tried.is_set()]
+        self._kinds |= {kind: WatchedKind(kind) for kind in self._tried}
         for kind in dropped:
             self._keeping.pop(kind).cancel()
             self._watches.pop(kind, None)

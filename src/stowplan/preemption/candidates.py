@@ -36,8 +36,9 @@ class Candidates:
         self.error: Status | None = None
         #: Victims of all candidates as slots, grouped by candidate, most important first.
         self._slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        #: The index of each candidate's first victim.
+        #: The index of each candidate's first victim, and that after its last one.
         self._starts: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._ends: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._rows: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._violations: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -61,6 +62,7 @@ class Candidates:
         violations: npt.NDArray[np.int64],
     ) -> None:
         self._rows, self._starts, self._slots, self._violations = rows, starts, slots, violations
+        self._ends = np.append(starts[1:], len(slots))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -71,9 +73,9 @@ class Candidates:
         return {(c := self._candidate(i)).node_name: c for i in range(len(self))}
 
     def _candidate(self, i: int) -> Candidate:
-        ends = [*self._starts[1:].tolist(), len(self._slots)]
         infos = self._cluster.pods.infos
-        victims = tuple(info for slot in self._slots[self._starts[i] : ends[i]].tolist() if (info := infos[slot]))
+        slots: list[int] = self._slots[self._starts[i] : self._ends[i]].tolist()
+        victims = tuple(info for slot in slots if (info := infos[slot]) is not None)
         return Candidate(self._cluster.table.names[self._rows[i]], victims, int(self._violations[i]))
 
     @cached_property

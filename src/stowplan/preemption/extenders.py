@@ -91,7 +91,7 @@ def _named(
 def _victims(
     cluster: ClusterState, extender: Extender, sent: Candidate | None, node_name: str, victims: Victims
 ) -> tuple[PodInfo, ...]:
-    """The victims of an answer; None if some of the pods in the question have left since."""
+    """The victims of an answer; none if some of the pods in the question have left since."""
     proposed = set() if sent is None else {victim.uid for victim in sent.victims}
     infos = []
     for uid in victims.uids:

@@ -82,8 +82,8 @@ def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
 
     The reference may evict a group's own pods in favor of its other pods, which gains nothing.
     """
-    # By the group's key, or the single pod's UID.
-    units: dict[str, Unit] = {}
+    units: list[Unit] = []
+    of_group: dict[str, Unit] = {}
     for row in cluster.table.order.rows.tolist():
         for info in cluster.row_pods[row]:
             key = group_key(info.pod)
@@ -91,12 +91,13 @@ def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
                 continue
             group = cluster.objects.get(PodGroup, key) if key else None
             if group is None or group.spec.disruption_mode != "PodGroup":
-                units[info.uid] = Unit([info], info.priority, len(units))
-            elif key in units:
-                units[key].pods.append(info)
+                units.append(Unit([info], info.priority, len(units)))
+            elif key in of_group:
+                of_group[key].pods.append(info)
             else:
-                units[key] = Unit([info], group.spec.priority or 0, len(units))
-    return list(units.values())
+                of_group[key] = Unit([info], group.spec.priority or 0, len(units))
+                units.append(of_group[key])
+    return units
 
 
 def _not_reprieved(units: Sequence[Unit], *, at_once: bool) -> Generator[Sequence[PodInfo], Status, Collection[Unit]]:

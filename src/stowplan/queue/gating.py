@@ -30,8 +30,6 @@ class Gate:
     def __init__(self, frameworks: Mapping[str, Framework], observer: QueueObserver) -> None:
         self._frameworks = frameworks
         self._observer = observer
-        #: (plugins, name of the first one to call) -> the order of calls.
-        self._orders: dict[tuple[tuple[PreEnqueuePlugin, ...], str], list[PreEnqueuePlugin]] = {}
 
     def gating_plugin(self, queued: QueuedPod) -> str:
         """Run PreEnqueue: name of the plugin that gates the pod; "" if none does."""
@@ -48,7 +46,7 @@ class Gate:
         return plugin
 
     def _first_refusing(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
-        for plugin in self._plugins(framework, queued) if queued.gating_plugin else framework.pre_enqueue:
+        for plugin in _in_order_of_calls(framework.pre_enqueue, queued.gating_plugin):
             ask = plugin.pre_enqueue
             try:
                 answer = ask(queued.pod) if times is None else times.time("PreEnqueue", plugin.name, ask, queued.pod)
@@ -67,18 +65,15 @@ class Gate:
                 return plugin.name
         return ""
 
-    def _plugins(self, framework: Framework, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
-        """The plugin that gated the pod last comes first."""
-        plugins, first = framework.pre_enqueue, queued.gating_plugin
-        order = self._orders.get((plugins, first))
-        if order is None:
-            order = self._orders[plugins, first] = sorted(plugins, key=lambda plugin: plugin.name != first)
-        return order
-
     def _report(self, plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
         self._observer.problem(
             f'PreEnqueue plugin "{plugin.name}" failed on pod {queued.key}, which waits: {status.message}'
         )
+
+
+def _in_order_of_calls(plugins: Sequence[PreEnqueuePlugin], gated_by: str) -> Sequence[PreEnqueuePlugin]:
+    """The plugin that gated the pod last comes first."""
+    return sorted(plugins, key=lambda plugin: plugin.name != gated_by) if gated_by else plugins
 
 
 def _log_gated(plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:

@@ -69,7 +69,7 @@ class Places:
         #: Pod group -> its waiting pods by `namespace/name`, while it has any.
         self._members: dict[str, dict[str, QueuedPod]] = {}
         self.arrivals = 0
-        #: No ungated unschedulable pod has an earlier timestamp.
+        #: No unschedulable pod that `times_out` has an earlier timestamp.
         self.oldest = inf
         #: (plugin, profile) -> waiting pods that it rejected.
         self.rejected_by: Counter[tuple[str, str]] = Counter()
@@ -177,18 +177,23 @@ class Places:
             self.unschedulable.put(queued)
             self.settle(queued, Place.UNSCHEDULABLE, cause)
             self._metrics.entered("unschedulable", cause)
-        if not queued.gated:
+        if self.times_out(queued):
             self.oldest = min(self.oldest, queued.timestamp)
+
+    def times_out(self, queued: QueuedPod) -> bool:
+        """Whether the pod is requeued without an event after a time.
+
+        A gated pod only if the plugin that gates it registered for all events.
+        """
+        return not queued.gated or queued.gating_plugin in self._requeueing.registered_for_all
 
     def _is_gated(self, queued: QueuedPod) -> bool:
         """Run PreEnqueue, and record on the pod which plugin gates it."""
         plugin = self._gate.gating_plugin(queued)
-        if plugin:
-            if plugin not in queued.unschedulable_plugins:
-                if plugin not in queued.pending_plugins:
-                    self.rejected_by[plugin, queued.profile] += 1
-                queued.unschedulable_plugins.add(plugin)
-            queued.gating_plugin_events = self._requeueing.events_of(plugin)
+        if plugin and plugin not in queued.unschedulable_plugins:
+            if plugin not in queued.pending_plugins:
+                self.rejected_by[plugin, queued.profile] += 1
+            queued.unschedulable_plugins.add(plugin)
         queued.gating_plugin = plugin
         return bool(plugin)
 
@@ -256,9 +261,7 @@ class Places:
     def _arrive(self, queued: QueuedPod) -> None:
         self.arrivals += 1
         queued.arrival = self.arrivals
-        self._queued[queued.pod.key] = queued
-        if queued.pod.pod.spec.scheduling_group is not None:
-            self._enter_group(queued)
+        self._enter(queued)
 
     def _enter(self, queued: QueuedPod) -> None:
         self._queued[queued.pod.key] = queued
@@ -266,8 +269,7 @@ class Places:
 
     def _leave(self, queued: QueuedPod) -> None:
         del self._queued[queued.pod.key]
-        if queued.pod.pod.spec.scheduling_group is not None:
-            self._leave_group(queued)
+        self._leave_group(queued)
 
     def _enter_group(self, queued: QueuedPod) -> None:
         if queued.pod.pod.spec.scheduling_group is not None:

@@ -10,7 +10,6 @@ from enum import Enum
 import msgspec
 
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.framework.events import ClusterEvent
 
 
 class Place(Enum):
@@ -51,8 +50,6 @@ class QueuedPod(msgspec.Struct, kw_only=True, eq=False):
     pending_plugins: set[str] = msgspec.field(default_factory=set)
     #: The PreEnqueue plugin that gates it; "" if none does.
     gating_plugin: str = ""
-    #: What that plugin registered for, in any profile.
-    gating_plugin_events: tuple[ClusterEvent, ...] = ()
     #: Whether it was last tried with its group, and waits its backoff out: see `waits_out`.
     with_group: bool = False
     place: Place = Place.GONE

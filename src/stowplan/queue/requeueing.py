@@ -15,7 +15,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.api.types import Pod
-from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
+from stowplan.framework.events import (
+    EVERYTHING,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Hint,
+    with_implied,
+)
 from stowplan.framework.extender import EXTENDER
 from stowplan.framework.status import PROPAGATED, typed
 from stowplan.klog import get_logger
@@ -110,18 +117,12 @@ class Requeueing:
         self._interests: dict[ClusterEvent, Interest] = {}
         #: (plugin, event) of hints that raised; each is reported once, or a broken hint would flood the log.
         self._reported: set[tuple[str, str]] = set()
-        self._events_of: dict[str, tuple[ClusterEvent, ...]] = {}
-        for plugins in self._registered.values():
-            for plugin, registered in plugins.items():
-                self._events_of[plugin] = (*self._events_of.get(plugin, ()), *(r.event for r in registered))
+        #: Plugins that registered for all events, in any profile.
+        self.registered_for_all = self.interest(UNSCHEDULABLE_TIMEOUT).plugins
 
     def rejecting_plugins(self) -> set[tuple[str, str]]:
         """(profile, plugin) of all plugins that can reject pods."""
         return {(profile, plugin) for profile, plugins in self._registered.items() for plugin in plugins}
-
-    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
-        """The events that the plugin registered, over all profiles."""
-        return self._events_of.get(plugin, ())
 
     def interest(self, event: ClusterEvent) -> Interest:
         found = self._interests.get(event)

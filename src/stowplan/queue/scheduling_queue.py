@@ -345,11 +345,11 @@ class SchedulingQueue:
         before = self._requeueing.rejecting_plugins()
         self._requeueing.read_registrations()
         off = before - self._requeueing.rejecting_plugins()
-        orphans = []
-        for queued in self._places.unschedulable:
-            queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
-            if any((queued.profile, plugin) in off for plugin in queued.rejectors):
-                orphans.append(queued)
+        orphans = [
+            queued
+            for queued in self._places.unschedulable
+            if any((queued.profile, plugin) in off for plugin in queued.rejectors)
+        ]
         for queued in orphans:
             self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
 
@@ -368,12 +368,11 @@ class SchedulingQueue:
         for queued in sorted(self.pending(), key=lambda queued: queued.arrival):
             if queued.profile in swapped:
                 self._places.requeue_with_changed_plugins(queued, PROFILE_SWAPPED.label)
-            else:
-                queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
 
-    def give_back(self, queued: QueuedPod, event: ClusterEvent) -> None:
-        """Return a pod in flight that was not tried to the end: it is retried without delay."""
+    def give_back(self, queued: QueuedPod, newest: PodInfo, event: ClusterEvent) -> None:
+        """Return a pod in flight that was not tried to the end, in its newest version: it is retried without delay."""
         self._in_flight.end(queued.pod.uid)
+        queued.pod = newest
         self._places.count_rejectors(queued, 1)
         self._places.move_to_active(queued, event.label)
 
@@ -397,14 +396,15 @@ class SchedulingQueue:
     def _flush_leftovers(self) -> None:
         look, self._next_leftovers = surrounding_ticks(self._now(), self._next_leftovers, _LEFTOVERS_INTERVAL)
         overdue = [q for q in self._places.unschedulable if look - q.timestamp > self._settings.max_in_unschedulable]
-        opening = self._requeueing.interest(UNSCHEDULABLE_TIMEOUT).plugins
         for queued in overdue:
             queued.was_flushed = True
-            if not queued.gated or queued.gating_plugin in opening:
+            if self._places.times_out(queued):
                 self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
         if overdue and self._in_flight:
             self._in_flight.record(InFlightEvent(UNSCHEDULABLE_TIMEOUT, None, None))
-        self._places.oldest = min((q.timestamp for q in self._places.unschedulable if not q.gated), default=inf)
+        self._places.oldest = min(
+            (queued.timestamp for queued in self._places.unschedulable if self._places.times_out(queued)), default=inf
+        )
 
     def next_flush(self) -> float | None:
         """When `flush` next has something to do if no other call comes; None if nothing can become due."""
@@ -415,7 +415,8 @@ class SchedulingQueue:
         return min(backoff, leftovers)
 
     def _next_overdue(self) -> float | None:
-        if len(self._places.unschedulable) == self._places.unschedulable.gated:
+        all_gated = len(self._places.unschedulable) == self._places.unschedulable.gated
+        if self._places.oldest == inf or (all_gated and not self._requeueing.registered_for_all):
             return None
         grown_old, look = self._places.oldest + self._settings.max_in_unschedulable, self._next_leftovers
         return look if grown_old < look else surrounding_ticks(grown_old, look, _LEFTOVERS_INTERVAL)[1]
@@ -502,9 +503,7 @@ class SchedulingQueue:
             info = pending.get(one.key)
             if info is None:
                 raise ValueError(f"pod {one.key} waits in the queue of the dump, and is not among its pending pods")
-            queued = restored_pod(one, info)
-            queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
-            places.restore(queued)
+            places.restore(restored_pod(one, info))
         places.arrivals, places.active.in_a_row = dumped.arrivals, dumped.rejected_in_a_row
         places.backoff.next_check, self._next_leftovers = dumped.next_backoff_look, dumped.next_leftovers
         places.oldest = inf if dumped.oldest is None else dumped.oldest

@@ -20,7 +20,7 @@ from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
-from support.scheduling.worlds import HOST, PLACEABLE, ZONE, clusters, pods, spread_constraints, struct
+from support.scheduling.worlds import HOST, PLACEABLE, ZONE, clusters, pods, service, spread_constraints, struct
 
 
 class ByRoom(ScorePlugin, ShapeSigned):
@@ -180,26 +180,70 @@ def test_filling_agrees_with_single_decisions_on_random_clusters():
     agrees()
 
 
+def spreading(shape, constraints):
+    pod = a_pod("shape")
+    for constraint in constraints:
+        pod.spreads(**constraint)
+    spec = shape["spec"] | {"topologySpreadConstraints": pod.obj()["spec"]["topologySpreadConstraints"]}
+    return shape | {"spec": spec}
+
+
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_for_pods_that_spread():
-    hard = spread_constraints(when=("DoNotSchedule",))
-
     @examples(150)
     @given(
         clusters(least_nodes=3),
         pods("shape", special=("prefers", "node preference", "node affinity", "toleration")),
-        st.lists(hard, min_size=1, max_size=3),
+        st.sampled_from((("DoNotSchedule",), ("ScheduleAnyway",), ("DoNotSchedule", "ScheduleAnyway"))).flatmap(
+            lambda when: st.lists(spread_constraints(when=when), min_size=1, max_size=3)
+        ),
         st.lists(st.sampled_from((ByRoom, Ranks)), max_size=1),
         st.integers(2, 20),
         placements,
         st.none() | st.integers(0, 9),
     )
     def agrees(cluster, shape, constraints, plugins, count, placements, chance):
-        pod = a_pod("shape")
-        for constraint in constraints:
-            pod.spreads(**constraint)
-        spec = shape["spec"] | {"topologySpreadConstraints": pod.obj()["spec"]["topologySpreadConstraints"]}
-        agree(Bench(cluster, shape | {"spec": spec}, plugins, chance=chance), count, placements)
+        agree(Bench(cluster, spreading(shape, constraints), plugins, chance=chance), count, placements)
+
+    agrees()
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_filling_agrees_with_single_decisions_for_pods_that_spread_by_default():
+    """Services and controllers select them."""
+
+    @examples(150)
+    @given(
+        clusters(least_nodes=3),
+        pods("shape", special=("owner", "node preference", "prefers no", "away"), namespaces=("default", "blue")),
+        st.sampled_from(((), ("index",))),
+        st.integers(2, 20),
+        placements,
+        st.none() | st.integers(0, 9),
+    )
+    def agrees(cluster, shape, labels, count, placements, chance):
+        nodes, placed, objects = cluster
+        selecting = [service("web", name, app="web") for name in ("default", "blue")]
+        cluster = nodes, placed, [*objects, *selecting, service("everything", tier="1")]
+        agree(Bench(cluster, shape, labels=labels, chance=chance), count, placements)
+
+    agrees()
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_filling_agrees_with_single_decisions_for_pods_with_affinity():
+    @examples(300)
+    @given(
+        clusters(least_nodes=3, special=("near", "away", "prefers", "prefers no")),
+        pods("shape", special=("near", "away", "prefers", "prefers no", "node preference"), most=3),
+        st.lists(st.sampled_from((ByRoom, Ranks)), max_size=1),
+        st.sampled_from(((), ("index",))),
+        st.integers(2, 20),
+        placements,
+        st.none() | st.integers(0, 9),
+    )
+    def agrees(cluster, shape, plugins, labels, count, placements, chance):
+        agree(Bench(cluster, shape, plugins, labels=labels, chance=chance), count, placements)
 
     agrees()
 
@@ -226,9 +270,9 @@ def test_filling_agrees_with_single_decisions_with_users_plugins():
     agrees()
 
 
-def refusals_agree(bench, rows):
-    """Place pods on these rows, and compare what spreading refuses with what was foreseen before the first one."""
-    state, plugin = bench.state, next(p for p in bench.framework.filter if p.name == "PodTopologySpread")
+def refusals_agree(bench, rows, name="PodTopologySpread"):
+    """Place pods on these rows, and compare what the plugin refuses with what was foreseen before the first one."""
+    state, plugin = bench.state, next(p for p in bench.framework.filter if p.name == name)
     pods, ahead = bench.pods(len(rows)), None
     for pod, row in zip(pods, rows, strict=True):
         cycle = CycleState()
@@ -236,7 +280,7 @@ def refusals_agree(bench, rows):
             return
         refused = plugin.filter(cycle, pod, Nodes(state))
         if ahead is None:
-            ahead = plugin.refusals_ahead(cycle, pod, {pod.shape for pod in pods})
+            ahead = plugin.results_ahead(cycle, pod, {pod.shape for pod in pods}).refusals
         foreseen = np.any([each.refused[each.codes] for each in ahead], axis=0)
         expected = np.zeros(state.table.n, np.bool_) if refused is None else refused.mask
         assert foreseen.tolist() == expected.tolist()
@@ -244,7 +288,9 @@ def refusals_agree(bench, rows):
         if all(each.codes[row] for each in ahead):
             state.assume(pod, state.table.names[row])
             for each in ahead:
-                each.place(row)
+                before = each.refused.copy()
+                changed = each.place(row)
+                assert set(np.flatnonzero(each.refused != before).tolist()) <= set(changed)
 
 
 def test_refusals_ahead_are_those_of_filter_after_each_pod():
@@ -258,11 +304,20 @@ def test_refusals_ahead_are_those_of_filter_after_each_pod():
         st.lists(st.integers(0, 5), min_size=1, max_size=12),
     )
     def agrees(cluster, shape, constraints, rows):
-        pod = a_pod("shape")
-        for constraint in constraints:
-            pod.spreads(**constraint)
-        spec = shape["spec"] | {"topologySpreadConstraints": pod.obj()["spec"]["topologySpreadConstraints"]}
-        refusals_agree(Bench(cluster, shape | {"spec": spec}), rows)
+        refusals_agree(Bench(cluster, spreading(shape, constraints)), rows)
+
+    agrees()
+
+
+def test_refusals_of_affinity_ahead_are_those_of_filter_after_each_pod():
+    @examples(150)
+    @given(
+        clusters(least_nodes=2, special=("near", "away")),
+        pods("shape", special=("near", "away"), most=3),
+        st.lists(st.integers(0, 5), min_size=1, max_size=12),
+    )
+    def agrees(cluster, shape, rows):
+        refusals_agree(Bench(cluster, shape), rows, "InterPodAffinity")
 
     agrees()
 
@@ -297,7 +352,12 @@ def filled(shape, cluster=None, count=40, plugins=(), labels=()):
         pytest.param(web().requests(cpu="2"), 0, id="no node fits"),
         pytest.param(web().spreads(ZONE, DB), 40, id="spreads others"),
         pytest.param(web().spreads(ZONE, WEB), 40, id="spreads itself"),
-        pytest.param(web().avoids_pods(HOST, WEB), 0, id="avoids itself"),
+        pytest.param(web().spreads(ZONE, WEB, when_unsatisfiable="ScheduleAnyway"), 40, id="rather spreads itself"),
+        pytest.param(web().avoids_pods(HOST, WEB), 6, id="avoids itself"),
+        pytest.param(web().avoids_pods(HOST, DB), 40, id="avoids others"),
+        pytest.param(web().requires_pods(ZONE, WEB), 17, id="wants itself near: one zone"),
+        pytest.param(web().requires_pods(ZONE, DB), 0, id="wants others near that do not exist"),
+        pytest.param(web().prefers_pods(10, ZONE, WEB).prefers_no_pods(5, HOST, WEB), 40, id="has preferences"),
         pytest.param(web().host_port(8080), 0, id="a port"),
     ],
 )

@@ -647,6 +647,14 @@ def test_a_successful_preemption_resets_the_delay(world):
     assert world.delays == [1]
 
 
+def test_refusals_may_go_on_for_hours(world):
+    """As long as the scheduler may not delete pods, for example."""
+    boss, victims = world.pending("boss"), world.placed("a")
+    world.calls.refusals["delete", "a"] = REFUSED
+    refused(world, boss, victims, 1100)
+    assert world.delays[-1] == 10
+
+
 def test_refusals_are_forgotten_with_the_pod(world):
     boss, victims = world.pending("boss"), world.placed("a")
     world.calls.refusals["delete", "a"] = REFUSED

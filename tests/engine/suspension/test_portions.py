@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from stowplan.api.types import PodCondition, PodStatus
 from stowplan.engine.effects import Pause
 from stowplan.engine.inputs import Stopped
 from stowplan.framework.interface import Reads, SignPlugin
@@ -170,3 +172,13 @@ def test_an_unfinished_status_is_recognized():
     assert unfinished_of(status).portions == 7
     assert unfinished_of(error("late")) is None
     assert unfinished_of(None) is None
+
+
+def test_a_waiting_pod_whose_status_changed_returns_in_its_newest_version():
+    slow = Slow(1, outcome=NO)
+    slow.create("p0", "p1", work="same")
+    pod = slow.driven.pod("p1")
+    newer = replace(pod.metadata, resource_version="2")
+    slow.driven.change(replace(pod, metadata=newer, status=PodStatus(conditions=(PodCondition(type="Ready"),))))
+    slow.go_on()
+    assert slow.driven.engine.queue.get("default/p1").pod.pod.metadata.resource_version == "2"

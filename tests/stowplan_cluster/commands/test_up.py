@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -15,6 +14,7 @@ from stowplan_cluster.front.kubeconfig_file import running_server_url
 from support.api import manifests
 from support.http.http_errors import http_error
 from support.processes import cluster_commands as commands
+from support.processes import forked
 from support.processes.cluster_commands import serving
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -167,7 +167,7 @@ def test_scheduler_stories_are_served_at_the_same_address(tmp_path):
         # The kubeconfig that it writes is all that the commands need.
         line = [sys.executable, "-m", "stowplan", "explain", "--from-scheduler", "auto", "pod", "web"]
         kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
-        asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
+        asked = forked.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
         assert "What this scheduler knows of it\n  unschedulable (1 attempt" in asked.stdout
         assert "stowplan explain --from-scheduler auto pod NAME" in log.read_text()
 
@@ -200,14 +200,14 @@ def test_explain_finds_a_pod_waiting_on_permit_without_from_scheduler(tmp_path):
         client.until(PODS, lambda pods: held())
         line = [sys.executable, "-m", "stowplan", "explain", "pod", "web"]
         kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
-        asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
+        asked = forked.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
         # One more of the same kind, and one that fits nowhere.
         client(PODS, pod("web-2", labels={"app": "web"}))
         client(PODS, pod("choosy", nodeSelector={"no": "such"}))
         client.until(PODS, lambda pods: len(client("/stowplan/pending").get("onPermit", ())) == 2 and "choosy" in pods)
         waiting = client("/stowplan/pending")["onPermit"]
         line = [sys.executable, "-m", "stowplan", "explain", "pending"]
-        many = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
+        many = forked.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
     assert asked.stdout.startswith("default/web waits on Permit for node-0000 and would go there again: ")
     assert "--from-scheduler URL" not in asked.stdout
     assert waiting[0] == {"pod": "default/web", "node": "node-0000", "plugins": ["Holding"]}

@@ -20,6 +20,7 @@ from stowplan.page.timeline import Run, timeline_of
 from stowplan.page.timelines import Timelines
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.timing.waits import Waits
+from support.processes import forked
 from support.what_if.objects import node, owned, pod
 
 #: A scenario in which eight pods are created, and a configuration that packs them instead of spreading them.
@@ -73,7 +74,7 @@ def run(*arguments, errors=None):
     """Runs a command and yields the first line of its output that has the URL of the page; `errors`: a file."""
     command = [sys.executable, "-m", "stowplan", *arguments]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as process:
+    with forked.ForkedProcess(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as process:
         try:
             yield next(line for line in process.stdout if "#token=" in line)
         finally:

@@ -80,7 +80,8 @@ class Proxy:
 
     def troubled(self):
         """The counts of what was done to requests."""
-        return {fate: number for fate, number in self.fates.items() if fate not in _NO_TROUBLE}
+        # The proxy's thread goes on counting.
+        return {fate: number for fate, number in self.fates.copy().items() if fate not in _NO_TROUBLE}
 
     # -- start and stop
 

@@ -1,9 +1,9 @@
 """Commands that serve a cluster, as processes."""
 
-import subprocess
 import sys
 from contextlib import contextmanager
 
+from support.processes import forked
 from support.processes.api_client import Client
 from support.processes.servers import running, until
 
@@ -24,6 +24,6 @@ def serving(command, folder, *args, **options):
 def refused(command, *args, cwd):
     """(exit code, stderr) of a command that does not start."""
     line = [sys.executable, "-m", "stowplan", command, *args]
-    result = subprocess.run(line, capture_output=True, text=True, cwd=cwd, timeout=60)
+    result = forked.run(line, capture_output=True, text=True, cwd=cwd, timeout=60)
     assert "Traceback" not in result.stderr
     return result.returncode, result.stderr

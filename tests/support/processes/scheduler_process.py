@@ -4,12 +4,12 @@ import http.client
 import json
 import signal
 import ssl
-import subprocess
 import sys
 from contextlib import contextmanager
 from functools import partial
 
 from support.http.certificates import make_ca, make_client_certificate
+from support.processes import forked
 from support.processes.servers import free_port, running, until
 
 COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
@@ -110,4 +110,4 @@ def kube_scheduler(folder, kubeconfig, *arguments, name="scheduler", port=None, 
 
 def ran(*arguments):
     """Runs the command until it exits by itself."""
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return forked.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)

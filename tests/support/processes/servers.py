@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from support.api import manifests
 from support.http.certificates import make_ca, make_server_certificate
 from support.processes.api_client import Client
+from support.processes.forked import ForkedProcess
 
 READY_SECONDS = 60
 _NAMES = count(1)
@@ -96,7 +97,7 @@ def free_port():
 @contextmanager
 def running(command, log, **options):
     """A process, stopped at the end of the block."""
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, **options) as process:
+    with log.open("wb") as output, ForkedProcess(command, stdout=output, stderr=output, **options) as process:
         try:
             yield process
         finally:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec import field
 
-from stowplan.engine.evaluation.filling import Filling, FillingStart, refusals_ahead
+from stowplan.engine.evaluation.filling import Filling, FillingStart, results_ahead
 from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
@@ -319,7 +319,7 @@ class Evaluation:
         scored = self.score(pod, feasible)
         if scored.error is not None or self._cluster.nominator:
             return None
-        ahead = refusals_ahead(framework, state, pod, shapes)
+        ahead = results_ahead(framework, state, pod, shapes)
         if ahead is None:
             return None
         rows = self._filtering.feasible_without(pod, ahead) if ahead else feasible
@@ -332,6 +332,6 @@ class Evaluation:
             open=rows,
             scored=scored,
             filters=[plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS],
-            ahead=[refusals for each in ahead.values() for refusals in each],
+            ahead=ahead,
         )
         return Filling(ground)

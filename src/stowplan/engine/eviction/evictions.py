@@ -260,7 +260,8 @@ class Evictions:
         self._leaving.expect(uid, self)
         before = self._refusals.get(uid, 0)
         self._refusals[uid] = before + 1
-        return min(2.0 ** (before - 1), MAX_RETRY_DELAY) if before else 0.0
+        # The exponent is limited, as refusals may go on for days, and a float would overflow.
+        return min(2.0 ** min(before - 1, 10), MAX_RETRY_DELAY) if before else 0.0
 
     def _end(self, preemption: Preemption) -> None:
         preemption.stage, preemption.alarm = PlanStage.OVER, None

@@ -191,8 +191,7 @@ class SuspendedGroups:
             if newest is None or not give_back:
                 self._parts.queue.done(queued.pod.uid)
             else:
-                queued.pod = newest
-                self._parts.queue.give_back(queued, PROFILE_SWAPPED)
+                self._parts.queue.give_back(queued, newest, PROFILE_SWAPPED)
 
     def pods_changed(self, changes: Sequence[Change[Pod]]) -> None:
         """Pods were added, changed or deleted; the cluster state is already updated."""

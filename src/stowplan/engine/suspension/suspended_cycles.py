@@ -311,7 +311,9 @@ class SuspendedCycles:
     def put_back(self, cycle: SuspendedCycle) -> None:
         self._break_off(cycle, "an equal pod was decided")
         self._over(cycle)
-        self._parts.queue.give_back(cycle.queued, EQUAL_POD_DECIDED)
+        newest = self._state.pending.by_uid(cycle.uid)
+        assert newest is not None, "cycles of pods that are gone have ended"
+        self._parts.queue.give_back(cycle.queued, newest, EQUAL_POD_DECIDED)
 
     # -- aborting ------------------------------------------------------------------------------------------------------
 
@@ -388,8 +390,7 @@ class SuspendedCycles:
             if framework is None or newest is None or self._settler.skips(framework, newest):
                 self._parts.queue.done(cycle.uid)
             else:
-                cycle.queued.pod = newest
-                self._parts.queue.give_back(cycle.queued, PROFILE_SWAPPED)
+                self._parts.queue.give_back(cycle.queued, newest, PROFILE_SWAPPED)
 
     def stop(self) -> None:
         """Scheduling has stopped."""

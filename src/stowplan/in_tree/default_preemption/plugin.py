@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.types import PodGroup
 from stowplan.cluster.pod_info import group_key
 from stowplan.framework.events import POD, Action, Hint, on
-from stowplan.framework.eviction_plan import GroupEvictionPlan
+from stowplan.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.framework.interface import (
     EnqueueExtensions,
     PodGroupPostFilterPlugin,
@@ -29,7 +29,6 @@ from stowplan.preemption.candidates import Candidates
 from stowplan.preemption.dry_run import dry_run
 from stowplan.preemption.eligibility import ineligible_in_group, ineligible_reason
 from stowplan.preemption.extenders import ask_extenders, interested_extenders
-from stowplan.preemption.plan import eviction_plan
 from stowplan.preemption.workloads import victims_of
 from stowplan.structs import PlainStruct
 
@@ -121,8 +120,14 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if not state.asking:
             text = "the target node for the preemption is determined"
             _log.v(2).info(text, **_log.named(_LOGGER), pod=pod, node=selected.node_name)
-        outcome, plan = PreemptionOutcome(run=run), eviction_plan(pod, selected, plugin=self.name)
-        return PostFilterResult(Status(Code.Success), selected.node_name, outcome, plan)
+        plan = EvictionPlan(
+            preemptor=pod,
+            node_name=selected.node_name,
+            victims=selected.victims,
+            plugin=self.name,
+            pdb_violations=selected.pdb_violations,
+        )
+        return PostFilterResult(Status(Code.Success), selected.node_name, PreemptionOutcome(run=run), plan)
 
     def _chosen(self, state: CycleState, best: Sequence[str]) -> str:
         """One of several equally good nodes: a random one, or the first without a random source."""

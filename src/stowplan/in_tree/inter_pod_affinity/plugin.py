@@ -19,7 +19,7 @@ import numpy as np
 
 from stowplan.api import types as t
 from stowplan.cluster.object_dependencies import ObjectDependency
-from stowplan.cluster.terms import PodTerm, Role
+from stowplan.cluster.terms import PodTerm, Role, held_terms
 from stowplan.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -32,11 +32,23 @@ from stowplan.framework.interface import (
     SignPlugin,
 )
 from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.results_ahead import ResultsAhead
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
-from stowplan.in_tree.common.domains import by_domain, normalized_by_domain, unused_raw, worth_normalizing
+from stowplan.in_tree.common.domain_classes import domain_classes
+from stowplan.in_tree.common.domains import normalized_by_domain, unused_raw, worth_normalizing
 from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.inter_pod_affinity import hints
+from stowplan.in_tree.inter_pod_affinity.counters import NO_TERMS, PodTerms, Pull
 from stowplan.in_tree.inter_pod_affinity.declaration import DECLARATION
+from stowplan.in_tree.inter_pod_affinity.results_ahead import (
+    AwayAhead,
+    NearAhead,
+    PullAhead,
+    PullsAhead,
+    representatives,
+    stretched,
+)
+from stowplan.in_tree.inter_pod_affinity.tables import Table, anywhere, avoids, union
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -56,6 +68,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
+    from stowplan.framework.results_ahead import RefusalsAhead
     from stowplan.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
 
 PRE_FILTER_KEY = "PreFilterInterPodAffinity"
@@ -70,64 +83,18 @@ _NO_LABELS: dict[str, str] = {}
 Version = tuple[bool, int, int]
 
 
-class _Table(PlainStruct, eq=False):
-    """Pods by domain of one topology key."""
-
-    key: str
-    column: LabelColumn
-    #: Pods by domain code; [0] (nodes without the key) is 0.
-    sums: npt.NDArray[np.int64]
-    #: What a pod of a shape adds to its node's domain.
-    amount: Callable[[PodShape], int]
-    #: Pods by row, if every domain is a single node and no other data is needed.
-    counts: npt.NDArray[np.int32] | None = None
-    #: Pods added to (or removed from) each row in its hypothetical state; None otherwise.
-    shift: npt.NDArray[np.int64] | None = None
-
-    def clone(self) -> _Table:
-        shift = None if self.shift is None else self.shift.copy()
-        return _Table(self.key, self.column, self.sums, self.amount, self.counts, shift)
-
-    def shift_pods(self, pods: PodShift, rows: int) -> None:
-        amounts = pods.amounts(self.amount)
-        if amounts is not None:
-            if self.shift is None:
-                self.shift = np.zeros(rows, np.int64)
-            self.shift[pods.rows] += amounts * (self.column.codes[pods.rows] > 0)
-
-    def here(self, nodes: Nodes) -> npt.NDArray[np.int64]:
-        """The number of pods in the domain of every node of the view."""
-        found: npt.NDArray[np.int64] = self.sums[nodes.take(self.column.codes)]
-        return found if self.shift is None else found + nodes.take(self.shift)
-
-    def absent(self, nodes: Nodes, state: CycleState, *, also_where_none: bool) -> npt.NDArray[np.bool_]:
-        """Nodes without the key, and optionally those whose domain has no pod; not for hypothetical views."""
-        verdicts = self.sums <= 0 if also_where_none else np.zeros(len(self.sums), np.bool_)
-        verdicts[0] = True
-        return by_domain(verdicts, self.column, nodes, state, "far")
-
-    def present(self, nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
-        """Nodes whose domain has a pod; None if there are none."""
-        if self.shift is not None:
-            return self.here(nodes) > 0
-        if self.counts is not None:
-            return nodes.take(self.counts) > 0
-        verdicts = self.sums > 0
-        return by_domain(verdicts, self.column, nodes, state, what) if verdicts.any() else None
-
-
 class _FilterState(PlainStruct, eq=False):
     """Filter's state: tables of pods to be near, to avoid, and that avoid the pod."""
 
-    affinity: list[_Table]
-    anti_affinity: list[_Table]
-    existing_anti_affinity: list[_Table]
+    affinity: list[Table]
+    anti_affinity: list[Table]
+    existing_anti_affinity: list[Table]
     #: Whether the pod matches its own affinity terms: the first pod of a group may go anywhere.
     matches_itself: bool
     versions: list[Version]
     epoch: int
 
-    def tables(self) -> list[_Table]:
+    def tables(self) -> list[Table]:
         return [*self.affinity, *self.anti_affinity, *self.existing_anti_affinity]
 
     def clone(self) -> _FilterState:
@@ -194,15 +161,15 @@ class InterPodAffinity(
     def _clause(self, term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:
         return self._namespaces(term), term.selector
 
-    def _pod_terms(self, shape: PodShape) -> _PodTerms:
+    def _pod_terms(self, shape: PodShape) -> PodTerms:
         """The counters for an incoming pod's terms; cached on the shape while no relevant namespace changes."""
         if not shape.has_pod_affinity:
-            return _NO_TERMS
+            return NO_TERMS
         version = self.handle.cluster.objects.version(t.Namespace) if shape.selects_namespaces else 0
-        found: _PodTerms | None = shape.memo("affinity terms", version)
+        found: PodTerms | None = shape.memo("affinity terms", version)
         if found is None:
             affinity = PodTerm(tuple(self._clause(term) for term in shape.required_affinity))
-            found = _PodTerms(
+            found = PodTerms(
                 affinity=affinity,
                 matches_itself=affinity.matches(shape),
                 anti_affinity=[
@@ -293,6 +260,64 @@ class InterPodAffinity(
         counters = [slot for is_held, slot, _ in versions if not is_held]
         return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
 
+    def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
+        filters: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)
+        if filters is None or any(shape.template is not pod.shape.template for shape in shapes):
+            return None
+        alike = representatives(shapes)
+        refusals = () if isinstance(filters, _Skipped) else self._refusals_ahead(filters, alike)
+        gains = self._gains(pod.shape, alike)
+        if refusals is None or gains is None:
+            return None
+        return ResultsAhead(refusals, self._scores_ahead(pod, gains) if any(gains.values()) else None)
+
+    def _refusals_ahead(self, found: _FilterState, shapes: Sequence[PodShape]) -> list[RefusalsAhead] | None:
+        """`shapes`: of the pods. None: they differ in what they match."""
+        table, first = self.handle.cluster.table, shapes[0]
+        labels = self.handle.cluster.objects.namespace_labels(first.namespace)
+        free = found.matches_itself and not any(near.sums.any() for near in found.affinity)
+        near = [(x, _same(map(x.amount, shapes))) for x in found.affinity]
+        away = [(x.column, x.sums > 0, _same(map(x.amount, shapes))) for x in found.anti_affinity]
+        held = {x.key: x.sums > 0 for x in found.existing_anti_affinity}
+        for key in dict.fromkeys((*held, *(term.topology_key for term in first.required_anti_affinity))):
+            column = table.label(key)
+            repels = _same(avoids(shape, key, labels)(other) for shape in shapes for other in shapes)
+            away.append((column, held.get(key, np.zeros(column.size, np.bool_)), repels))
+        if any(matched is None for _, matched in near) or any(repels is None for *_, repels in away):
+            return None
+        return [
+            *(NearAhead(x, table.n, matched=bool(matched), anywhere=free) for x, matched in near),
+            *(AwayAhead(column, refused, table.n, repels=bool(repels)) for column, refused, repels in away),
+        ]
+
+    def _gains(self, shape: PodShape, shapes: Sequence[PodShape]) -> dict[str, int] | None:
+        """What each of the pods adds to the scores of its domains, by topology key; None: not the same for all."""
+        if self._ignore_existing and not self._has_preferences(shape):
+            return {}
+        labels = self.handle.cluster.objects.namespace_labels(shape.namespace)
+        gains: dict[str, int] = {}
+        amounts = [
+            (key, weight, _same(int(term.matches(x)) for x in shapes))
+            for key, weight, term in self._pod_terms(shape).preferred
+        ]
+        for held in held_terms(shape):
+            matched = _same(int(held.term.matches(x.namespace, x.labels, labels)) for x in shapes)
+            amounts.append((held.term.topology_key, self._weight_of(held), matched))
+        for key, weight, matched in amounts:
+            if matched is None:
+                return None
+            gains[key] = gains.get(key, 0) + weight * matched
+        return gains
+
+    def _scores_ahead(self, pod: PodInfo, gains: Mapping[str, int]) -> PullsAhead:
+        cluster = self.handle.cluster
+        sums = {key: np.zeros(cluster.table.label(key).size, np.int64) for key in gains}
+        for pull in self._pulls(pod, []):
+            part = self._sums(pull.key, pull.slot, held=pull.held) * pull.weight
+            sums[pull.key] = sums[pull.key] + part if pull.key in sums else part
+        pulls = [PullAhead(cluster.table.label(key), of_key, gains.get(key, 0)) for key, of_key in sums.items()]
+        return PullsAhead(pulls, domain_classes(cluster.table, [pull.column for pull in pulls]))
+
     def _still(self, found: _FilterState | _Skipped | _ScoreState) -> bool:
         """Whether the counters that a state depends on are unchanged."""
         held = self.handle.cluster.held
@@ -326,7 +351,7 @@ class InterPodAffinity(
         state.write(PRE_FILTER_KEY, _FilterState(affinity, anti_affinity, existing, itself, versions, self._epoch()))
         return None
 
-    def _affinity_tables(self, shape: PodShape, term: PodTerm, versions: list[Version]) -> list[_Table]:
+    def _affinity_tables(self, shape: PodShape, term: PodTerm, versions: list[Version]) -> list[Table]:
         """Pods that match all affinity terms at once, by domain of each term's key."""
         if not shape.required_affinity:
             return []
@@ -334,7 +359,7 @@ class InterPodAffinity(
         keys = dict.fromkeys(x.topology_key for x in shape.required_affinity)
         return [self._table(key, self._sums(key, slot, held=False), lambda s: int(term.matches(s))) for key in keys]
 
-    def _anti_table(self, key: str, term: PodTerm, versions: list[Version]) -> _Table:
+    def _anti_table(self, key: str, term: PodTerm, versions: list[Version]) -> Table:
         slot = self._matched(term, versions)
         table = self._table(key, self._sums(key, slot, held=False), lambda s: int(term.matches(s)))
         table.counts = self._single_counts(table.column, self.handle.cluster.matches.counts[slot])
@@ -344,16 +369,16 @@ class InterPodAffinity(
         """A counter's row, if domains are single nodes and every node has the label."""
         return counts if column.unique and column.everywhere(self.handle.cluster.table.count) else None
 
-    def _existing_anti_affinity(self, pod: PodInfo, versions: list[Version]) -> list[_Table]:
+    def _existing_anti_affinity(self, pod: PodInfo, versions: list[Version]) -> list[Table]:
         """Pods that hold anti-affinity against the incoming pod, by domain of each key in use."""
         slots: dict[str, list[int]] = {}
         for slot, held in self._held(pod):
             if held.role is Role.REQUIRED_ANTI_AFFINITY:
                 slots.setdefault(held.term.topology_key, []).append(self._holding(slot, versions))
         labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
-        return [self._avoiding_table(key, of_key, _avoids(pod, key, labels)) for key, of_key in slots.items()]
+        return [self._avoiding_table(key, of_key, avoids(pod.shape, key, labels)) for key, of_key in slots.items()]
 
-    def _avoiding_table(self, key: str, slots: list[int], amount: Callable[[PodShape], int]) -> _Table:
+    def _avoiding_table(self, key: str, slots: list[int], amount: Callable[[PodShape], int]) -> Table:
         sums = [self._sums(key, slot, held=True) for slot in slots]
         if len(slots) > 1:
             return self._table(key, np.add.reduce(sums), amount)
@@ -361,8 +386,8 @@ class InterPodAffinity(
         table.counts = self._single_counts(table.column, self.handle.cluster.held.counts[slots[0]])
         return table
 
-    def _table(self, key: str, sums: npt.NDArray[np.int64], amount: Callable[[PodShape], int]) -> _Table:
-        return _Table(key, self.handle.cluster.table.label(key), sums, amount)
+    def _table(self, key: str, sums: npt.NDArray[np.int64], amount: Callable[[PodShape], int]) -> Table:
+        return Table(key, self.handle.cluster.table.label(key), sums, amount)
 
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
         found: _FilterState = state.read(PRE_FILTER_KEY)
@@ -372,7 +397,7 @@ class InterPodAffinity(
         labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
         for table in found.existing_anti_affinity:
             # Pods that share this state match the same terms of placed pods, but not necessarily those of added pods.
-            table.amount = _avoids(pod, table.key, labels)
+            table.amount = avoids(pod.shape, table.key, labels)
         for table in found.tables():
             table.shift_pods(shift, rows)
         return None
@@ -386,7 +411,7 @@ class InterPodAffinity(
                 if term.topology_key not in known and term.matches(pod.namespace, pod.labels, labels):
                     known.add(term.topology_key)
                     none = np.zeros(self.handle.cluster.table.label(term.topology_key).size, np.int64)
-                    table = self._table(term.topology_key, none, _avoids(pod, term.topology_key, labels))
+                    table = self._table(term.topology_key, none, avoids(pod.shape, term.topology_key, labels))
                     found.existing_anti_affinity.append(table)
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
@@ -394,9 +419,9 @@ class InterPodAffinity(
         if found is None:
             return error(f'error reading "{PRE_FILTER_KEY}" from cycleState: not found')
         away = self._unmet_affinity(found, nodes, state)
-        avoided = _anywhere(found.anti_affinity, nodes, state, "avoided")
-        avoiding = _anywhere(found.existing_anti_affinity, nodes, state, "avoiding")
-        refused = _union((away, avoided, avoiding))
+        avoided = anywhere(found.anti_affinity, nodes, state, "avoided")
+        avoiding = anywhere(found.existing_anti_affinity, nodes, state, "avoiding")
+        refused = union((away, avoided, avoiding))
         if refused is None or not refused.any():
             return None
         return Rejections(refused, lambda: _entries(away, avoided, avoiding))
@@ -409,7 +434,7 @@ class InterPodAffinity(
         total = sum(int(table.sums.sum()) for table in tables) if found.matches_itself else 1
         if all(table.shift is None for table in tables):
             # The first pod of a group: only the pod itself matches.
-            return _union(table.absent(nodes, state, also_where_none=total != 0) for table in tables)
+            return union(table.absent(nodes, state, also_where_none=total != 0) for table in tables)
         lacking = np.logical_or.reduce([nodes.take(table.column.codes) == 0 for table in tables])
         empty = np.logical_or.reduce([table.here(nodes) <= 0 for table in tables])
         if found.matches_itself:
@@ -422,8 +447,7 @@ class InterPodAffinity(
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         shape = pod.shape
-        has_preferences = bool(shape.preferred_affinity or shape.preferred_anti_affinity)
-        if self._ignore_existing and not has_preferences:
+        if self._ignore_existing and not self._has_preferences(shape):
             return SKIP
         if shape.has_pod_affinity and shape.affinity_error is not None:
             return error(f"failed to parse pod: {shape.affinity_error}")
@@ -445,7 +469,11 @@ class InterPodAffinity(
         state.write(PRE_SCORE_KEY, _ScoreState(np.zeros(0, np.int64), None, versions, self._epoch()))
         return SKIP
 
-    def _amounts(self, pull: _Pull) -> tuple[npt.NDArray[np.integer], bool]:
+    @staticmethod
+    def _has_preferences(shape: PodShape) -> bool:
+        return bool(shape.preferred_affinity or shape.preferred_anti_affinity)
+
+    def _amounts(self, pull: Pull) -> tuple[npt.NDArray[np.integer], bool]:
         """Pods by domain; or, as the flag says, by node, if that is equal and saves the spreading."""
         table = self.handle.cluster.table
         counts = self.handle.cluster.held if pull.held else self.handle.cluster.matches
@@ -473,15 +501,15 @@ class InterPodAffinity(
         assert raw is not None
         return _ScoreState(raw, None, versions, self._epoch())
 
-    def _pulls(self, pod: PodInfo, versions: list[Version]) -> list[_Pull]:
+    def _pulls(self, pod: PodInfo, versions: list[Version]) -> list[Pull]:
         """The counters that attract the pod to, or repel it from, some domains."""
         found = [
-            _Pull(key, weight, self._matched(term, versions), held=False)
+            Pull(key, weight, self._matched(term, versions), held=False)
             for key, weight, term in self._pod_terms(pod.shape).preferred
         ]
         for slot, held in self._held(pod):
             if weight := self._weight_of(held):
-                found.append(_Pull(held.term.topology_key, weight, self._holding(slot, versions), held=True))
+                found.append(Pull(held.term.topology_key, weight, self._holding(slot, versions), held=True))
         return found
 
     def _weight_of(self, held: HeldTerm) -> int:
@@ -503,12 +531,12 @@ class InterPodAffinity(
         found: _ScoreState = state.read(PRE_SCORE_KEY)
         if found.by_domain is not None:
             column, raw = found.by_domain
-            return normalized_by_domain(raw, column, self.handle.cluster.table, state, feasible, _stretched)
+            return normalized_by_domain(raw, column, self.handle.cluster.table, state, feasible, stretched)
         bounds = bounds_of(scores, feasible)
         if bounds is None:
             return np.zeros(len(scores), np.int64)
         low, high = bounds
-        return mapped(scores, low, high, lambda raw: _stretched(raw, low, high))
+        return mapped(scores, low, high, lambda raw: stretched(raw, low, high))
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -521,60 +549,10 @@ class InterPodAffinity(
         return InterPodAffinityExplanation(inspection)
 
 
-class _Pull(NamedTuple):
-    """A counter of pods that attract (or repel) the incoming pod, by domain of a key."""
-
-    key: str
-    weight: int
-    slot: int
-    held: bool
-
-
-class _PodTerms(PlainStruct, frozen=True):
-    """The counters for an incoming pod's terms."""
-
-    #: All required affinity terms together.
-    affinity: PodTerm
-    matches_itself: bool
-    #: (topology key, term) of each required anti-affinity term.
-    anti_affinity: list[tuple[str, PodTerm]]
-    #: (topology key, signed weight, term) of each preference.
-    preferred: list[tuple[str, int, PodTerm]]
-
-
-_NO_TERMS = _PodTerms(PodTerm(()), matches_itself=True, anti_affinity=[], preferred=[])
-
-
-def _stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
-    if low == high:
-        return np.zeros(len(raw), np.int64)
-    # Parity: divide first, then scale (29 of 50 gives 57, not 58).
-    return (100.0 * ((raw - low) / float(high - low))).astype(np.int64)
-
-
-def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callable[[PodShape], int]:
-    """The number of a shape's required anti-affinity terms with the key that match the pod."""
-
-    def amount(shape: PodShape) -> int:
-        return sum(
-            term.topology_key == key and term.matches(pod.namespace, pod.labels, namespace_labels)
-            for term in shape.required_anti_affinity
-        )
-
-    return amount
-
-
-def _anywhere(tables: Sequence[_Table], nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
-    """Nodes in some domain with a pod in some table; None if there are none."""
-    return _union(table.present(nodes, state, what) for table in tables)
-
-
-def _union(masks: Iterable[npt.NDArray[np.bool_] | None]) -> npt.NDArray[np.bool_] | None:
-    found: npt.NDArray[np.bool_] | None = None
-    for mask in masks:
-        if mask is not None:
-            found = mask if found is None else found | mask
-    return found
+def _same(values: Iterable[int]) -> int | None:
+    """The value, if it is always the same."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
 
 
 def _entries(

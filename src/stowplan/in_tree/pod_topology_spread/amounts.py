@@ -56,6 +56,13 @@ def rounded(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return rounded
 
 
+def by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
+    """Normalize: fewer pods score higher, in proportion to the maximum."""
+    if high <= 0:
+        return np.full(len(raw), 100, np.int64)
+    return 100 * (high + low - raw) // high
+
+
 def registered_sums(
     present: npt.NDArray[np.intp], sums: npt.NDArray[np.int64], *, system: bool
 ) -> tuple[npt.NDArray[np.int64], int]:

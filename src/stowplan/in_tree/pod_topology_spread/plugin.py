@@ -18,6 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.api.selectors import Selector, SelectorError, compile_label_selector
+from stowplan.cluster.view import Nodes
 from stowplan.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -31,7 +32,9 @@ from stowplan.framework.interface import (
     SignPlugin,
 )
 from stowplan.framework.rejections import Rejections
+from stowplan.framework.results_ahead import ResultsAhead
 from stowplan.framework.status import SKIP, Status, error, unschedulable
+from stowplan.in_tree.common.domain_classes import domain_classes
 from stowplan.in_tree.common.domains import (
     normalized_by_domain,
     present_domains,
@@ -43,6 +46,7 @@ from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.pod_topology_spread import hints
 from stowplan.in_tree.pod_topology_spread.amounts import (
     Part,
+    by_difference,
     ignored_rows,
     registered_sums,
     rounded,
@@ -52,6 +56,7 @@ from stowplan.in_tree.pod_topology_spread.amounts import (
 from stowplan.in_tree.pod_topology_spread.constraints import HARD, SOFT, Constraint, Domains, Prepared, counted_term
 from stowplan.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
+from stowplan.in_tree.pod_topology_spread.scores_ahead import InDomains, OnNodes, SoftAhead
 from stowplan.in_tree.pod_topology_spread.skew import SkewAhead, Spread, entries_of, skewed_rows, spread_of
 from stowplan.structs import PlainStruct
 
@@ -64,7 +69,6 @@ if TYPE_CHECKING:
     from stowplan.cluster.labels import LabelColumn
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.terms import PodTerm
-    from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.explanations.explanation import Explanation
@@ -289,19 +293,48 @@ class PodTopologySpread(
             slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
         )
 
-    def refusals_ahead(
-        self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
-    ) -> Sequence[SkewAhead] | None:
-        if state.get(PRE_SCORE_KEY) is not None:
-            return None
+    def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
+        refusals = self._refusals_ahead(state, shapes)
+        if refusals is None or state.get(PRE_SCORE_KEY) is None:
+            return None if refusals is None else ResultsAhead(refusals)
+        scores = self._scores_ahead(state, pod, shapes)
+        return None if scores is None else ResultsAhead(refusals, scores)
+
+    def _refusals_ahead(self, state: CycleState, shapes: Collection[PodShape]) -> Sequence[SkewAhead] | None:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
-        matches, ahead = self.handle.cluster.matches, []
+        ahead = []
         for spread, (slot, _) in zip(found.spreads, found.versions, strict=True) if found is not None else ():
-            counted = {slot >= 0 and matches.counts_pods_of(slot, shape) for shape in shapes}
-            if len(counted) > 1:
+            counted = self._counted(slot, shapes)
+            if counted is None:
                 return None
-            ahead.append(SkewAhead(spread, self.handle.cluster.table.n, counted=counted.pop()))
+            ahead.append(SkewAhead(spread, self.handle.cluster.table.n, counted=counted))
         return ahead
+
+    def _scores_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> SoftAhead | None:
+        cluster = self.handle.cluster
+        prepared = self._prepared(state, pod, Nodes(cluster), SOFT)
+        parts: list[OnNodes | InDomains] = []
+        columns, n = [], cluster.table.n
+        for part in prepared:
+            slot, domains, column = self._counter(part.term), part.domains, part.domains.column
+            counted = self._counted(slot, shapes)
+            if counted is None or (not part.strict and column.code("")):
+                return None
+            if part.constraint.key == HOSTNAME:
+                counts = cluster.matches.counts[slot, :n] if slot >= 0 else np.zeros(n, np.int32)
+                parts.append(OnNodes(part.constraint, np.where(column.codes[:n] > 0, counts, -1), counted))
+            else:
+                parts.append(InDomains(part.constraint, domains, self._sums(slot, domains).copy(), counted))
+                columns.append(column)
+        if len(prepared) - len(columns) > 1:
+            return None
+        return SoftAhead(parts, domain_classes(cluster.table, columns), required=prepared[0].strict)
+
+    def _counted(self, slot: int, shapes: Collection[PodShape]) -> bool | None:
+        """Whether a counter counts pods of these shapes; None: some of them."""
+        matches = self.handle.cluster.matches
+        counted = {slot >= 0 and matches.counts_pods_of(slot, shape) for shape in shapes}
+        return None if len(counted) > 1 else counted.pop()
 
     def _still(self, versions: Sequence[tuple[int, int]]) -> bool:
         """Whether the counters that a state depends on are unchanged."""
@@ -421,13 +454,13 @@ class PodTopologySpread(
         found: _ScoreState = state.read(PRE_SCORE_KEY)
         if found.by_domain is not None:
             column, raw = found.by_domain
-            return normalized_by_domain(raw, column, self.handle.cluster.table, state, feasible, _by_difference)
+            return normalized_by_domain(raw, column, self.handle.cluster.table, state, feasible, by_difference)
         judged = feasible if found.ignored is None else feasible & ~found.ignored
         bounds = bounds_of(scores, judged)
         if bounds is None:
             return np.zeros(len(scores), np.int64)
         low, high = bounds
-        normal = mapped(scores, low, high, lambda raw: _by_difference(raw, low, high))
+        normal = mapped(scores, low, high, lambda raw: by_difference(raw, low, high))
         if found.ignored is not None:
             normal[found.ignored] = 0
         return normal
@@ -441,13 +474,6 @@ class PodTopologySpread(
         from stowplan.in_tree.pod_topology_spread.explanation import PodTopologySpreadExplanation
 
         return PodTopologySpreadExplanation(self, inspection)
-
-
-def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
-    """Fewer pods score higher, in proportion to the maximum."""
-    if high <= 0:
-        return np.full(len(raw), 100, np.int64)
-    return 100 * (high + low - raw) // high
 
 
 def _system_default(key: str, max_skew: int) -> TopologySpreadConstraint:

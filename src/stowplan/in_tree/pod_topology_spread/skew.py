@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.framework.refusals_ahead import RefusalsAhead
 from stowplan.framework.rejections import Entry
+from stowplan.framework.results_ahead import RefusalsAhead
 from stowplan.framework.status import Code, Reason
 from stowplan.in_tree.common.domains import by_domain
 from stowplan.structs import PlainStruct
