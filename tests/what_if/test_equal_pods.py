@@ -14,7 +14,7 @@ from stowplan.what_if import drain, survive
 from support.examples import examples
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-WEB = {"matchLabels": {"app": "web"}}
+WEB, DB = ({"matchLabels": {"app": app}} for app in ("web", "db"))
 
 SHAPES = {
     "small": a_pod("p").requests(cpu="100m"),
@@ -22,6 +22,9 @@ SHAPES = {
     "important": a_pod("p").requests(cpu="1").priority(5),
     "web": a_pod("p").labels(app="web").requests(cpu="500m"),
     "spread": a_pod("p").labels(app="web").requests(cpu="100m").spreads(ZONE, WEB),
+    "rather": a_pod("p").labels(app="web").requests(cpu="100m").spreads(HOST, WEB, when_unsatisfiable="ScheduleAnyway"),
+    "near": a_pod("p").labels(app="web").requests(cpu="100m").requires_pods(ZONE, WEB),
+    "prefers": a_pod("p").labels(app="db").requests(cpu="100m").prefers_pods(9, ZONE, WEB).prefers_no_pods(5, HOST, DB),
     "apart": a_pod("p").labels(app="web").requests(cpu="100m").avoids_pods(HOST, WEB),
     "port": a_pod("p").requests(cpu="100m").host_port(80),
     "gated": a_pod("p").requests(cpu="100m").gated("wait"),
@@ -37,7 +40,8 @@ SERVICE = {
 }
 
 
-def cluster_of(sizes, pods, *, service=False, seed=None, **options):
+def cluster_of(sizes, pods, *, service=False, seed=None, groups=(), members=(), **options):
+    """`members`: the number of each pod's group, if it has one."""
     objects = [
         a_node(f"n{i}").zone("abc"[i % 3]).allocatable(cpu=str(cpu), memory="8Gi", pods="9").obj()
         for i, cpu in enumerate(sizes)
@@ -48,9 +52,20 @@ def cluster_of(sizes, pods, *, service=False, seed=None, **options):
         pod["metadata"] = {**pod["metadata"], "name": f"p{i}", "uid": f"p{i}", "ownerReferences": [owner]}
         gates = {"schedulingGates": []} if shape == "gated" and i % 2 else {}
         pod["spec"] = {**pod["spec"], "nodeName": f"n{at % len(sizes)}", **gates}
+        if i < len(members) and members[i] is not None:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": f"g{members[i]}"}
         objects.append(pod)
     objects += [SERVICE] if service else []
+    objects += groups
     return Cluster(objects, random=None if seed is None else random.Random(seed), **options)
+
+
+def group(i, gang, *, topology):
+    spec = {"schedulingPolicy": {"gang": {"minCount": gang}} if gang else {"basic": {}}}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": ZONE}]}
+    metadata = {"name": f"g{i}", "namespace": "default", "uid": f"g{i}"}
+    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
 
 def placed(cluster):
@@ -92,6 +107,45 @@ def test_agrees_with_scheduling_each_pod():
         assert cluster.state.dump() == before
 
     agrees()
+
+
+def test_groups_agree_with_trying_each_group():
+    gates = ("GenericWorkload", "GangScheduling"), ("TopologyAwareWorkloadScheduling",), ("WorkloadAwarePreemption",)
+
+    @examples(80)
+    @given(
+        st.lists(st.integers(1, 6), min_size=2, max_size=6),
+        st.lists(st.tuples(st.sampled_from(sorted(SHAPES)), st.integers(0, 5)), min_size=1, max_size=20),
+        st.lists(st.sampled_from((None, 0, 0, 1, 1, 2)), min_size=20, max_size=20),
+        st.lists(st.tuples(st.sampled_from((0, 1, 1, 2, 2, 3, 5)), st.integers(0, 6)), min_size=2, max_size=3),
+        st.integers(1, 3),
+        st.none() | st.integers(0, 3),
+    )
+    def agrees(sizes, pods, members, gangs, number, seed):
+        # Mostly pods that fit, as a group is foreseen only if all of them do.
+        pods = [(shape, at) if i % 7 == 6 else ("small", at) for i, (shape, at) in enumerate(pods)]
+        groups = [group(i, gang, topology=not topology) for i, (gang, topology) in enumerate(gangs)]
+        enabled = {gate: True for some in gates[:number] for gate in some}
+        cluster = cluster_of(sizes, pods, seed=seed, groups=groups, members=members, feature_gates=enabled)
+        before, lost = cluster.state.dump(), survive(cluster, ZONE)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Cluster, "foreseen", lambda self, pods: None)
+            assert lost == survive(cluster, ZONE)
+        assert cluster.state.dump() == before
+
+    agrees()
+
+
+@pytest.mark.parametrize(("gang", "moved"), [(4, 4), (5, 0)], ids=["complete", "incomplete"])
+def test_gangs_are_foreseen_if_all_their_pods_get_a_node(monkeypatch, gang, moved):
+    pods, members = [("small", 0)] * 4 + [("small", 1)] * 4, [0, 1] * 4
+    groups = [group(i, gang, topology=False) for i in range(2)]
+    gates = {"GenericWorkload": True, "GangScheduling": True}
+    cluster = cluster_of([4, 4, 4], pods, groups=groups, members=members, feature_gates=gates)
+    if moved:
+        monkeypatch.setattr(Cluster, "add", None)
+    (loss,) = survive(cluster, ZONE, only="a").losses
+    assert (loss.moved, len(loss.stranded)) == (moved, 4 - moved)
 
 
 def test_pods_are_where_schedule_would_have_put_them(together):

@@ -6,7 +6,9 @@ array operations here. A pod has a slot while it is on a node, including unknown
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import compress, count
+from operator import is_not
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo, PodShape
+
+
+class PodsBefore(NamedTuple):
+    """The pods of some time, for `PodTable.replaced_since`."""
+
+    infos: list[PodInfo | None]
+    order: npt.NDArray[np.int64]
 
 
 class PodTable:
@@ -101,6 +110,16 @@ class PodTable:
         """The pods in the order of their placement."""
         slots: list[int] = np.argsort(self.order[: self.n]).tolist()
         return [info for slot in slots if (info := self.infos[slot]) is not None]
+
+    def snapshot(self) -> PodsBefore:
+        """The pods as they are now."""
+        return PodsBefore(list(self.infos), self.order[: self.n].copy())
+
+    def replaced_since(self, before: PodsBefore) -> list[PodInfo]:
+        """The pods of that time that are gone, or were placed again, in their order then."""
+        # Not by comparing orders: a pod of the same node may have taken both slot and order.
+        changed = sorted(compress(count(), map(is_not, before.infos, self.infos)), key=before.order.item)
+        return [info for slot in changed if (info := before.infos[slot]) is not None]
 
     def _append(self) -> int:
         if self.n == len(self.row):

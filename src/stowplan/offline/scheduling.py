@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -13,17 +14,22 @@ from stowplan.cluster.pod_info import group_key
 from stowplan.engine.decision.decision import Decision
 from stowplan.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
+from stowplan.in_tree.registry import in_tree_registry
 from stowplan.klog import get_logger
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.state_store import StateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.pod_names import PodNames
     from stowplan.engine.decision.attempt import Attempt, Failure
     from stowplan.engine.engine import Engine
+    from stowplan.framework.interface import Plugin
     from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime.framework import Framework
     from stowplan.guarding.hang_guard import CallGuard
@@ -75,11 +81,8 @@ class Scheduling:
     def _in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
         if not self._engine.schedules_groups:
             return [self._one(info) for info in infos]
-        together: dict[str, list[PodInfo]] = {}
-        for info in infos:
-            together.setdefault(_turn(info), []).append(info)
         found: dict[str, Decision] = {}
-        for pods in together.values():
+        for pods in _turns(infos).values():
             free = [info for info in pods if not info.node_name]
             for info in free:
                 self._cluster.framework_of(info)
@@ -129,8 +132,33 @@ class Scheduling:
 
         The pods stay on their nodes until the caller's transaction is undone, so that later ones see them.
         """
-        if self._engine.schedules_groups:
+        if not self._engine.schedules_groups:
+            return self._foreseen(infos, {})
+        turns = _turns(infos)
+        groups = self._groups(turns)
+        found = None if groups is None else self._foreseen([info for pods in turns.values() for info in pods], groups)
+        if found is None:
             return None
+        of_pod = {decision.pod.uid: decision for decision in found}
+        return [of_pod[info.uid] for info in infos]
+
+    def _groups(self, turns: Mapping[str, Sequence[PodInfo]]) -> dict[str, int] | None:
+        """The number of pods with a node that each group would have; None if something restricts where they go."""
+        state, found = self._engine.state, {}
+        for pods in turns.values():
+            if pods[0].pod.spec.scheduling_group is None:
+                continue
+            key = group_key(pods[0].pod)
+            group = state.objects.get(t.PodGroup, key)
+            if group is None or group.spec.scheduling_constraints is not None or group.spec.resource_claims:
+                return None
+            if len({info.shape.scheduler_name for info in pods}) > 1:
+                return None
+            # Pods of removed nodes are still placed.
+            found[key] = len(pods) + sum(info.row >= 0 for info in state.pod_groups.placed(key))
+        return found
+
+    def _foreseen(self, infos: Sequence[PodInfo], groups: Mapping[str, int]) -> list[Decision] | None:
         found: list[Decision] = []
         with self._guard.series():
             while len(found) < len(infos):
@@ -138,10 +166,13 @@ class Scheduling:
                 if framework is None:
                     return None
                 run = infos[len(found) : end_of_run(framework, infos, len(found))]
-                if not self._unnoticed(framework, run) or not all(map(self._displaces_nobody, run)):
+                if not self._unnoticed(framework, run, groups) or not all(map(self._displaces_nobody, run)):
                     return None
                 decisions = self._foreseen_run(framework, run, last=len(found) + len(run) == len(infos))
                 if len(decisions) < len(run):
+                    return None
+                if groups and any(not decision.node_name and _has_group(decision.pod) for decision in decisions):
+                    # What happens to the rest of its group is up to the group's cycle.
                     return None
                 found += decisions
         return found
@@ -165,13 +196,41 @@ class Scheduling:
                 found += algorithm.refused(framework, decision, infos[len(found) :])
         return found
 
-    def _unnoticed(self, framework: Framework, infos: Sequence[PodInfo]) -> bool:
-        """Whether plugins only have to decide for these pods, and have no side effects; and each pod is new."""
+    def lasting_nodes(self, info: PodInfo) -> npt.NDArray[np.bool_] | None:
+        """Rows of nodes that fit a new pod until a pod is added to them; None: this cannot be told."""
+        framework = self._engine.framework_for(info)
+        if framework is None or not self._has_only_our_plugins(framework):
+            return None
+        with self._guard.series():
+            unnoticed = self._unnoticed(framework, [info])
+            return self._engine.algorithm.lasting_nodes(framework, info) if unnoticed else None
+
+    def _has_only_our_plugins(self, framework: Framework) -> bool:
+        """Others may fail whenever they are called."""
+        return all(type(plugin) in self._ours for plugin in framework.plugins.values())
+
+    @cached_property
+    def _ours(self) -> frozenset[type[Plugin]]:
+        return frozenset(in_tree_registry())
+
+    def _unnoticed(
+        self, framework: Framework, infos: Sequence[PodInfo], groups: Mapping[str, int] | None = None
+    ) -> bool:
+        """Whether plugins only have to decide for these pods, and have no side effects; and each pod is new.
+
+        `groups`: the number of pods with a node that groups will have once all of these have one.
+        """
         if framework.suspends or framework.post_bind or [plugin.name for plugin in framework.bind] != ["DefaultBinder"]:
             return False
         if not set(framework.pre_bind) <= set(framework.reserve) or not reserves_nothing(framework, infos):
             return False
-        return quorum_of(framework, infos[0]) == 0 and all(
+        if groups:
+            firsts = {group_key(info.pod) if _has_group(info) else "": info for info in reversed(infos)}
+            quorums = [(quorum_of(framework, info), groups.get(key, 0)) for key, info in firsts.items()]
+            permitted = all(quorum is not None and quorum <= number for quorum, number in quorums)
+        else:
+            permitted = quorum_of(framework, infos[0]) == 0
+        return permitted and all(
             not info.node_name and not info.terminating and framework.run_pre_enqueue(info) is None for info in infos
         )
 
@@ -275,6 +334,13 @@ def _is_final(decision: Decision) -> bool:
     return rejected and decision.plan is None and not decision.nominated_node_name
 
 
-def _turn(info: PodInfo) -> str:
-    """A key that is equal for pods that are placed together."""
-    return info.uid if info.pod.spec.scheduling_group is None else f"group {group_key(info.pod)}"
+def _has_group(info: PodInfo) -> bool:
+    return info.pod.spec.scheduling_group is not None
+
+
+def _turns(infos: Sequence[PodInfo]) -> dict[str, list[PodInfo]]:
+    """The pods, those of a group together."""
+    found: dict[str, list[PodInfo]] = {}
+    for info in infos:
+        found.setdefault(f"group {group_key(info.pod)}" if _has_group(info) else info.uid, []).append(info)
+    return found

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_table import PodsBefore
     from stowplan.engine.decision.decision import Decision
     from stowplan.offline import Cluster
 
@@ -82,18 +83,21 @@ class Settling:
                 self.stranded[key] = decision.message
                 self.found.pop(key, None)
 
-    def _placed(self, waiting: Iterable[Pod]) -> dict[str, Pod]:
-        """Placed pods, if some of the waiting ones may preempt."""
+    def _placed(self, waiting: Iterable[Pod]) -> PodsBefore | None:
+        """Placed pods; None if none of the waiting ones may preempt."""
         state = self._cluster.state
         priorities = [pod.spec.priority or 0 for pod in waiting if pod.spec.preemption_policy != "Never"]
         everywhere = state.table.valid[: state.table.n]
         if not priorities or not len(lower_priority_pods(state.pods, max(priorities), everywhere)):
-            return {}
-        return {info.uid: info.pod for info in state.placed_pods()}
+            return None
+        return state.pods.snapshot()
 
-    def _evicted(self, before: dict[str, Pod]) -> list[str]:
+    def _evicted(self, before: PodsBefore | None) -> list[str]:
         """Record pods evicted since; return the recreated ones."""
-        gone = [pod for uid, pod in before.items() if self._cluster.state.placed(uid) is None]
+        if before is None:
+            return []
+        state = self._cluster.state
+        gone = [info.pod for info in state.pods.replaced_since(before) if state.placed(info.uid) is None]
         for pod in gone:
             self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
         back = [pod for pod in gone if fate_of(pod) is Fate.RECREATED]

@@ -7,6 +7,7 @@ It forks twice. Once the process between has exited, the new one is a child of w
 
 import gc
 import importlib
+import importlib.util
 import io
 import json
 import os
@@ -17,6 +18,10 @@ import socket
 import sys
 
 import stowplan
+import stowplan_cluster
+
+#: Imported by name when it is needed; not everywhere.
+OTHERS = [name for name in ("uvloop",) if importlib.util.find_spec(name)]
 
 
 def serve(connection):
@@ -67,9 +72,13 @@ def stream_like(ours, number, mode):
 
 
 if __name__ == "__main__":
-    for module in pkgutil.walk_packages(stowplan.__path__, "stowplan."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    packages = (stowplan, stowplan_cluster)
+    ours = [
+        name for package in packages for _, name, _ in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    for name in (*ours, *OTHERS):
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
     # Pages of objects that no collection touches stay shared.
     gc.collect()
     gc.freeze()

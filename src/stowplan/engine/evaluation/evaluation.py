@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
     Ints = npt.NDArray[np.int64]
 
+#: Filters that judge a node by itself.
+_OF_ONE_NODE = (Reads.NODES, Reads.NODE_SUMS, Reads.NODE_PODS)
+
 _NOTHING: frozenset[str] = frozenset()
 
 #: If more than this share of rows changed, everything is recomputed.
@@ -309,6 +312,25 @@ class Evaluation:
     def score(self, pod: PodInfo, feasible: Mask) -> Scored:
         """The scores of the feasible nodes; valid until the evaluation is used again."""
         return self._scoring.run(self._filtering.state, pod, feasible)
+
+    def lasts(self, pod: PodInfo, feasible: Mask) -> bool:
+        """Whether a feasible node remains so until a pod is added to it, though others move, leave or go with nodes.
+
+        Must directly follow `filter`. Only scores of in-tree plugins are trusted not to fail later.
+        """
+        state, framework = self._filtering.state, self._framework
+        if self._cluster.nominator or self.score(pod, feasible).error is not None:
+            return False
+        if any(plugin.reads not in _OF_ONE_NODE for plugin in framework.active_filters(state)):
+            return False
+        counters = framework.pod_counters
+        return declares(
+            lambda: all(
+                plugin.skips(pod.shape)
+                or (plugin.name in counters and counters[plugin.name].skips_wherever_pods_are(pod))
+                for plugin in framework.moving_pre_filters
+            )
+        )
 
     def filling(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> Filling | None:
         """Where pods of these shapes, equal to this one, would be placed one after the other; None if unknown.

@@ -102,7 +102,8 @@ class _Scores:
         """`weighted`: the scores of the first pod, with their weight."""
         self._ahead = ahead
         self._weight = weight
-        self._weighted = weighted
+        #: The scores of the next pod, with their weight.
+        self.weighted = weighted
         self._classes = ahead.classes.take(rows)
         #: By class: the number of feasible places (None: not counted), and the score, with its weight.
         self._feasible: Ints | None = None
@@ -123,57 +124,65 @@ class _Scores:
     def feasible_moved(self) -> None:
         self._feasible = None
 
-    def change(self, feasible: Mask) -> Ints | None:
-        """By how much the scores changed since the last call; None: not at all."""
+    def renew(self, refused: Mask) -> bool:
+        """Score the next pod; return whether that made a difference."""
         if self._feasible is None:
-            self._feasible = np.bincount(self._classes[feasible], minlength=self._ahead.size)
-        by_class = self._ahead.by_class(self._feasible) * self._weight
-        if self._by_class is not None and not (by_class != self._by_class).any():
-            return None
-        weighted = by_class.take(self._classes)
-        change: Ints = weighted - self._weighted
-        self._by_class, self._weighted = by_class, weighted
-        return change
+            self._feasible = np.bincount(self._classes[~refused], minlength=self._ahead.size)
+        # Scores of classes without a feasible place may change although they do not matter.
+        by_class = self._ahead.by_class(self._feasible) * (self._feasible > 0)
+        if self._by_class is not None and not np.count_nonzero(by_class != self._by_class):
+            return False
+        self._by_class, self.weighted = by_class, (by_class * self._weight).take(self._classes)
+        return True
 
 
 class Filling:
     """Works on *places*: positions among the rows that are open at the start."""
 
-    def __init__(self, start: FillingStart) -> None:
-        self._start = start
-        scores = [score for name, score in start.scored.parts.items() if not self._is_ahead(name)]
+    def __init__(self, ground: FillingStart) -> None:
+        self._ground = ground
+        scores = [score for name, score in ground.scored.parts.items() if not self._is_ahead(name)]
         self._by_sums = [score for score in scores if score.plugin.reads is _SUMS]
-        self._rows: Rows = np.flatnonzero(start.open)
+        self._rows: Rows = np.flatnonzero(ground.open)
         #: Scores that change with the set of feasible nodes.
         self._relative = [score for score in scores if score.plugin.normalizes and not self._is_steady(score)]
         worth = np.zeros(len(self._rows), np.int64)
         for score in self._by_sums:
             worth += score.weighted.take(self._rows)
-        #: The totals, also of infeasible places.
-        self._totals: Ints = start.scored.totals.take(self._rows)
-        #: The part of the totals that does not depend on the pods of a place.
+        #: Scores that depend on pods on other nodes.
+        self._ahead = [
+            _Scores(ahead.scores, self._rows, ground.framework.weights.get(name, 1), self._weighted_of(name))
+            for name, ahead in ground.ahead.items()
+            if ahead.scores is not None
+        ]
+        #: The totals without these scores, also of infeasible places.
+        self._totals: Ints = ground.scored.totals.take(self._rows)
+        for each in self._ahead:
+            self._totals -= each.weighted
+        #: The part of these that does not depend on the pods of a place.
         self._fixed = self._totals - worth
         self._weighted = [score.weighted.take(self._rows) for score in self._relative]
         self._level = [0] * len(self._rows)
         self._levels = _Levels([[False] * len(self._rows)], [worth.tolist()])
         #: Places without room for another pod.
         self._full: Mask = np.zeros(len(self._rows), np.bool_)
-        self._domains = [_Domains(each, self._rows) for ahead in start.ahead.values() for each in ahead.refusals]
-        self._scores = [
-            _Scores(ahead.scores, self._rows, start.framework.weights.get(name, 1), self._weighted_of(name))
-            for name, ahead in start.ahead.items()
-            if ahead.scores is not None
-        ]
-        #: The totals, `INFEASIBLE` for infeasible places; and the number of the others.
-        self._ranked, self._left = self._rank()
+        self._domains = [_Domains(each, self._rows) for ahead in ground.ahead.values() for each in ahead.refusals]
+        #: Whether there is no room, or a filter refuses the place.
+        self._refused: Mask
+        #: Number of places that are not refused.
+        self._left: int
+        #: All scores, `INFEASIBLE` for refused places.
+        self._ranked: Ints
+        self._refuse()
+        self._rank()
 
     def _is_ahead(self, name: str) -> bool:
-        ahead = self._start.ahead.get(name)
+        ahead = self._ground.ahead.get(name)
         return ahead is not None and ahead.scores is not None
 
     def _weighted_of(self, name: str) -> Ints:
         """A plugin's part of the totals; 0 if it skipped the first pod."""
-        score = self._start.scored.parts.get(name)
+        score = self._ground.scored.parts.get(name)
         return np.zeros(len(self._rows), np.int64) if score is None else score.weighted.take(self._rows)
 
     def _is_steady(self, score: Score) -> bool:
@@ -181,11 +190,17 @@ class Filling:
         raw = score.raw.take(self._rows)
         return score.plugin.normalizes_by_bounds and (not len(raw) or int(raw.min()) == int(raw.max()))
 
-    def _rank(self) -> tuple[Ints, int]:
+    def _refuse(self) -> None:
         refused = self._full
         for domains in self._domains:
             refused = refused | domains.refused
-        return np.where(refused, INFEASIBLE, self._totals), len(refused) - int(np.count_nonzero(refused))
+        self._refused, self._left = refused, len(refused) - int(np.count_nonzero(refused))
+
+    def _rank(self) -> None:
+        totals = self._totals
+        for each in self._ahead:
+            totals = totals + each.weighted
+        self._ranked = np.where(self._refused, INFEASIBLE, totals)
 
     def picks(self, count: int, best: Callable[[Ints], int]) -> list[Pick]:
         """The rows for this many pods, or for fewer if no more fit or the result is unknown.
@@ -207,28 +222,36 @@ class Filling:
         level = self._level[place] = self._level[place] + 1
         if level == len(self._levels.refused) and not self._more_levels():
             return False
-        self._totals[place] = total = self._fixed.item(place) + self._levels.worth[level][place]
+        self._totals[place] = self._fixed.item(place) + self._levels.worth[level][place]
         full = self._levels.refused[level][place]
         if full:
             self._full[place] = True
         moved = self._count(place, row)
         if moved is None:
             return False
+        for domains in moved:
+            domains.renew()
         if moved:
-            for domains in moved:
-                domains.renew()
-            self._ranked, self._left = self._rank()
+            self._refuse()
+        elif full:
+            self._refused[place] = True
+            self._left -= 1
+        scores_moved = self._score_again(feasible_moved=bool(moved) or full)
+        if scores_moved is None:
+            return False
+        if moved or scores_moved:
+            self._rank()
         elif full:
             self._ranked[place] = INFEASIBLE
-            self._left -= 1
         else:
-            self._ranked[place] = total
-        return self._left < 2 or self._score_again(feasible_moved=bool(moved) or full)
+            total = self._totals.item(place)
+            self._ranked[place] = total + sum([each.weighted.item(place) for each in self._ahead])
+        return True
 
     def _count(self, place: int, row: int) -> list[_Domains] | None:
         """Count the pod; the filters that now refuse other domains, None if a plugin failed."""
         try:
-            for scores in self._scores:
+            for scores in self._ahead:
                 scores.place_pod(place, row)
             return [domains for domains in self._domains if domains.place_pod(row)]
         except PROPAGATED:
@@ -238,22 +261,22 @@ class Filling:
 
     def _more_levels(self) -> bool:
         """Compute the next levels; False if a plugin failed."""
-        start, known = self._start, len(self._levels.refused)
+        ground, known = self._ground, len(self._levels.refused)
         places = len(self._rows)
         added = max(1, _AT_ONCE // places)
         nodes = self._hypothetical(np.repeat(np.arange(known, known + added), places))
         refused = np.zeros(len(nodes), np.bool_)
-        for plugin in start.filters:
-            answer = start.framework.run_filter(plugin, start.state, start.pod, nodes)
+        for plugin in ground.filters:
+            answer = ground.framework.run_filter(plugin, ground.state, ground.pod, nodes)
             if isinstance(answer, Status):
                 return False
             if answer is not None:
                 refused |= answer.mask
         worth = np.zeros(len(nodes), np.int64)
         for score in self._by_sums:
-            raw = start.framework.run_score(score.plugin, start.state, start.pod, nodes)
+            raw = ground.framework.run_score(score.plugin, ground.state, ground.pod, nodes)
             if not isinstance(raw, Status):
-                raw = start.framework.normalize(score.plugin, start.state, start.pod, raw, ~refused)
+                raw = ground.framework.normalize(score.plugin, ground.state, ground.pod, raw, ~refused)
             if isinstance(raw, Status):
                 return False
             worth += raw * score.weight
@@ -263,50 +286,42 @@ class Filling:
 
     def _hypothetical(self, pods: npt.NDArray[np.int64]) -> HypotheticalNodes:
         """All places, once per level, with that many equal pods added."""
-        cluster, shape = self._start.framework.handle.cluster, self._start.pod.shape
+        cluster, shape = self._ground.framework.handle.cluster, self._ground.pod.shape
         nodes = HypotheticalNodes(cluster, np.tile(self._rows, len(pods) // len(self._rows)))
         requests = cluster.vector_of(shape)[:, None] * pods
         non_zero = np.array(shape.non_zero_used, np.int64)[:, None] * pods
         nodes.shift(np.arange(len(nodes)), requests, non_zero, 1, pods)
         return nodes
 
-    def _score_again(self, *, feasible_moved: bool) -> bool:
-        """Score the feasible places after a pod was placed; False if a plugin failed."""
+    def _score_again(self, *, feasible_moved: bool) -> bool | None:
+        """Score the next pod; whether the scores of other places changed, None: a plugin failed."""
         if feasible_moved:
-            for scores in self._scores:
+            for scores in self._ahead:
                 scores.feasible_moved()
-            if self._relative and not self._normalize():
-                return False
-        moved = False
-        feasible = self._ranked != INFEASIBLE
-        for scores in self._scores:
-            change = scores.change(feasible)
-            if change is not None:
-                moved = True
-                self._fixed += change
-                self._totals += change
-        if moved:
-            self._ranked = np.where(feasible, self._totals, INFEASIBLE)
-        return True
+        if self._left < 2:
+            return False
+        moved: bool | None = self._normalize() if feasible_moved and self._relative else False
+        if moved is not None:
+            for scores in self._ahead:
+                moved = scores.renew(self._refused) or moved
+        return moved
 
-    def _normalize(self) -> bool:
-        """Score the feasible places after their set changed; False if a plugin failed."""
-        start, moved = self._start, False
-        feasible = np.zeros(len(start.open), np.bool_)
-        feasible[self._rows] = self._ranked != INFEASIBLE
+    def _normalize(self) -> bool | None:
+        """Score the feasible places after their set changed; whether that made a difference, None: a plugin failed."""
+        ground, moved = self._ground, False
+        feasible = np.zeros(len(ground.open), np.bool_)
+        feasible[self._rows] = ~self._refused
         for i, score in enumerate(self._relative):
-            normal = start.framework.normalize(score.plugin, start.state, start.pod, score.raw, feasible)
+            normal = ground.framework.normalize(score.plugin, ground.state, ground.pod, score.raw, feasible)
             if isinstance(normal, Status):
-                return False
+                return None
             weighted = normal.take(self._rows) * score.weight
             change = weighted - self._weighted[i]
             if change.any():
                 self._weighted[i], moved = weighted, True
                 self._fixed += change
                 self._totals += change
-        if moved:
-            self._ranked, _ = self._rank()
-        return True
+        return moved
 
 
 def results_ahead(

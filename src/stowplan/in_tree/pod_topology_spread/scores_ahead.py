@@ -59,6 +59,7 @@ class SoftAhead(ScoresAhead):
         self._outer: Ints
         self._pods: Ints
         self._ids: dict[tuple[int, int], int] = {}
+        self._known: tuple[int, int, Floats] | None = None
         self._start(classes)
 
     def _start(self, classes: DomainClasses) -> None:
@@ -99,8 +100,8 @@ class SoftAhead(ScoresAhead):
         ignored, scored = self._ignored(), feasible > 0
         if ignored is not None:
             scored &= ~ignored
-        if not scored.any():
-            return np.zeros(self.size, np.int64)
+            if not scored.any():
+                return np.zeros(self.size, np.int64)
         raw = self._raw(feasible, scored)
         among = raw[scored]
         normal = by_difference(raw, int(among.min()), int(among.max()))
@@ -123,8 +124,7 @@ class SoftAhead(ScoresAhead):
         codes = iter(self._codes)
         for part in self._parts:
             if isinstance(part, OnNodes):
-                amounts = weighted_counts(self._pods, int(feasible[scored].sum()), part.constraint)
-                amounts[self._pods < 0] = 0.0
+                amounts = self._amounts_on_nodes(part, int(feasible[scored].sum()))
             else:
                 of_class = next(codes).take(self._outer)
                 domains = int(np.count_nonzero(np.bincount(of_class[scored])))
@@ -134,3 +134,11 @@ class SoftAhead(ScoresAhead):
             total = amounts if total is None else total + amounts
         assert total is not None
         return rounded(total)
+
+    def _amounts_on_nodes(self, part: OnNodes, nodes: int) -> Floats:
+        """By class; the same arrays while there are no more classes, and as many nodes to score."""
+        if self._known is None or self._known[:2] != (nodes, self.size):
+            amounts = weighted_counts(self._pods, nodes, part.constraint)
+            amounts[self._pods < 0] = 0.0
+            self._known = nodes, self.size, amounts
+        return self._known[2]

@@ -15,7 +15,6 @@ Upstream: Go's crypto/tls and net/http (tlsHandshakeTimeout, badRequestError for
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +22,7 @@ from OpenSSL import SSL, crypto
 
 from stowplan.klog.logger import get_logger
 from stowplan.serving.requests.protocol import Timer
+from stowplan.serving.tls.handshakes import Handshakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -175,9 +175,9 @@ class TlsConnection(asyncio.Protocol):
         if self._http is not None:
             self._work(self._receive)
             return
-        # It signs, which is slow and can be triggered by anyone. The connection is not used otherwise meanwhile.
+        # The connection is not used otherwise meanwhile.
         self._tcp.pause_reading()
-        self._step = asyncio.get_running_loop().run_in_executor(_handshake_executor(), _handshake_step, self._tls)
+        self._step = _handshakes().step(self._tls)
         self._step.add_done_callback(self._stepped)
 
     def _stepped(self, step: asyncio.Future[SSL.Error | None]) -> None:
@@ -347,22 +347,9 @@ class TlsTransport(asyncio.Transport):
 
 
 @cache
-def _handshake_executor() -> ThreadPoolExecutor:
-    """One thread for all handshakes, so that many of them delay neither the lease nor responses."""
-    return ThreadPoolExecutor(1, "TLS handshakes")
-
-
-def _handshake_step(tls: SSL.Connection) -> SSL.Error | None:
-    """One step of the handshake.
-
-    A raised error would stay in the future, and refer to the connection through its traceback: a cycle that keeps all
-    that a client has sent until the next garbage collection, which is rare (`timing/garbage.py`).
-    """
-    try:
-        tls.do_handshake()
-    except SSL.Error as error:
-        return error.with_traceback(None)
-    return None
+def _handshakes() -> Handshakes:
+    """One for the process."""
+    return Handshakes()
 
 
 def _certificates_of(tls: SSL.Connection) -> tuple[bytes, ...]:
