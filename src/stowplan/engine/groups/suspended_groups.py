@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from stowplan.engine.suspension.suspended import Stage, Suspended, closed, has_same_requirements
 from stowplan.framework.events import PROFILE_SWAPPED
 from stowplan.framework.requests import Done
-from stowplan.framework.status import raised
+from stowplan.framework.status import PROPAGATED, raised
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
@@ -131,7 +131,9 @@ class SuspendedGroups:
                 needed = trial.steps.send((Done(False),))
         except StopIteration as end:
             outcome = end.value
-        except Exception as e:
+        except PROPAGATED:
+            raise
+        except BaseException as e:
             _log.error(e, "the trial of a pod group failed", trace=True, podGroup=trial.group)
             outcome = raised(e)
         else:

@@ -37,6 +37,7 @@ from stowplan.engine.suspension.portions import key_of
 from stowplan.engine.suspension.suspended import AwaitedRequest, Stage, Suspended, closed, has_same_requirements
 from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
 from stowplan.framework.requests import Done
+from stowplan.framework.status import PROPAGATED
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
@@ -201,7 +202,9 @@ class SuspendedCycles:
         except StopIteration as end:
             self._over(cycle)
             outcome = self._cycle.conclude(framework, queued, end.value, started=started)
-        except Exception as e:
+        except PROPAGATED:
+            raise
+        except BaseException as e:
             self._over(cycle)
             outcome = self._cycle.broken(queued, e, started=started)
         else:
