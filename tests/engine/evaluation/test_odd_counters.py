@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 from stowplan.config.features import with_chosen
-from stowplan.plugins import CountsPods, FilterPlugin, PreFilterPlugin, PreScorePlugin, Reads, ScorePlugin, SignPlugin
+from stowplan.plugins import (
+    Code,
+    CountsPods,
+    FilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reads,
+    ScorePlugin,
+    SignPlugin,
+    Status,
+)
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import configuration
 from support.scheduling.engines import DrivenEngine
@@ -104,3 +116,32 @@ class TestARaisingPlugin:
         driven.advance(15)
         driven.advance(15)
         assert sorted(driven.bound) == names
+
+
+def test_a_plugin_whose_repeated_result_raises():
+    """It is called for each pod instead."""
+
+    class Helps(PostFilterPlugin, SignPlugin):
+        name = "Odd"
+        effect_free = True
+        calls = 0
+
+        def sign_pod(self, pod):
+            return {}
+
+        def post_filter(self, state, pod, diagnosis):
+            Helps.calls += 1
+            return PostFilterResult(Status(Code.Unschedulable, ("no",)))
+
+        def repeats(self, result, pods):
+            return True
+
+        def repeated(self, result, pods):
+            raise SystemExit(3)
+
+    driven = engine(Helps, features=GROUPS)
+    driven.step_create(struct(a_group("g", gang=4)))
+    members = [a_pod(f"p{i}").requests(cpu="100").spec(schedulingGroup={"podGroupName": "g"}) for i in range(4)]
+    driven.step_create(*members)
+    driven.run()
+    assert (driven.bound, Helps.calls) == ({}, 4)

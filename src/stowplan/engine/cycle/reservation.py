@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import field
 
-from stowplan.framework.runtime.binding import run_permit, run_reserve, run_unreserve
+from stowplan.framework.runtime.binding import run_assumed, run_permit, run_reserve, run_unreserve
 from stowplan.framework.status import Code, Status
 from stowplan.structs import PlainStruct
 
@@ -43,10 +43,8 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
     Raises ValueError if the pod is already on a node.
     """
     cluster = framework.handle.cluster
-    for plugin in framework.assuming:
-        changed = plugin.assumed(state, pod, node_name)
-        if changed is not pod.pod:
-            pod.pod, pod.shape = changed, cluster.pod_info(changed).shape
+    if framework.assuming and (failed := run_assumed(framework, state, pod, node_name)) is not None:
+        return Reservation(failed=failed)
     cluster.assume(pod, node_name)
     if framework.metrics is None and not framework.permit:
         concerned = framework.concerned(pod.shape)

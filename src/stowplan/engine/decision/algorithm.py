@@ -189,8 +189,8 @@ class SchedulingAlgorithm:
         answers = [(plugins[name], result) for name, result in like.post_filter]
         if outcome is None or not all(declares(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
             return []
-        for plugin, result in answers:
-            plugin.repeated(result, pods)
+        if not declares(lambda: all(plugin.repeated(result, pods) is None for plugin, result in answers)):
+            return []
         nodes = self.cluster.table.count if within is None else len(within)
         if outcome.seen < nodes:
             self.sampling.advance(outcome.seen * len(pods), listed=None if within is None else len(within))

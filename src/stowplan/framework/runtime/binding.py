@@ -18,6 +18,7 @@ from math import isnan
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stowplan.api.types import Pod
 from stowplan.framework.interface import PreBindPreFlightResult, awaited
 from stowplan.framework.requests import Bind
 from stowplan.framework.runtime.metrics import ended, timed, watched, watched_awaitable
@@ -67,6 +68,23 @@ class PreFlight(NamedTuple):
 
 
 # -- Reserve and Unreserve --------------------------------------------------------------------------------------------
+
+
+def run_assumed(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    """Let plugins change the pod as it is accounted on its node; a Status is an error."""
+    for plugin in framework.assuming:
+        try:
+            changed = plugin.assumed(state, pod, node_name)
+            if changed is pod.pod:
+                continue
+            if not isinstance(changed, Pod):
+                raise unexpected("a Pod", changed)
+            pod.pod, pod.shape = changed, framework.handle.cluster.pod_info(changed).shape
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            return wrapped(f'running Reserve plugin "{plugin.name}"', raised(e))
+    return None
 
 
 @timed("Reserve", ended)

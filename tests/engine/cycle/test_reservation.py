@@ -1,0 +1,47 @@
+"""A user's plugin that changes assumed pods may raise, or return something else: only that attempt fails."""
+
+import pytest
+
+from stowplan.plugins import ReservePlugin
+from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration
+from support.scheduling.engines import DrivenEngine
+
+
+def engine(assumed):
+    class Odd(ReservePlugin):
+        name = "Odd"
+        changes_assumed_pods = True
+
+        def assumed(self, state, pod, node_name):
+            return assumed() if pod.name == "odd" else pod.pod
+
+        def reserve(self, state, pod, node_name):
+            return None
+
+        def unreserve(self, state, pod, node_name):
+            pass
+
+    plugins = {"multiPoint": {"enabled": [{"name": "Odd"}]}}
+    config = configuration({"schedulerName": "default-scheduler", "plugins": plugins})
+    return DrivenEngine(a_node("n").allocatable(cpu="9", pods="9"), config=config, plugins=[Odd])
+
+
+def leaves():
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("assumed", "note"),
+    [
+        pytest.param(lambda: {}["absent"], "KeyError: 'absent'", id="raises"),
+        pytest.param(leaves, "SystemExit: 3", id="exits"),
+        pytest.param(lambda: None, "want a Pod, got None", id="returns nothing"),
+    ],
+)
+def test_a_failure_to_change_an_assumed_pod_fails_its_attempt(assumed, note):
+    driven = engine(assumed)
+    driven.create(a_pod("odd"), a_pod("good"))
+    assert driven.bound == {"good": "n"}
+    assert driven.notes()[0].startswith(f'running Reserve plugin "Odd": {note}')
+    assert driven.engine.state.placed("default-odd-uid") is None
