@@ -10,7 +10,7 @@ from stowplan.testing import a_node, a_pod
 from stowplan.what_if import survive
 from stowplan.what_if.certain import CertainPods
 from support.examples import examples
-from support.scheduling.worlds import HOST, ZONE, clusters
+from support.scheduling.worlds import HOST, RACK, ZONE, clusters
 
 WEB = {"matchLabels": {"app": "web"}}
 MOSTLY_PLAIN = ("node affinity", "node preference", "toleration", "owner", "away", "near", "spread", "port", "disk")
@@ -83,7 +83,10 @@ def test_agrees_with_full_predictions_for_pods_that_others_can_refuse():
 
 
 def nodes(count, *, cpu="4"):
-    return [a_node(f"n{i}").zone("ab"[i % 2]).allocatable(cpu=cpu, pods="20") for i in range(count)]
+    return [
+        a_node(f"n{i}").zone("ab"[i % 2]).labels(rack="rst"[i % 3]).allocatable(cpu=cpu, pods="20")
+        for i in range(count)
+    ]
 
 
 def pods(count, *, on="n0", **labels):
@@ -117,8 +120,8 @@ def test_pods_that_rather_spread_are_certain(settled):
     ("constraint", "certain"),
     [
         pytest.param(lambda pod: pod.spreads(ZONE, WEB), True, id="spreads over zones"),
-        pytest.param(lambda pod: pod.spreads(ZONE, WEB, min_domains=3), False, id="wants more zones"),
-        pytest.param(lambda pod: pod.spreads(ZONE, WEB).spreads("disk", WEB), False, id="spreads over two things"),
+        pytest.param(lambda pod: pod.spreads(ZONE, WEB, max_skew=2, min_domains=3), False, id="wants more zones"),
+        pytest.param(lambda pod: pod.spreads(ZONE, WEB).spreads(RACK, WEB), False, id="spreads over two things"),
         pytest.param(lambda pod: pod.spreads(HOST, WEB), True, id="spreads over nodes"),
         pytest.param(lambda pod: pod.avoids_pods(HOST, WEB), True, id="alone on its node"),
         pytest.param(lambda pod: pod.avoids_pods(ZONE, WEB), False, id="alone in its zone"),
@@ -135,6 +138,14 @@ def test_what_others_can_refuse(settled, constraint, certain):
     with pytest.MonkeyPatch.context() as patch:
         without_certainty(patch)
         assert losses == survive(found, "node", only="n0")
+
+
+def test_spreading_over_more_nodes_than_will_be_left_is_not(settled):
+    """With one node less, a node may have only one of the pods, as if some node had none."""
+    placed = [a_pod(f"p{i}").uid(f"p{i}").labels(app="web").owner("ReplicaSet", "web").on(f"n{i}") for i in range(3)]
+    found = cluster_of([*nodes(3), *(pod.spreads(HOST, WEB, min_domains=3) for pod in placed)])
+    (loss,) = survive(found, "node", only="n0").losses
+    assert (loss.moved, len(loss.stranded), settled) == (0, 1, ["n0"])
 
 
 def test_a_term_whose_holder_is_on_a_node_without_the_topology_key_counts(settled):

@@ -395,6 +395,16 @@ def test_preferences_are_normalized_over_the_nodes_that_spreading_leaves():
     assert filled(shape, (nodes, [busy], []), count=6) == 6
 
 
+def test_pods_on_nodes_without_all_keys_do_not_count_in_their_zone():
+    nodes = [a_node(f"n{i}").zone("aab"[i]).allocatable(cpu="64", pods="5") for i in range(3)]
+    for node in nodes[1:]:
+        node.labels(rack="r")
+    shape = web().prefers_node(100, {"key": "rack", "operator": "DoesNotExist"})
+    for key in (ZONE, "rack"):
+        shape = shape.spreads(key, WEB, when_unsatisfiable="ScheduleAnyway")
+    assert filled(shape, ([node.obj() for node in nodes], [], [])) == 15
+
+
 def test_pods_on_nodes_that_do_not_count_refuse_nothing():
     nodes = [
         a_node("n0").zone("a").tainted("dedicated").obj(),

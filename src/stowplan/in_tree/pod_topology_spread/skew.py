@@ -124,7 +124,7 @@ def lasting_sets(spreads: Sequence[Spread], rows: int, lost: int) -> Sequence[np
         if domains.column.unique:
             most = constraint.max_skew - spread.self_match + (0 if few else spread.lowest)
             everywhere &= (codes > 0) & (spread.sums <= most).take(codes)
-        elif sets or few or constraint.max_skew < spread.self_match:
+        elif sets or few or not len(domains.codes) or constraint.max_skew < spread.self_match:
             return None
         else:
             sets = [codes == code for code in domains.codes.tolist()]
