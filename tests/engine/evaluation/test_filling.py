@@ -381,6 +381,12 @@ def test_terms_of_other_pods_allow_filling(neighbour, count):
     assert filled(web(), a_cluster(pods=[neighbour.uid("db").on("n0")])) == count
 
 
+def test_pods_that_need_each_other_attract_those_that_follow():
+    """First there is nothing to prefer one of two zones by."""
+    placed = [a_pod(f"web-{i}").uid(f"web-{i}").labels(app="web").on(f"n{i}") for i in (1, 2)]
+    assert filled(web().requires_pods(ZONE, WEB), a_cluster(nodes=9, pods=placed)) == 40
+
+
 def test_scores_follow_the_nodes_that_spreading_refuses():
     nodes = [a_node(f"n{i}").zone("aabbcc"[i]).allocatable(cpu="2", pods=str(20 - i)).obj() for i in range(6)]
     assert filled(web().spreads(ZONE, WEB), (nodes, [], []), plugins=(Ranks,)) == 40
