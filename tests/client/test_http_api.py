@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from stowplan.api.api_errors import ApiError, Conflict, InternalError, NotFound, Timeout
+from stowplan.api.api_errors import ApiError, Conflict, InternalError, Invalid, NotFound, Timeout
 from stowplan.api.decode import KINDS, DecodeError, struct_for, to_dict
 from stowplan.api.port import Unreachable
 from stowplan.api.resources import resource_of
@@ -21,12 +21,14 @@ from stowplan.api.types import (
     ResourceSlice,
     StorageClass,
 )
+from stowplan.client.binary_claims import MEDIA_TYPE, changed
 from stowplan.client.errors import OutcomeUnknown, RequestDropped
 from stowplan.client.http import connection_pool
 from stowplan.client.http.discovery import ABSENCE_KEPT
 from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import _encoded
 from stowplan.config import ClientConnection
+from support.api.binary_claim import SERVED
 from support.api.clients import SHORT, VirtualTime, a_pod, a_pod_list, an_api
 from support.http.misbehaving_server import Misbehaving, answers, closes, does, hangs, resets, status, streams
 
@@ -258,6 +260,57 @@ async def test_patch(type_, content_type, patch):
     assert server.requests() == ["PATCH /api/v1/namespaces/default/pods/web-0/status"]
     assert server.seen[0].headers["content-type"] == content_type
     assert server.seen[0].json() == patch
+
+
+#: First the version of claims is looked up.
+CLAIMS_SERVED = answers(200, {"kind": "APIResourceList", "resources": [{"name": "resourceclaims"}]})
+IMMUTABLE = answers(422, status(422, "Invalid", "field is immutable"))
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+async def test_a_claim_that_json_cannot_change_is_written_in_protobuf(subresource):
+    patch = {"status": {"reservedFor": []}} if subresource else {"metadata": {"finalizers": ["x"]}}
+    binary = answers(200, SERVED, content_type=MEDIA_TYPE)
+    written = answers(200, {"metadata": {"name": "c", "resourceVersion": "9"}})
+    async with Misbehaving(CLAIMS_SERVED, IMMUTABLE, binary, written) as server, an_api(server) as api:
+        claim = await api.patch(ResourceClaim, "c", patch, type_="merge", namespace="default", subresource=subresource)
+    assert claim.metadata.resource_version == "9"
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+    target = f"{path}/status" if subresource else path
+    assert server.requests()[1:] == [f"PATCH {target}", f"GET {path}", f"PUT {target}"]
+    assert server.seen[2].headers["accept"] == server.seen[3].headers["content-type"] == MEDIA_TYPE
+    assert server.seen[3].body == changed(SERVED, patch)
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "type_"),
+    [
+        pytest.param(Pod, {"metadata": {"finalizers": []}}, "merge", id="another kind"),
+        pytest.param(ResourceClaim, {"status": {"allocation": {}}}, "merge", id="another change"),
+        pytest.param(ResourceClaim, {"metadata": {"finalizers": []}}, "strategic", id="another patch"),
+    ],
+)
+async def test_other_refused_patches_are_errors(kind, patch, type_):
+    before = (CLAIMS_SERVED,) if kind is ResourceClaim else ()
+    async with Misbehaving(*before, IMMUTABLE) as server, an_api(server) as api:
+        with pytest.raises(Invalid):
+            await api.patch(kind, "c", patch, type_=type_, namespace="default")
+    assert len(server.requests()) == len(before) + 1
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        pytest.param(answers(404, status(404, "NotFound", "gone")), id="gone"),
+        pytest.param(answers(200, {"kind": "ResourceClaim"}), id="not protobuf"),
+        pytest.param(answers(200, b"k8s", content_type=MEDIA_TYPE), id="cut off"),
+    ],
+)
+async def test_a_claim_that_cannot_be_read_in_protobuf_stays_refused(reading):
+    async with Misbehaving(CLAIMS_SERVED, IMMUTABLE, reading) as server, an_api(server) as api:
+        with pytest.raises(Invalid, match="field is immutable"):
+            await api.patch(ResourceClaim, "c", {"metadata": {"finalizers": []}}, type_="merge", namespace="default")
+    assert len(server.requests()) == 3
 
 
 @pytest.mark.parametrize(

@@ -477,3 +477,22 @@ def test_hints_for_invalid_terms_are_errors():
     added = a_pod("other").on("a").obj()
     assert cluster.hints(None, added, broken)["hints"]["InterPodAffinity"] == "Error"
     assert cluster.hints(None, a_node("b").obj(), broken)["hints"]["InterPodAffinity"] == "Error"
+
+
+@pytest.mark.parametrize(
+    ("pod", "existing", "skips"),
+    [
+        pytest.param(a_pod().labels(app="web"), a_pod("e").on("n1"), True, id="no terms"),
+        pytest.param(a_pod().labels(app="web"), a_pod("e").avoids_pods(ZONE, WEB).on("n4"), False, id="may be avoided"),
+        pytest.param(
+            a_pod().labels(app="db"), a_pod("e").avoids_pods(ZONE, WEB).on("n1"), True, id="others are avoided"
+        ),
+        pytest.param(a_pod().avoids_pods(ZONE, DB), a_pod("e").on("n1"), False, id="avoids"),
+        pytest.param(a_pod().prefers_pods(1, ZONE, DB), a_pod("e").on("n1"), True, id="prefers"),
+    ],
+)
+def test_pods_that_it_skips_wherever_others_are(pod, existing, skips):
+    """A term's holder on a node without the topology key may get another node."""
+    state = state_of(four_nodes(), [existing])
+    plugin = plugin_on(InterPodAffinity, state, InterPodAffinityArgs())
+    assert plugin.skips_wherever_pods_are(state.pod_info(struct(pod))) == skips

@@ -9,25 +9,28 @@ What happens after a lost response depends on the call:
 - everything else raises `OutcomeUnknown`, as only the caller knows what to check.
 
 Only JSON is used, whatever content type is configured: structs decode a part of each object, which needs no schema
-then.
+then. The exception are claims that cannot be changed in JSON (`binary_claims`).
 
 Upstream: staging/src/k8s.io/client-go/rest, kubernetes/typed/core/v1/pod_expansion.go (Bind).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from stowplan.api.api_errors import AlreadyExists, ApiError, Conflict, NotFound, conflict
+from stowplan.api.api_errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, conflict
 from stowplan.api.decode import DecodeError, namespace_of, to_dict
 from stowplan.api.field_errors import go_quote
 from stowplan.api.meta import ApiStruct, ObjectMeta
 from stowplan.api.port import Lane, Listing, PatchType, Unreachable, WatchEvent
 from stowplan.api.resources import ApiResource, resource_of
-from stowplan.api.types import Event, Pod
+from stowplan.api.types import Event, Pod, ResourceClaim
+from stowplan.client.binary_claims import MEDIA_TYPE, UnknownEncodingError, can_change, changed
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.http.answers import Answer, Subject
 from stowplan.client.http.decoding import LineSplitter, WatchDecoder, decode_one, decode_page
@@ -38,7 +41,7 @@ from stowplan.client.request_metrics import RequestMetrics
 from stowplan.timing.times import REAL_TIMES, Times
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
     from stowplan.api.documents import Documents
     from stowplan.client.connection import Connection
@@ -50,6 +53,8 @@ T = TypeVar("T", bound=ApiStruct)
 #: Servers send a bookmark about every minute, so a watch without a byte for three minutes may be dead. Resources that
 #: the server does not cache (events) have no bookmarks: this is how often a quiet watch of them is renewed.
 WATCH_SILENCE = 180.0
+#: Seconds without a byte of a claim that is read.
+_READING_SILENCE = 60.0
 
 _PATCH_TYPES: dict[PatchType, str] = {
     "json": "application/json-patch+json",
@@ -232,7 +237,27 @@ class HttpApi:
             subject=Subject("PATCH", resource, name),
             lane=lane,
         )
-        return decode_one((await self._send(request)).body, kind)
+        try:
+            answer = await self._send(request)
+        except Invalid as refused:
+            if kind is not ResourceClaim or not isinstance(patch, Mapping) or type_ != "merge" or not can_change(patch):
+                raise
+            answer = await self._put_claim(request, patch, refused)
+        return decode_one(answer.body, kind)
+
+    async def _put_claim(self, refused: Request, patch: Mapping[str, Any], error: Invalid) -> Answer:
+        """Make a change that was refused in JSON: see `binary_claims`."""
+        # Without its subresource, which only has to be served for writing.
+        reading = replace(
+            refused, method="GET", path=refused.path.removesuffix("/status"), body=None, answers=MEDIA_TYPE
+        )
+        try:
+            chunks = self._transport.chunks(reading, silence=_READING_SILENCE)
+            async with aclosing(chunks):
+                document = changed(b"".join([chunk async for chunk in chunks]), patch)
+        except (ApiError, Unreachable, UnknownEncodingError):
+            raise error from None
+        return await self._send(replace(refused, method="PUT", body=document, content_type=MEDIA_TYPE))
 
     async def delete(
         self,

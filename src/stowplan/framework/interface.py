@@ -210,6 +210,10 @@ class CountsPods(ABC):
         """
         return False
 
+    def skips_wherever_pods_are(self, pod: PodInfo) -> bool:
+        """Whether PreFilter skips the pod even if placed pods were on other nodes, or gone. For in-tree plugins."""
+        return False
+
     def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
         """The results for pods of these shapes, equal to this one, that are placed one after the other.
 

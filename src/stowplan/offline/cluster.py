@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Self, Unpack
 
+    import numpy as np
+    import numpy.typing as npt
+
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.decision.decision import Decision
@@ -503,6 +506,14 @@ class Cluster:
         """
         with self.transaction():
             return self._scheduling.foreseen(infos)
+
+    def lasting_nodes(self, info: PodInfo) -> npt.NDArray[np.bool_] | None:
+        """Rows of nodes that fit a new pod, and will until a pod is added to them, whatever happens to other nodes.
+
+        So `places` finds one for it, unless each of them got a pod before. None: this cannot be told.
+        """
+        with self.transaction():
+            return self._scheduling.lasting_nodes(info)
 
 
 def _checked_plugins(plugins: object) -> tuple[type[Plugin], ...]:

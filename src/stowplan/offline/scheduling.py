@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from stowplan.cluster.pod_info import group_key
 from stowplan.engine.decision.decision import Decision
 from stowplan.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
+from stowplan.in_tree.registry import in_tree_registry
 from stowplan.klog import get_logger
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.state_store import StateStore
@@ -20,10 +22,14 @@ from stowplan.simulate.state_store import StateStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.pod_names import PodNames
     from stowplan.engine.decision.attempt import Attempt, Failure
     from stowplan.engine.engine import Engine
+    from stowplan.framework.interface import Plugin
     from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime.framework import Framework
     from stowplan.guarding.hang_guard import CallGuard
@@ -189,6 +195,23 @@ class Scheduling:
             if not decision.node_name:
                 found += algorithm.refused(framework, decision, infos[len(found) :])
         return found
+
+    def lasting_nodes(self, info: PodInfo) -> npt.NDArray[np.bool_] | None:
+        """Rows of nodes that fit a new pod until a pod is added to them; None: this cannot be told."""
+        framework = self._engine.framework_for(info)
+        if framework is None or not self._has_only_our_plugins(framework):
+            return None
+        with self._guard.series():
+            unnoticed = self._unnoticed(framework, [info])
+            return self._engine.algorithm.lasting_nodes(framework, info) if unnoticed else None
+
+    def _has_only_our_plugins(self, framework: Framework) -> bool:
+        """Others may fail whenever they are called."""
+        return all(type(plugin) in self._ours for plugin in framework.plugins.values())
+
+    @cached_property
+    def _ours(self) -> frozenset[type[Plugin]]:
+        return frozenset(in_tree_registry())
 
     def _unnoticed(
         self, framework: Framework, infos: Sequence[PodInfo], groups: Mapping[str, int] | None = None

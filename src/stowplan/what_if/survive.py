@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.framework.explanations.formatting import listed
 from stowplan.offline import ClusterError
+from stowplan.what_if.certain import CertainPods
 from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import nodes_of, pods_on, zone_of
 from stowplan.what_if.pods import Fate, fate_of
@@ -52,9 +53,9 @@ def survive(
             known = f"; there are {listed(sorted(groups), 5)}"
             raise ClusterError(f'no node has {by} "{only}"{known}' if by != NODE else f'node "{only}" not found')
         groups = {only: groups[only]}
-    losses = []
+    losses, certain = [], CertainPods(cluster)
     for number, (lost, names) in enumerate(groups.items(), start=1):
-        losses.append(_loss(cluster, lost, names))
+        losses.append(_loss(cluster, certain, lost, names))
         if progress is not None:
             progress(number, len(groups))
     notes = (f"{without} nodes have no label {by}: they were never lost",) if without else ()
@@ -83,30 +84,39 @@ def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
     return groups, without
 
 
-def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
+def _loss(cluster: Cluster, certain: CertainPods, lost: str, names: list[str]) -> LossRecord:
+    pods = [info for name in names for info in pods_on(cluster, name)]
+    homes = {info.key: info.node_name for info in pods}
+    fates = {info.key: fate_of(info.pod) for info in pods}
+    back = [info for info in pods if fates[info.key] is Fate.RECREATED]
+    settling = Settling(cluster)
+    if certain.find_nodes(back, names):
+        moved = len(back)
+    else:
+        _settle(cluster, settling, names, pods, back)
+        moved = sum(key in homes for key in settling.found)
+    return LossRecord(
+        lost=lost,
+        nodes=len(names),
+        pods=sum(fate is not Fate.BELONGS_TO_NODE for fate in fates.values()),
+        moved=moved,
+        stranded=tuple(
+            StrandedRecord(pod=key, from_=homes.get(key, ""), reason=why) for key, why in settling.stranded.items()
+        ),
+        gone=tuple(key for key, fate in fates.items() if fate is Fate.LOST),
+        displaced=tuple(settling.displaced),
+    )
+
+
+def _settle(cluster: Cluster, settling: Settling, names: list[str], pods: list[PodInfo], back: list[PodInfo]) -> None:
+    """Lose the nodes, and see where their pods go."""
     with cluster.transaction():
-        pods = [info for name in names for info in pods_on(cluster, name)]
-        homes = {info.key: info.node_name for info in pods}
-        fates = {info.key: fate_of(info.pod) for info in pods}
         cluster.state.remove_nodes(names)
-        back = [info for info in pods if fates[info.key] is Fate.RECREATED]
-        settling = Settling(cluster)
         # Pods on removed nodes do not count anywhere, so they need not be removed to see where their copies go.
         if not settling.foresee(back):
             returning = [info.pod for info in back]
             _evict(cluster, pods, returning)
             settling.settle(returning)
-        return LossRecord(
-            lost=lost,
-            nodes=len(names),
-            pods=sum(fate is not Fate.BELONGS_TO_NODE for fate in fates.values()),
-            moved=sum(key in homes for key in settling.found),
-            stranded=tuple(
-                StrandedRecord(pod=key, from_=homes.get(key, ""), reason=why) for key, why in settling.stranded.items()
-            ),
-            gone=tuple(key for key, fate in fates.items() if fate is Fate.LOST),
-            displaced=tuple(settling.displaced),
-        )
 
 
 def _evict(cluster: Cluster, pods: list[PodInfo], back: list[Pod]) -> None:

@@ -337,3 +337,35 @@ async def test_a_restart_between_the_allocation_and_the_binding(api_server, name
             await report(again, CONDITIONS["bindingConditions"][0])
             await again.advance(BACKOFF)
             assert (await again.node_of("p"), await users_of(again)) == ("n1", ["p"])
+
+
+#: As Python's json.dumps writes them; the API server compares them byte by byte, and has another form in its JSON.
+OPAQUE = {"opaque": {"driver": DRIVER, "parameters": {"sharing": "<time>", "slices": [1, 2]}}}
+
+
+async def test_parameters_that_json_does_not_preserve(api_server, namespace):
+    """A claim is allocated, and reserved for another pod, whatever form its author gave the driver's parameters."""
+    configured = claim()
+    configured["spec"]["devices"]["config"] = [OPAQUE]
+    before = [NODE, CLASS, offered(), (CLAIMS, configured)]
+    async with scheduled(api_server, namespace, before=before) as c:
+        await c.pods(user("p1"))
+        assert (await c.node_of("p1"), await devices_of(c)) == ("n1", ["g0"])
+        made = await c.objects.get(CLAIMS, "c")
+        assert made["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        await c.pods(user("p2"))
+        assert (await c.node_of("p2"), await users_of(c)) == ("n1", ["p1", "p2"])
+
+
+async def test_parameters_in_an_allocation_of_another_client(api_server, namespace):
+    async with scheduled(api_server, namespace, before=[NODE, CLASS, offered(), (CLAIMS, claim())]) as c:
+        made = await c.objects.get(CLAIMS, "c")
+        results = [{"request": "r", "driver": DRIVER, "pool": "n1", "device": "g0"}]
+        config = [{"source": "FromClass", **OPAQUE}]
+        made["status"] = {"allocation": {"devices": {"results": results, "config": config}}}
+        made["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
+        path = c.objects.path(CLAIMS, "c")
+        made["metadata"] |= (await c.objects.call("PUT", path, made))["metadata"]
+        await c.objects.call("PUT", f"{path}/status", made)
+        await c.pods(user("p1"))
+        assert (await c.node_of("p1"), await users_of(c)) == ("n1", ["p1"])

@@ -188,7 +188,9 @@ class Objects:
             for path in reversed(self._made):
                 if any(kind in path for kind in ("/persistentvolume", "/resourceclaims/", "/podgroups/")):
                     # No controller removes the finalizer here.
-                    await self.call("PATCH", path, {"metadata": {"finalizers": None}}, _PATCHES["merge"], ok=(200, 404))
+                    await self.call(
+                        "PATCH", path, {"metadata": {"finalizers": None}}, _PATCHES["merge"], ok=(200, 404, 422)
+                    )
                 await self.call("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 202, 404, 405, 409))
         finally:
             await self._session.close()

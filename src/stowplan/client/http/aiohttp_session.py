@@ -70,7 +70,7 @@ class AiohttpSession:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The start of a response; raises one of FAILURES. With an explicit `silence`, it may last indefinitely."""
         limits = self._limits
-        headers = CIMultiDict(credentials)
+        headers = CIMultiDict(credentials, Accept=request.answers)
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         options: dict[str, Any] = {}

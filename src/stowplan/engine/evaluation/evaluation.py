@@ -30,6 +30,7 @@ from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
+from stowplan.engine.evaluation.plans import filter_holds
 from stowplan.engine.evaluation.scoring import Scoring
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status, declares
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]
     Ints = npt.NDArray[np.int64]
+
+#: Filters that judge a node by itself.
+_OF_ONE_NODE = (Reads.NODES, Reads.NODE_SUMS, Reads.NODE_PODS)
 
 _NOTHING: frozenset[str] = frozenset()
 
@@ -238,7 +242,7 @@ class Evaluation:
             if counter is None:
                 holds = declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
             else:
-                holds = counter.filter_holds(filtering.state, pod)
+                holds = filter_holds(counter, filtering.state, pod)
             if not holds:
                 return None
         return known
@@ -310,6 +314,25 @@ class Evaluation:
         """The scores of the feasible nodes; valid until the evaluation is used again."""
         return self._scoring.run(self._filtering.state, pod, feasible)
 
+    def lasts(self, pod: PodInfo, feasible: Mask) -> bool:
+        """Whether a feasible node remains so until a pod is added to it, though others move, leave or go with nodes.
+
+        Must directly follow `filter`. Only scores of in-tree plugins are trusted not to fail later.
+        """
+        state, framework = self._filtering.state, self._framework
+        if self._cluster.nominator or self.score(pod, feasible).error is not None:
+            return False
+        if any(plugin.reads not in _OF_ONE_NODE for plugin in framework.active_filters(state)):
+            return False
+        counters = framework.pod_counters
+        return declares(
+            lambda: all(
+                plugin.skips(pod.shape)
+                or (plugin.name in counters and counters[plugin.name].skips_wherever_pods_are(pod))
+                for plugin in framework.moving_pre_filters
+            )
+        )
+
     def filling(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> Filling | None:
         """Where pods of these shapes, equal to this one, would be placed one after the other; None if unknown.
 
@@ -325,7 +348,7 @@ class Evaluation:
         rows = self._filtering.feasible_without(pod, ahead) if ahead else feasible
         if rows is None:
             return None
-        ground = FillingStart(
+        start = FillingStart(
             framework=framework,
             state=state,
             pod=pod,
@@ -334,4 +357,4 @@ class Evaluation:
             filters=[plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS],
             ahead=ahead,
         )
-        return Filling(ground)
+        return Filling(start)

@@ -260,6 +260,11 @@ class InterPodAffinity(
         counters = [slot for is_held, slot, _ in versions if not is_held]
         return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
 
+    def skips_wherever_pods_are(self, pod: PodInfo) -> bool:
+        # Also terms whose holders are on nodes without the topology key matter: they may get others.
+        repelled = any(held.role is Role.REQUIRED_ANTI_AFFINITY for _, held in self._held(pod))
+        return not repelled and not pod.shape.required_affinity and not pod.shape.required_anti_affinity
+
     def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
         filters: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)
         if filters is None or any(shape.template is not pod.shape.template for shape in shapes):

@@ -293,6 +293,9 @@ class PodTopologySpread(
             slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
         )
 
+    def skips_wherever_pods_are(self, pod: PodInfo) -> bool:
+        return not self.constraints(pod.shape, HARD)
+
     def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
         refusals = self._refusals_ahead(state, shapes)
         if refusals is None or state.get(PRE_SCORE_KEY) is None:

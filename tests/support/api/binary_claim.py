@@ -1,0 +1,16 @@
+"""A ResourceClaim in protobuf."""
+
+from base64 import b64decode
+
+#: As kube-apiserver 1.36.2 served it; its parameters are `{"sharing": "<time>"}`, as Python wrote them.
+SERVED = b64decode(
+    "azhzAAojChJyZXNvdXJjZS5rOHMuaW8vdjESDVJlc291cmNlQ2xhaW0StwUKtAQKAWMSABoHZGVmYXVsdCIAKiQ4OTc2ZDNjOC0wNTM3LTRjNjUt"
+    "OGYwMy0yZjJiZmQxMTVkNWIyAzIxMDgAQggIkZui2AYQAFoICgNhcHASAWFyEGV4YW1wbGUuY29tL21pbmWKAdsBCgd1bmtub3duEgZVcGRhdGUa"
+    "EnJlc291cmNlLms4cy5pby92MSIICJGbotgGEAAyCEZpZWxkc1YxOp0BCpoBeyJmOm1ldGFkYXRhIjp7ImY6ZmluYWxpemVycyI6eyIuIjp7fSwi"
+    "djpcImV4YW1wbGUuY29tL21pbmVcIiI6e319LCJmOmxhYmVscyI6eyIuIjp7fSwiZjphcHAiOnt9fX0sImY6c3BlYyI6eyJmOmRldmljZXMiOnsi"
+    "Zjpjb25maWciOnt9LCJmOnJlcXVlc3RzIjp7fX19fUIAigHuAQoHdW5rbm93bhIGVXBkYXRlGhJyZXNvdXJjZS5rOHMuaW8vdjEiCAiRm6LYBhAA"
+    "MghGaWVsZHNWMTqqAQqnAXsiZjpzdGF0dXMiOnsiZjphbGxvY2F0aW9uIjp7Ii4iOnt9LCJmOmRldmljZXMiOnsiLiI6e30sImY6cmVzdWx0cyI6"
+    "e319fSwiZjpyZXNlcnZlZEZvciI6eyIuIjp7fSwiazp7XCJ1aWRcIjpcInVcIn0iOnsiLiI6e30sImY6bmFtZSI6e30sImY6cmVzb3VyY2UiOnt9"
+    "LCJmOnVpZCI6e319fX19QgZzdGF0dXMSTApKChgKAXISEwoDZ3B1GgpFeGFjdENvdW50IAEaLhIsCioKD2dwdS5leGFtcGxlLmNvbRIXChV7InNo"
+    "YXJpbmciOiAiPHRpbWU+In0aMAoeChwKGgoBchIPZ3B1LmV4YW1wbGUuY29tGgFwIgFkEg4KABoEcG9kcyIBcCoBdRoAIgA="
+)
