@@ -92,7 +92,7 @@ BREAKS = [
     # nodes
     pytest.param(
         lambda state: state.table.row_of.pop("a"),
-        "nodes stand on the rows {'a': 0, 'b': 1}, and are found on {'b': 1}",
+        "the nodes are on the rows {'a': 0, 'b': 1}, the table finds them on {'b': 1}",
         id="row of a node",
     ),
     pytest.param(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stowplan.api.types import Pod
 from stowplan.config import load_config
 from stowplan.engine.dumped import decode_dump, encode_dump
-from stowplan.engine.input_log.input_recorder import RecordedEngine, Recorder
+from stowplan.engine.input_log.input_recorder import Recorder
 from stowplan.engine.input_log.recording import Replay
 from stowplan.framework.requests import Delete
 from stowplan.in_tree.registry import in_tree_registry
@@ -35,6 +35,23 @@ def resume(dump, random, **options):
     meter, api = StoppedWatch(), VirtualApi()
     engine = WritingDown(config, registry=registry, now=dump.now, meter=meter, random=random, api=api)
     return engine, resumed(engine, dump, **options)
+
+
+class RecordedEngine:
+    """The engine as its driver sees it, with every step recorded."""
+
+    def __init__(self, engine, recorder):
+        self._engine = engine
+        self._recorder = recorder
+        self.attach = engine.attach
+        self.run_plugin = engine.run_plugin
+
+    @property
+    def wants_turn(self):
+        return self._engine.wants_turn
+
+    def step(self, input_, now):
+        return self._recorder.step(self._engine, input_, now)
 
 
 def set_up(**options):

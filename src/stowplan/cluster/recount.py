@@ -61,7 +61,7 @@ def _problems_of_nodes(state: ClusterState) -> Iterator[str]:
     table = state.table
     named = {node.metadata.name: row for row, node in enumerate(table.nodes) if node is not None}
     if named != table.row_of:
-        yield f"nodes stand on the rows {named}, and are found on {table.row_of}"
+        yield f"the nodes are on the rows {named}, the table finds them on {table.row_of}"
     valid = [row for row in range(table.n) if table.valid[row]]
     if valid != sorted(named.values()):
         yield f"rows {valid} are valid, nodes are on {sorted(named.values())}"

@@ -80,14 +80,14 @@ class _Index:
         self._by_pair: dict[Pair, set[int]] = {}
         self._any: set[int] = set()
 
-    def _shelf(self, pair: Pair | None) -> set[int]:
+    def _bucket(self, pair: Pair | None) -> set[int]:
         return self._any if pair is None else self._by_pair.setdefault(pair, set())
 
     def add(self, id: int, pair: Pair | None) -> None:
-        self._shelf(pair).add(id)
+        self._bucket(pair).add(id)
 
     def discard(self, id: int, pair: Pair | None) -> None:
-        self._shelf(pair).discard(id)
+        self._bucket(pair).discard(id)
         if pair is not None and not self._by_pair[pair]:
             del self._by_pair[pair]
 

@@ -31,6 +31,7 @@ from stowplan.framework.events import (
     ClusterEvent,
     events_of_change,
 )
+from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ class EventHandlers:
         for change in changes:
             try:
                 apply(change.old, change.new)
-            except Exception as e:
+            except PROPAGATED:
+                raise
+            except BaseException as e:
                 _log.error(
                     e,
                     "Failed to process a changed object",

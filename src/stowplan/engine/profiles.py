@@ -17,6 +17,7 @@ from stowplan.config import ConfigError, load_config
 from stowplan.extenders.http_extender import configured_extenders
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.runtime.profile_plugins import PluginInitError
+from stowplan.framework.status import PROPAGATED
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ class Profiles:
             self.offer, self.refusal = self._built(configuration), ""
         except (ConfigError, PluginInitError) as e:
             self.refusal = str(e)
-        except Exception as e:
+        except PROPAGATED:
+            raise
+        except BaseException as e:
             # A user plugin that is malformed.
             self.refusal = f"{type(e).__name__}: {e}"
 

@@ -20,6 +20,7 @@ from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.engine.inputs import Adopted, Changes, Declined, Offered
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.extenders.calls import kinds_wanted
+from stowplan.framework.status import PROPAGATED
 from stowplan.timing.times import within
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ class Reconfiguration:
         assert offer is not None, "it was just made"
         try:
             return watched_kinds(offer.frameworks.values(), report=self._report)
-        except Exception as e:
+        except PROPAGATED:
+            raise
+        except BaseException as e:
             # A user plugin whose declaration of kinds raises.
             raise RefusedConfigurationError(f"{type(e).__name__}: {e}") from e
 

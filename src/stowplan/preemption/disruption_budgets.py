@@ -22,77 +22,89 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_table import PodTable
     from stowplan.cluster.state import ClusterState
 
-Budget = tuple[t.PodDisruptionBudget, Selector]
+    Ints = npt.NDArray[np.int64]
 
 
-def budgets(objects: ObjectStore) -> list[Budget]:
-    """Budgets that can match a pod, in name order; nil and empty selectors match nothing, invalid ones are skipped."""
-    found = []
-    for pdb in objects.all(t.PodDisruptionBudget):
-        try:
-            selector = compile_label_selector(pdb.spec.selector)
-        except SelectorError:
-            continue
-        if not (selector.nothing or selector.empty):
-            found.append((pdb, selector))
-    return sorted(found, key=lambda budget: (budget[0].metadata.namespace, budget[0].metadata.name))
+class _Budgets:
+    """The budgets that can match a pod, in name order.
+
+    Nil and empty selectors match nothing, and invalid ones are skipped.
+    """
+
+    def __init__(self, objects: ObjectStore) -> None:
+        found: list[tuple[t.PodDisruptionBudget, Selector]] = []
+        for pdb in objects.all(t.PodDisruptionBudget):
+            try:
+                selector = compile_label_selector(pdb.spec.selector)
+            except SelectorError:
+                continue
+            if not (selector.nothing or selector.empty):
+                found.append((pdb, selector))
+        found.sort(key=lambda budget: (budget[0].metadata.namespace, budget[0].metadata.name))
+        self.objects = [pdb for pdb, _ in found]
+        self.allowed = [pdb.status.disruptions_allowed for pdb in self.objects]
+        #: Namespace -> (index, selector) of its budgets.
+        self._in_namespace: dict[str, list[tuple[int, Selector]]] = {}
+        for i, (pdb, selector) in enumerate(found):
+            self._in_namespace.setdefault(pdb.metadata.namespace or "default", []).append((i, selector))
+
+    def of(self, shape: PodShape) -> list[int]:
+        """Indexes of the budgets that match pods of the shape; a pod without labels has none."""
+        if not shape.labels:
+            return []
+        return [i for i, selector in self._in_namespace.get(shape.namespace, ()) if selector.matches(shape.labels)]
+
+    def counts(self, i: int, info: PodInfo) -> bool:
+        """Whether evicting the pod counts: one in disruptedPods was counted when its eviction began."""
+        return info.pod.metadata.name not in self.objects[i].status.disrupted_pods
 
 
 def violating_pods(
-    cluster: ClusterState,
-    pods: PodTable,
-    slots: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.intp],
-    counts: npt.NDArray[np.int64],
+    cluster: ClusterState, pods: PodTable, slots: Ints, starts: npt.NDArray[np.intp], counts: Ints
 ) -> npt.NDArray[np.bool_]:
-    """For victims grouped by node, most important first: whose eviction exceeds a budget."""
+    """For victims grouped by node, most important first: whose eviction exceeds a budget.
+
+    Each node has the whole of a budget: the n-th of its victims that a budget covers exceeds it if fewer are allowed.
+    """
     violating = np.zeros(len(slots), np.bool_)
-    known = budgets(cluster.objects)
-    if not known:
+    budgets = _Budgets(cluster.objects)
+    if not budgets.objects:
         return violating
-    by_shape: dict[int, list[int]] = {}
-    for shape_id in np.unique(pods.shape[slots]).tolist():
-        info = pods.infos[int(slots[np.flatnonzero(pods.shape[slots] == shape_id)[0]])]
-        assert info is not None
-        by_shape[shape_id] = _matching(info.shape, known)
-    covered = np.array([bool(by_shape[shape_id]) for shape_id in pods.shape[slots].tolist()])
-    # Only nodes with a pod that has a budget need counting.
-    for node in np.flatnonzero(np.add.reduceat(covered, starts)).tolist():
-        of_node = slice(int(starts[node]), int(starts[node] + counts[node]))
-        violating[of_node] = _violating_on_node(pods, slots[of_node].tolist(), by_shape, known)
+    victims, covering = _covered(budgets, pods, slots)
+    node = np.repeat(np.arange(len(starts)), counts)
+    group = node[victims] * len(budgets.objects) + covering
+    # Stable, so that a group's victims stay in order.
+    order = np.argsort(group, kind="stable")
+    begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+    sizes = np.diff(np.append(begins, len(order)))
+    number = np.arange(1, len(order) + 1) - np.repeat(begins, sizes)
+    exceeds = number > np.array(budgets.allowed, np.int64)[covering[order]]
+    violating[victims[order[exceeds]]] = True
     return violating
 
 
-def _matching(shape: PodShape, known: list[Budget]) -> list[int]:
-    if not shape.labels:
-        return []
-    return [
-        i
-        for i, (pdb, selector) in enumerate(known)
-        if (pdb.metadata.namespace or "default") == shape.namespace and selector.matches(shape.labels)
-    ]
+def _covered(budgets: _Budgets, pods: PodTable, slots: Ints) -> tuple[Ints, Ints]:
+    """Each victim (its index in `slots`) with each budget that its eviction counts for."""
+    _, first, shape_of = np.unique(pods.shape[slots], return_index=True, return_inverse=True)
+    by_shape = [budgets.of(_info(pods, slot).shape) for slot in slots[first].tolist()]
+    many = np.array([len(matching) for matching in by_shape], np.int64)
+    flat = np.array([i for matching in by_shape for i in matching], np.int64)
+    of_victim = many[shape_of]
+    victims = np.repeat(np.arange(len(slots)), of_victim)
+    # The position among the budgets of the victim's shape.
+    nth = np.arange(len(victims)) - np.repeat(np.cumsum(of_victim) - of_victim, of_victim)
+    covering = flat[(np.cumsum(many) - many)[shape_of[victims]] + nth]
+    counted = np.ones(len(victims), np.bool_)
+    disrupted = np.array([bool(pdb.status.disrupted_pods) for pdb in budgets.objects])
+    for pair in np.flatnonzero(disrupted[covering]).tolist():
+        counted[pair] = budgets.counts(int(covering[pair]), _info(pods, int(slots[victims[pair]])))
+    return victims[counted], covering[counted]
 
 
-def _violating_on_node(
-    pods: PodTable, slots: list[int], by_shape: dict[int, list[int]], known: list[Budget]
-) -> list[bool]:
-    remaining = [pdb.status.disruptions_allowed for pdb, _ in known]
-    verdicts = []
-    for slot in slots:
-        info = pods.infos[slot]
-        assert info is not None
-        verdicts.append(_takes_too_much(info, by_shape[info.shape.id], known, remaining))
-    return verdicts
-
-
-def _takes_too_much(info: PodInfo, matching: list[int], known: list[Budget], remaining: list[int]) -> bool:
-    violates = False
-    for i in matching:
-        # A pod in disruptedPods was counted when its eviction began.
-        if info.pod.metadata.name not in known[i][0].status.disrupted_pods:
-            remaining[i] -= 1
-            violates = violates or remaining[i] < 0
-    return violates
+def _info(pods: PodTable, slot: int) -> PodInfo:
+    info = pods.infos[slot]
+    assert info is not None
+    return info
 
 
 def violating_units(objects: ObjectStore, units: Sequence[Sequence[PodInfo]]) -> list[bool]:
@@ -100,14 +112,14 @@ def violating_units(objects: ObjectStore, units: Sequence[Sequence[PodInfo]]) ->
 
     Parity: unlike for the pods of a node, counting ends at a unit's first violation.
     """
-    known = budgets(objects)
-    remaining = [pdb.status.disruptions_allowed for pdb, _ in known]
-    return [any(_exceeds(info, known, remaining) for info in unit) for unit in units]
+    budgets = _Budgets(objects)
+    remaining = list(budgets.allowed)
+    return [any(_exceeds(info, budgets, remaining) for info in unit) for unit in units]
 
 
-def _exceeds(info: PodInfo, known: list[Budget], remaining: list[int]) -> bool:
-    for i in _matching(info.shape, known):
-        if info.pod.metadata.name not in known[i][0].status.disrupted_pods:
+def _exceeds(info: PodInfo, budgets: _Budgets, remaining: list[int]) -> bool:
+    for i in budgets.of(info.shape):
+        if budgets.counts(i, info):
             remaining[i] -= 1
             if remaining[i] < 0:
                 return True

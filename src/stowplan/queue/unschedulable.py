@@ -194,9 +194,9 @@ class UnschedulablePods:
         gated = sum(bool(group.rejection.gating_plugin) for group, _ in self._bucket.values())
         if gated != self.gated:
             yield f"{self.gated} pods are counted as gated, {gated} are"
-        lying = sum(len(pods) for group in self._groups.values() for pods in group.by_shape.values())
-        if lying != len(self._bucket):
-            yield f"{lying} pods are in groups, {len(self._bucket)} have one"
+        grouped = sum(len(pods) for group in self._groups.values() for pods in group.by_shape.values())
+        if grouped != len(self._bucket):
+            yield f"{grouped} pods are in groups, {len(self._bucket)} have one"
         found = {(*key, rejection) for key, groups in self._rejected_by.items() for rejection in groups}
         wanted = {
             (rejection.profile, plugin, rejection)

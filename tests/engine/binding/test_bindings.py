@@ -415,7 +415,7 @@ def test_steps_that_ignore_cancellation_are_reported(caplog):
     engine = driven(stepping("Mine", stubborn))
     engine.create(a_pod("low"))
     engine.step(Cancelled(engine.pod("low").metadata.uid, "preempted by Somebody"))
-    assert 'plugin "Mine", broken off in PreBind: generator ignored GeneratorExit' in in_short(caplog.text)
+    assert 'plugin "Mine", aborted in PreBind: generator ignored GeneratorExit' in in_short(caplog.text)
     failed_for(engine, "preempted by Somebody", "low")
 
 

@@ -237,11 +237,11 @@ class Bindings:
 
     def _stop(self, binding: Binding, reason: str) -> None:
         """Abort PreBind."""
-        self._break_off(binding, reason)
+        self._abort(binding, reason)
         if not binding.calls:
             self._prepared(binding)
 
-    def _break_off(self, binding: Binding, why: str) -> None:
+    def _abort(self, binding: Binding, why: str) -> None:
         for call in tuple(binding.calls):
             if call.steps is None:
                 self.outbox.cancel(call.number, why)
@@ -450,7 +450,7 @@ class Bindings:
         except PROPAGATED:
             raise
         except BaseException as e:
-            self._reporter.report(f'plugin "{call.plugin}", broken off in {_POINTS[binding.stage]}: {described(e)}')
+            self._reporter.report(f'plugin "{call.plugin}", aborted in {_POINTS[binding.stage]}: {described(e)}')
 
     def _call_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
         if call in binding.calls:
@@ -477,7 +477,7 @@ class Bindings:
         """The first failure of a group wins; the other calls are cancelled."""
         if failed is not None and binding.failed is None:
             binding.failed = failed
-            self._break_off(binding, OTHER_PRE_BIND_FAILED)
+            self._abort(binding, OTHER_PRE_BIND_FAILED)
         if not binding.calls and not binding.begins:
             self._next_group(binding)
 

@@ -16,7 +16,7 @@ from stowplan.engine.cycle.reservation import reserve
 from stowplan.engine.decision.attempt import Attempt, Failure, refused_by_node
 from stowplan.engine.decision.attempt_outcome import attempt_outcome
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.status import Code, Status, error, raised
+from stowplan.framework.status import PROPAGATED, Code, Status, error, raised
 from stowplan.framework.unfinished import unfinished_of
 from stowplan.klog import get_logger
 
@@ -63,13 +63,15 @@ class SchedulingCycle:
             framework.metrics.begin_cycle()
         try:
             decision = self._algorithm.schedule(framework, queued.pod)
-        except Exception as e:
+        except PROPAGATED:
+            raise
+        except BaseException as e:
             return self.broken(queued, e, started=started)
         if unfinished_of(decision.status) is not None:
             return None
         return self.conclude(framework, queued, decision, started=started)
 
-    def broken(self, queued: QueuedPod, cause: Exception, *, started: float) -> Failure:
+    def broken(self, queued: QueuedPod, cause: BaseException, *, started: float) -> Failure:
         """The failure for an unexpected exception, such as a plugin returning an invalid value.
 
         Only this attempt fails.

@@ -30,6 +30,7 @@ from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
+from stowplan.engine.evaluation.plans import filter_holds
 from stowplan.engine.evaluation.scoring import Scoring
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status, declares
@@ -241,7 +242,7 @@ class Evaluation:
             if counter is None:
                 holds = declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
             else:
-                holds = counter.filter_holds(filtering.state, pod)
+                holds = filter_holds(counter, filtering.state, pod)
             if not holds:
                 return None
         return known
@@ -352,7 +353,7 @@ class Evaluation:
         rows = self._filtering.feasible_without(pod, ahead) if ahead else feasible
         if rows is None:
             return None
-        ground = FillingStart(
+        start = FillingStart(
             framework=framework,
             state=state,
             pod=pod,
@@ -361,4 +362,4 @@ class Evaluation:
             filters=[plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS],
             ahead=ahead,
         )
-        return Filling(ground)
+        return Filling(start)

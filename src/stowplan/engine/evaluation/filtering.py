@@ -16,7 +16,7 @@ import numpy as np
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.node_sums import FEW
 from stowplan.engine.evaluation.object_watches import plugins_to_rerun
-from stowplan.engine.evaluation.plans import FilterPlan
+from stowplan.engine.evaluation.plans import FilterPlan, filter_holds
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import NodeFilterPlugin, Reads
@@ -194,7 +194,7 @@ class Filtering:
             # Each plugin has to be called, to be timed.
             return False
         for counter, plugin in plan.counters:
-            if not counter.filter_holds(state, pod) and not self._renew(plugin, pod):
+            if not filter_holds(counter, state, pod) and not self._renew(plugin, pod):
                 return False
         position = self._cluster.changes.position
         if position != self._position:
@@ -310,7 +310,7 @@ class Filtering:
         for plugin in plugins_to_rerun(self._framework.pre_filter, moving, outdated):
             unsettled = plugin.name in outdated or plugin.name in self._unsettled
             counter = None if unsettled else counters.get(plugin.name)
-            if counter is not None and counter.filter_holds(self.state, pod):
+            if counter is not None and filter_holds(counter, self.state, pod):
                 continue
             if self.pre_filtered is not None and plugin.name in self.pre_filtered.narrowed_by:
                 # It may select other nodes now, or all.

@@ -16,6 +16,7 @@ import numpy as np
 
 from stowplan.engine.evaluation.joint_sums import JointRefusals, JointScores
 from stowplan.framework.interface import CountsPods, Reads
+from stowplan.framework.status import PROPAGATED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,6 +30,29 @@ if TYPE_CHECKING:
     from stowplan.framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
     from stowplan.framework.rejections import Rejections
     from stowplan.framework.runtime.framework import Framework
+
+
+def filter_holds(counter: CountsPods, state: CycleState, pod: PodInfo) -> bool:
+    """Whether a plugin's PreFilter and Filter results are still valid.
+
+    If it raises, they are not: its full calls raise the error again, or succeed.
+    """
+    try:
+        return counter.filter_holds(state, pod)
+    except PROPAGATED:
+        raise
+    except BaseException:
+        return False
+
+
+def score_holds(counter: CountsPods, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
+    """The same for PreScore and Score."""
+    try:
+        return counter.score_holds(state, pod, feasible_moved)
+    except PROPAGATED:
+        raise
+    except BaseException:
+        return False
 
 
 class FilterPlan(NamedTuple):

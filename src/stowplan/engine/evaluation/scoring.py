@@ -13,7 +13,7 @@ import numpy as np
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.node_sums import FEW
 from stowplan.engine.evaluation.object_watches import plugins_to_rerun
-from stowplan.engine.evaluation.plans import ScorePlan
+from stowplan.engine.evaluation.plans import ScorePlan, score_holds
 from stowplan.engine.evaluation.score import Score
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import Reads
@@ -160,7 +160,7 @@ class Scoring:
         """
         state, moved, done = self._state, feasible is not before, set()
         for counter, plugin in plan.counters:
-            if not counter.score_holds(state, pod, moved):
+            if not score_holds(counter, state, pod, moved):
                 if not self._renew(plugin, pod, feasible):
                     return False
                 done.add(plugin.name)
@@ -320,7 +320,7 @@ class Scoring:
         self._moved, counters = set(outdated), self._framework.pod_counters
         for plugin in plugins_to_rerun(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
             counter = None if plugin.name in outdated else counters.get(plugin.name)
-            if counter is not None and counter.score_holds(self._state, pod, moved):
+            if counter is not None and score_holds(counter, self._state, pod, moved):
                 continue
             answer = self._attempt_pre_score(plugin, pod, nodes)
             skipped = self._state.skip_score

@@ -15,7 +15,7 @@ from msgspec import field
 
 from stowplan.cluster.pod_info import group_key
 from stowplan.framework.runtime.binding import run_permit
-from stowplan.framework.status import Code, Status, declares
+from stowplan.framework.status import PROPAGATED, Code, Status, declares
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -70,7 +70,13 @@ class EqualPods:
         if quorum is None:
             return JointDecisions()
         placed = self._cluster.pod_groups.scheduled(group_key(pods[0].pod))
-        result = JointDecisions(self._algorithm.filled(framework, pods, within=within))
+        try:
+            result = JointDecisions(self._algorithm.filled(framework, pods, within=within))
+        except PROPAGATED:
+            raise
+        except BaseException:
+            # A plugin's; the first pod that is tried by itself gets it as its error.
+            return JointDecisions()
         result.waiting = max(0, min(len(result.decisions), quorum - placed - 1))
         if result.waiting:
             first = result.decisions[0]

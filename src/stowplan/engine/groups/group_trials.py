@@ -17,7 +17,7 @@ from stowplan.engine.groups.group_trial import GroupTrial, PlacementTrials, Trie
 from stowplan.engine.groups.placement_trial import PlacementTrial
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.runtime.placements import PodGroupInfo, run_placement_generate, whole_cluster
-from stowplan.framework.status import Status, error
+from stowplan.framework.status import PROPAGATED, Status, error
 from stowplan.framework.unfinished import UnfinishedError, unfinished_of
 
 if TYPE_CHECKING:
@@ -153,9 +153,9 @@ class _Trial:
             self._framework.metrics.begin_cycle()
         try:
             decision = self._decided(queued)
-        except UnfinishedError:
+        except (UnfinishedError, *PROPAGATED):
             raise
-        except Exception as e:
+        except BaseException as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
         return self._on_trial.place(queued, decision)
 

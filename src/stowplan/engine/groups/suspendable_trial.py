@@ -23,7 +23,7 @@ from stowplan.engine.groups.group_trial import GroupTrial, TriedPod, rejected
 from stowplan.engine.groups.placement_trial import PlacementTrial
 from stowplan.framework.extender import ClusterChangedError
 from stowplan.framework.requests import Outcome
-from stowplan.framework.status import Status, error
+from stowplan.framework.status import PROPAGATED, Status, error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,9 +144,9 @@ class _Trial:
         )
         try:
             return (yield from self._through(cycle))
-        except ClusterChangedError:
+        except (ClusterChangedError, *PROPAGATED):
             raise
-        except Exception as e:
+        except BaseException as e:
             return Decision(queued.pod, status=error(e))
         finally:
             cycle.close()

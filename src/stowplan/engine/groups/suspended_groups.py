@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from stowplan.engine.suspension.suspended import Stage, Suspended, closed, has_same_requirements
 from stowplan.framework.events import PROFILE_SWAPPED
 from stowplan.framework.requests import Done
-from stowplan.framework.status import raised
+from stowplan.framework.status import PROPAGATED, raised
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
@@ -131,7 +131,9 @@ class SuspendedGroups:
                 needed = trial.steps.send((Done(False),))
         except StopIteration as end:
             outcome = end.value
-        except Exception as e:
+        except PROPAGATED:
+            raise
+        except BaseException as e:
             _log.error(e, "the trial of a pod group failed", trace=True, podGroup=trial.group)
             outcome = raised(e)
         else:
@@ -173,11 +175,11 @@ class SuspendedGroups:
         self._go_on(trial, (Done(True),))
 
     def put_back(self, trial: SuspendableGroup) -> None:
-        self._break_off(trial, "an equal group was decided")
+        self._abort(trial, "an equal group was decided")
 
     # -- aborting ------------------------------------------------------------------------------------------------------
 
-    def _break_off(self, trial: SuspendableGroup, why: str, *, give_back: bool = True) -> None:
+    def _abort(self, trial: SuspendableGroup, why: str, *, give_back: bool = True) -> None:
         """Abort a waiting trial; its pods return to the queue in their current version, unless others handle them."""
         _log.v(4).info("Aborted the suspended trial of a pod group", podGroup=trial.group, reason=why)
         trial.stop_waiting()
@@ -204,25 +206,25 @@ class SuspendedGroups:
             tried = next(queued.pod for queued in trial.members if queued.pod.uid == uid)
             bound = change.new is not None and bool(change.new.spec.node_name)
             if bound or not has_same_requirements(tried, self._state.pending.by_uid(uid)):
-                self._break_off(trial, f"pod {tried.key} has changed")
+                self._abort(trial, f"pod {tried.key} has changed")
 
     def plugins_switched(self) -> None:
         """Plugins were switched on or off."""
         for trial in self.trials:
             if trial.switched_off != trial.framework.switched_off:
-                self._break_off(trial, "plugins were switched off or on")
+                self._abort(trial, "plugins were switched off or on")
 
     def profiles_swapped(self, profiles: Mapping[str, Framework]) -> None:
         """These profiles are active from now on."""
         for trial in self.trials:
             framework = profiles.get(trial.framework.profile_name)
             if framework is not trial.framework:
-                self._break_off(trial, "the profile was swapped", give_back=framework is not None)
+                self._abort(trial, "the profile was swapped", give_back=framework is not None)
 
     def stop(self) -> None:
         """Scheduling has stopped."""
         for trial in self.trials:
-            self._break_off(trial, "the scheduler stops")
+            self._abort(trial, "the scheduler stops")
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

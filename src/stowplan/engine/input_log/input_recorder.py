@@ -181,20 +181,3 @@ class Recorder:
         if self.failure is None:
             self._recording, self._joins, self.failure = None, False, why
             _log.error(why, "Cannot write the recording; it ends here")
-
-
-class RecordedEngine:
-    """The engine as its driver sees it, with every step recorded."""
-
-    def __init__(self, engine: Engine, recorder: Recorder) -> None:
-        self._engine = engine
-        self._recorder = recorder
-        self.attach = engine.attach
-        self.run_plugin = engine.run_plugin
-
-    @property
-    def wants_turn(self) -> bool:
-        return self._engine.wants_turn
-
-    def step(self, input_: Input, now: float) -> list[Effect]:
-        return self._recorder.step(self._engine, input_, now)

@@ -292,7 +292,7 @@ class Replay:
             chance = None
         else:
             set_chance(chance, header.chance)
-        self._broken_off = interrupted
+        self._interrupted = interrupted
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
             load_config(header.configuration, plugins=registry.declarations, features=features),
@@ -318,8 +318,8 @@ class Replay:
             if moment is not None and entry.now > moment:
                 self.goes_on = True
                 return
-            if self._broken_off is not None:
-                self._broken_off.expect(entry.interrupted)
+            if self._interrupted is not None:
+                self._interrupted.expect(entry.interrupted)
             yield entry, self.engine.step(entry.input, entry.now)
 
 

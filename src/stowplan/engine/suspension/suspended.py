@@ -14,6 +14,7 @@ import msgspec
 
 from stowplan.api.types import Pod, PodStatus
 from stowplan.framework.requests import Ask, Done, Wait
+from stowplan.framework.status import PROPAGATED
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -147,11 +148,13 @@ class Suspended:
         return any(alarm.sleeper is self for alarm in outbox.alarms) or any(one is self for _, one in outbox.watchers)
 
 
-def closed(steps: Generator[Any, Any, Any]) -> Exception | None:
+def closed(steps: Generator[Any, Any, Any]) -> BaseException | None:
     """Close a generator of steps; returns the exception that it raises in doing so."""
     try:
         steps.close()
-    except Exception as e:
+    except PROPAGATED:
+        raise
+    except BaseException as e:
         return e
     return None
 

@@ -37,6 +37,7 @@ from stowplan.engine.suspension.portions import key_of
 from stowplan.engine.suspension.suspended import AwaitedRequest, Stage, Suspended, closed, has_same_requirements
 from stowplan.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
 from stowplan.framework.requests import Done
+from stowplan.framework.status import PROPAGATED
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
@@ -201,7 +202,9 @@ class SuspendedCycles:
         except StopIteration as end:
             self._over(cycle)
             outcome = self._cycle.conclude(framework, queued, end.value, started=started)
-        except Exception as e:
+        except PROPAGATED:
+            raise
+        except BaseException as e:
             self._over(cycle)
             outcome = self._cycle.broken(queued, e, started=started)
         else:
@@ -309,7 +312,7 @@ class SuspendedCycles:
             self._go_on(cycle, (Done(True),))
 
     def put_back(self, cycle: SuspendedCycle) -> None:
-        self._break_off(cycle, "an equal pod was decided")
+        self._abort(cycle, "an equal pod was decided")
         self._over(cycle)
         newest = self._state.pending.by_uid(cycle.uid)
         assert newest is not None, "cycles of pods that are gone have ended"
@@ -317,11 +320,11 @@ class SuspendedCycles:
 
     # -- aborting ------------------------------------------------------------------------------------------------------
 
-    def _break_off(self, cycle: SuspendedCycle, why: str) -> None:
+    def _abort(self, cycle: SuspendedCycle, why: str) -> None:
         """Abort a waiting cycle."""
         pod = cycle.queued.pod
         _log.v(4).info("Aborted a suspended scheduling cycle", pod=pod, reason=why)
-        self._stories.step(pod.key, pod.uid, "attempt broken off", "", why)
+        self._stories.step(pod.key, pod.uid, "attempt aborted", "", why)
         cycle.stop_waiting()
         self._answers_awaited.discard(cycle)
         self.portions.leave(cycle)
@@ -335,14 +338,14 @@ class SuspendedCycles:
         self._free(cycle)
 
     def _end(self, cycle: SuspendedCycle, why: str) -> None:
-        self._break_off(cycle, why)
+        self._abort(cycle, why)
         self._over(cycle)
         self._parts.queue.done(cycle.uid)
 
     def _abort_to_restart(self, cycle: SuspendedCycle, why: str) -> None:
         """Abort a cycle and restart it at the end of the step, when all changes of the step are known."""
         if cycle.stage is not Stage.RESTARTING:
-            self._break_off(cycle, why)
+            self._abort(cycle, why)
             cycle.stage = Stage.RESTARTING
             self.outbox.soon(cycle)
 
@@ -384,7 +387,7 @@ class SuspendedCycles:
             framework = profiles.get(cycle.framework.profile_name)
             if framework is cycle.framework:
                 continue
-            self._break_off(cycle, "the profile was swapped")
+            self._abort(cycle, "the profile was swapped")
             self._over(cycle)
             newest = self._state.pending.by_uid(cycle.uid)
             if framework is None or newest is None or self._settler.skips(framework, newest):
