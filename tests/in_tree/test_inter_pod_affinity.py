@@ -480,19 +480,39 @@ def test_hints_for_invalid_terms_are_errors():
 
 
 @pytest.mark.parametrize(
-    ("pod", "existing", "skips"),
+    ("pod", "existing", "lasting"),
     [
-        pytest.param(a_pod().labels(app="web"), a_pod("e").on("n1"), True, id="no terms"),
-        pytest.param(a_pod().labels(app="web"), a_pod("e").avoids_pods(ZONE, WEB).on("n4"), False, id="may be avoided"),
-        pytest.param(
-            a_pod().labels(app="db"), a_pod("e").avoids_pods(ZONE, WEB).on("n1"), True, id="others are avoided"
-        ),
-        pytest.param(a_pod().avoids_pods(ZONE, DB), a_pod("e").on("n1"), False, id="avoids"),
-        pytest.param(a_pod().prefers_pods(1, ZONE, DB), a_pod("e").on("n1"), True, id="prefers"),
+        pytest.param(a_pod().labels(app="web"), a_pod("e").on("n1"), "1234", id="no terms"),
+        pytest.param(a_pod().labels(app="web"), a_pod("e").avoids_pods(ZONE, WEB).on("n4"), None, id="may be avoided"),
+        pytest.param(a_pod().labels(app="db"), a_pod("e").avoids_pods(ZONE, WEB).on("n1"), "1234", id="others are"),
+        pytest.param(a_pod().avoids_pods(ZONE, DB), a_pod("e").on("n1"), None, id="avoids in a zone"),
+        pytest.param(a_pod().avoids_pods(HOST, DB), a_pod("e").labels(app="db").on("n1"), "234", id="avoids on a node"),
+        pytest.param(a_pod().requires_pods(HOST, DB), a_pod("e").labels(app="db").on("n1"), "", id="may be lost"),
+        pytest.param(a_pod().prefers_pods(1, ZONE, DB), a_pod("e").on("n1"), "1234", id="prefers"),
     ],
 )
-def test_pods_that_it_skips_wherever_others_are(pod, existing, skips):
+def test_nodes_that_are_not_refused_wherever_others_go(pod, existing, lasting):
     """A term's holder on a node without the topology key may get another node."""
     state = state_of(four_nodes(), [existing])
-    plugin = plugin_on(InterPodAffinity, state, InterPodAffinityArgs())
-    assert plugin.skips_wherever_pods_are(state.pod_info(struct(pod))) == skips
+    plugin, info, cycle = (
+        plugin_on(InterPodAffinity, state, InterPodAffinityArgs()),
+        state.pod_info(struct(pod)),
+        CycleState(),
+    )
+    plugin.pre_filter(cycle, info, Nodes(state))
+    found = plugin.lasting_sets(cycle, info, 1)
+    assert (found and ["".join(str(row + 1) for row in sorted(rows.nonzero()[0])) for rows in found]) == (
+        None if lasting is None else [lasting]
+    )
+
+
+def test_pods_to_be_near_on_two_nodes_outlast_the_loss_of_one():
+    state = state_of(four_nodes(), [pod_on(node, app="db") for node in ("n1", "n2", "n3")])
+    plugin, info, cycle = (
+        plugin_on(InterPodAffinity, state, InterPodAffinityArgs()),
+        state.pod_info(struct(NEAR_DB)),
+        CycleState(),
+    )
+    plugin.pre_filter(cycle, info, Nodes(state))
+    sets = [plugin.lasting_sets(cycle, info, lost) for lost in (0, 1, 2)]
+    assert [rows.tolist() for (rows,) in sets] == [[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]]

@@ -10,7 +10,7 @@ from stowplan.testing import a_node, a_pod
 from stowplan.what_if import survive
 from stowplan.what_if.certain import CertainPods
 from support.examples import examples
-from support.scheduling.worlds import ZONE, clusters
+from support.scheduling.worlds import HOST, RACK, ZONE, clusters
 
 WEB = {"matchLabels": {"app": "web"}}
 MOSTLY_PLAIN = ("node affinity", "node preference", "toleration", "owner", "away", "near", "spread", "port", "disk")
@@ -46,10 +46,12 @@ def test_agrees_with_full_predictions_on_random_clusters():
     @examples(200)
     @given(
         clusters(least_nodes=3, most_nodes=8, special=MOSTLY_PLAIN),
-        st.sampled_from(("node", "rack", ZONE)),
+        st.sampled_from(("node", "node", "rack", ZONE)),
+        st.booleans(),
     )
-    def agrees(cluster, by):
+    def agrees(cluster, by, few_pods):
         nodes, pods, objects = cluster
+        pods = pods[: len(nodes)] if few_pods else pods
         if by != "node" and not any(by in node["metadata"]["labels"] for node in nodes):
             return
         found = Cluster([*nodes, *(owned(pod, i) for i, pod in enumerate(pods)), *objects])
@@ -66,8 +68,25 @@ def cluster_of(objects, **options):
     return Cluster([obj.obj() if hasattr(obj, "obj") else obj for obj in objects], **options)
 
 
+def test_agrees_with_full_predictions_for_pods_that_others_can_refuse():
+    @examples(200)
+    @given(clusters(least_nodes=5, most_nodes=9, most_pods=7, special=("away", "near", "spread")))
+    def agrees(cluster):
+        nodes, pods, objects = cluster
+        found = Cluster([*nodes, *(owned(pod, i) for i, pod in enumerate(pods, 1)), *objects])
+        losses = survive(found, "node")
+        with pytest.MonkeyPatch.context() as patch:
+            without_certainty(patch)
+            assert survive(found, "node") == losses
+
+    agrees()
+
+
 def nodes(count, *, cpu="4"):
-    return [a_node(f"n{i}").zone("ab"[i % 2]).allocatable(cpu=cpu, pods="20") for i in range(count)]
+    return [
+        a_node(f"n{i}").zone("ab"[i % 2]).labels(rack="rst"[i % 3]).allocatable(cpu=cpu, pods="20")
+        for i in range(count)
+    ]
 
 
 def pods(count, *, on="n0", **labels):
@@ -97,11 +116,36 @@ def test_pods_that_rather_spread_are_certain(settled):
     assert settled == []
 
 
-@pytest.mark.parametrize("constrained", ["spreads", "avoids_pods", "requires_pods"])
-def test_pods_that_others_can_refuse_are_not(settled, constrained):
-    made = [getattr(pod, constrained)(ZONE, WEB) for pod in pods(1, app="web")]
-    survive(cluster_of([*nodes(5), *made]), "node", only="n0")
-    assert settled == ["n0"]
+@pytest.mark.parametrize(
+    ("constraint", "certain"),
+    [
+        pytest.param(lambda pod: pod.spreads(ZONE, WEB), True, id="spreads over zones"),
+        pytest.param(lambda pod: pod.spreads(ZONE, WEB, max_skew=2, min_domains=3), False, id="wants more zones"),
+        pytest.param(lambda pod: pod.spreads(ZONE, WEB).spreads(RACK, WEB), False, id="spreads over two things"),
+        pytest.param(lambda pod: pod.spreads(HOST, WEB), True, id="spreads over nodes"),
+        pytest.param(lambda pod: pod.avoids_pods(HOST, WEB), True, id="alone on its node"),
+        pytest.param(lambda pod: pod.avoids_pods(ZONE, WEB), False, id="alone in its zone"),
+        pytest.param(lambda pod: pod.requires_pods(ZONE, WEB), True, id="near others"),
+    ],
+)
+def test_what_others_can_refuse(settled, constraint, certain):
+    """One pod of each node; others of them stay."""
+    made = [constraint(a_pod(f"p{i}").uid(f"p{i}").labels(app="web").owner("ReplicaSet", "web")) for i in range(3)]
+    placed = [pod.requests(cpu="1").on(f"n{i}") for i, pod in enumerate(made)]
+    found = cluster_of([*nodes(7), *placed])
+    losses = survive(found, "node", only="n0")
+    assert settled == ([] if certain else ["n0"])
+    with pytest.MonkeyPatch.context() as patch:
+        without_certainty(patch)
+        assert losses == survive(found, "node", only="n0")
+
+
+def test_spreading_over_more_nodes_than_will_be_left_is_not(settled):
+    """With one node less, a node may have only one of the pods, as if some node had none."""
+    placed = [a_pod(f"p{i}").uid(f"p{i}").labels(app="web").owner("ReplicaSet", "web").on(f"n{i}") for i in range(3)]
+    found = cluster_of([*nodes(3), *(pod.spreads(HOST, WEB, min_domains=3) for pod in placed)])
+    (loss,) = survive(found, "node", only="n0").losses
+    assert (loss.moved, len(loss.stranded), settled) == (0, 1, ["n0"])
 
 
 def test_a_term_whose_holder_is_on_a_node_without_the_topology_key_counts(settled):

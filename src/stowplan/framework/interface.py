@@ -210,15 +210,17 @@ class CountsPods(ABC):
         """
         return False
 
-    def skips_wherever_pods_are(self, pod: PodInfo) -> bool:
-        """Whether PreFilter skips the pod even if placed pods were on other nodes, or gone. For in-tree plugins."""
-        return False
+    def lasting_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+        """Sets of rows, of which Filter always leaves one to the pod, but for rows to which a pod was added.
+
+        Always: after so many nodes were lost, while their pods are placed again. None: unknown. For in-tree plugins.
+        """
+        return None
 
     def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
         """The results for pods of these shapes, equal to this one, that are placed one after the other.
 
-        None: they cannot be told. Called while the state is valid, after the pod was filtered and scored. The results
-        are not checked, so this is for in-tree plugins.
+        None: unknown. Called after the pod was filtered and scored. Not checked, so this is for in-tree plugins.
         """
         return None
 

@@ -50,7 +50,7 @@ _POINTS = {
     "score": "Score",
     "score_holds": "ScoreHolds",
     "untouched_by": "UntouchedBy",
-    "skips_wherever_pods_are": "SkipsWhereverPodsAre",
+    "lasting_sets": "LastingSets",
     "results_ahead": "ResultsAhead",
     "normalize": "NormalizeScore",
     "assumed": "Assumed",

@@ -507,13 +507,14 @@ class Cluster:
         with self.transaction():
             return self._scheduling.foreseen(infos)
 
-    def lasting_nodes(self, info: PodInfo) -> npt.NDArray[np.bool_] | None:
-        """Rows of nodes that fit a new pod, and will until a pod is added to them, whatever happens to other nodes.
+    def lasting_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+        """Sets of rows, of which one always fits a new pod, but for rows to which a pod was added.
 
-        So `places` finds one for it, unless each of them got a pod before. None: this cannot be told.
+        Always: after this number of nodes was lost, their pods are gone, and `places` places these again. So it finds a
+        node if each set has more nodes left than there are other pods. None: this cannot be told.
         """
         with self.transaction():
-            return self._scheduling.lasting_nodes(info)
+            return self._scheduling.lasting_sets(info, lost)
 
 
 def _checked_plugins(plugins: object) -> tuple[type[Plugin], ...]:

@@ -196,14 +196,14 @@ class Scheduling:
                 found += algorithm.refused(framework, decision, infos[len(found) :])
         return found
 
-    def lasting_nodes(self, info: PodInfo) -> npt.NDArray[np.bool_] | None:
-        """Rows of nodes that fit a new pod until a pod is added to them; None: this cannot be told."""
+    def lasting_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+        """Sets of rows, of which one always fits a new pod; None: this cannot be told."""
         framework = self._engine.framework_for(info)
         if framework is None or not self._has_only_our_plugins(framework):
             return None
         with self._guard.series():
             unnoticed = self._unnoticed(framework, [info])
-            return self._engine.algorithm.lasting_nodes(framework, info) if unnoticed else None
+            return self._engine.algorithm.lasting_sets(framework, info, lost) if unnoticed else None
 
     def _has_only_our_plugins(self, framework: Framework) -> bool:
         """Others may fail whenever they are called."""

@@ -1,8 +1,11 @@
 """Pods that certainly find another node, whichever it is.
 
 If a filter judges each node by itself, a node that fits a pod keeps fitting it until some pod is added to it. So of
-ten pods, each finds a node if more than nine others fit it now. To predict the loss of a node this is often all that
-has to be known, and it is the same for all pods of a shape, whichever node is lost.
+ten pods, each finds a node if more than nine others fit it now. Filters that count pods on other nodes can often name
+sets of nodes, of which they always leave one: of the zones over which a pod must spread, that with the fewest pods.
+
+To predict the loss of a node this is often all that has to be known, and it is the same for all pods of a shape,
+whichever node is lost.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.offline import Cluster
 
-    #: Rows that fit a pod, and their number.
-    Fitting = tuple[npt.NDArray[np.bool_], int]
+    #: Sets of rows, of which one always fits a pod, with the number of rows.
+    Fitting = list[tuple[npt.NDArray[np.bool_], int]]
 
 
 class CertainPods:
@@ -31,8 +34,8 @@ class CertainPods:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        #: By shape of the placed pod; None: unknown.
-        self._fitting: dict[PodShape, Fitting | None] = {}
+        #: By shape of the placed pod and number of lost nodes; None: unknown.
+        self._fitting: dict[tuple[PodShape, int], Fitting | None] = {}
 
     def find_nodes(self, pods: Sequence[PodInfo], lost: Sequence[str]) -> bool:
         """Whether all of these pods certainly find a node, without preemption, once those on the lost nodes are gone.
@@ -44,14 +47,15 @@ class CertainPods:
             if info.pod.spec.scheduling_group is not None or uses_claims(info.pod):
                 return False
         for shape, info in {info.shape: info for info in pods}.items():
-            if shape not in self._fitting:
-                self._fitting[shape] = self._fitting_of(info)
-            fitting = self._fitting[shape]
-            if fitting is None or fitting[1] - int(np.count_nonzero(fitting[0][rows])) < len(pods):
+            key = shape, len(rows)
+            if key not in self._fitting:
+                self._fitting[key] = self._fitting_of(info, len(rows))
+            sets = self._fitting[key]
+            if sets is None or any(size - int(np.count_nonzero(one[rows])) < len(pods) for one, size in sets):
                 return False
         return True
 
-    def _fitting_of(self, info: PodInfo) -> Fitting | None:
+    def _fitting_of(self, info: PodInfo, lost: int) -> Fitting | None:
         (fresh,) = compiled_copies(self._cluster.state, [info])
-        mask = self._cluster.lasting_nodes(fresh)
-        return None if mask is None else (mask, int(np.count_nonzero(mask)))
+        sets = self._cluster.lasting_sets(fresh, lost)
+        return None if sets is None else [(one, int(np.count_nonzero(one))) for one in sets]

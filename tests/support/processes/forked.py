@@ -105,7 +105,9 @@ class _Server:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = Path(__file__).with_name("fork_server.py")
         command = [sys.executable, program, str(theirs.fileno())]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=_ENVIRONMENT)
+        # Forking is for processes with one thread; OpenBLAS would start more.
+        environment = {**_ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
         atexit.register(self._end)
 

@@ -163,15 +163,15 @@ class SchedulingAlgorithm:
             for pod, (row, feasible) in zip(pods, picks, strict=False)
         ]
 
-    def lasting_nodes(self, framework: Framework, pod: PodInfo) -> npt.NDArray[np.bool_] | None:
-        """Rows that fit the pod as long as no pod is added to them; None: none do, or this cannot be told."""
+    def lasting_sets(self, framework: Framework, pod: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+        """Sets of rows, of which one always fits: `CountsPods.lasting_sets`. None: none does, or it cannot be told."""
         if row_tried_first(self.cluster, pod) is not None:
             return None
         evaluation = self.evaluation(framework, pod)
         outcome = evaluation.filter(pod)
         if outcome.error is not None or outcome.diagnosis is not None:
             return None
-        return outcome.feasible.copy() if evaluation.lasts(pod, outcome.feasible) else None
+        return evaluation.lasting_sets(pod, outcome.feasible, lost)
 
     def refused(
         self, framework: Framework, like: Decision, pods: Sequence[PodInfo], *, within: Rows | None = None

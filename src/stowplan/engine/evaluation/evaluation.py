@@ -314,24 +314,29 @@ class Evaluation:
         """The scores of the feasible nodes; valid until the evaluation is used again."""
         return self._scoring.run(self._filtering.state, pod, feasible)
 
-    def lasts(self, pod: PodInfo, feasible: Mask) -> bool:
-        """Whether a feasible node remains so until a pod is added to it, though others move, leave or go with nodes.
+    def lasting_sets(self, pod: PodInfo, feasible: Mask, lost: int) -> list[Mask] | None:
+        """Sets of rows, of which one always fits, but for rows to which a pod was added: `CountsPods.lasting_sets`.
 
-        Must directly follow `filter`. Only scores of in-tree plugins are trusted not to fail later.
+        Must directly follow `filter`. None: this cannot be told. Scores of in-tree plugins do not fail later.
         """
         state, framework = self._filtering.state, self._framework
         if self._cluster.nominator or self.score(pod, feasible).error is not None:
-            return False
-        if any(plugin.reads not in _OF_ONE_NODE for plugin in framework.active_filters(state)):
-            return False
+            return None
         counters = framework.pod_counters
-        return declares(
-            lambda: all(
-                plugin.skips(pod.shape)
-                or (plugin.name in counters and counters[plugin.name].skips_wherever_pods_are(pod))
-                for plugin in framework.moving_pre_filters
-            )
-        )
+        moving = [plugin for plugin in framework.moving_pre_filters if not plugin.skips(pod.shape)]
+        active = [plugin for plugin in framework.active_filters(state) if plugin.name not in counters]
+        if any(plugin.name not in counters for plugin in moving) or any(p.reads not in _OF_ONE_NODE for p in active):
+            return None
+        alone = self._filtering.feasible_without(pod, counters)
+        if alone is None:
+            return None
+        found = [alone]
+        for plugin in moving:
+            sets = counters[plugin.name].lasting_sets(state, pod, lost)
+            if sets is None or (len(found) > 1 and len(sets) > 1):
+                return None
+            found = [one & other for one in found for other in sets]
+        return found
 
     def filling(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> Filling | None:
         """Where pods of these shapes, equal to this one, would be placed one after the other; None if unknown.

@@ -19,7 +19,7 @@ import numpy as np
 
 from stowplan.api import types as t
 from stowplan.cluster.object_dependencies import ObjectDependency
-from stowplan.cluster.terms import PodTerm, Role, held_terms
+from stowplan.cluster.terms import PodTerm, Role, domain_sums, held_terms
 from stowplan.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -260,10 +260,27 @@ class InterPodAffinity(
         counters = [slot for is_held, slot, _ in versions if not is_held]
         return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
 
-    def skips_wherever_pods_are(self, pod: PodInfo) -> bool:
+    def lasting_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+        """Without the first pod of a group, which may go anywhere."""
+        cluster, shape = self.handle.cluster, pod.shape
         # Also terms whose holders are on nodes without the topology key matter: they may get others.
-        repelled = any(held.role is Role.REQUIRED_ANTI_AFFINITY for _, held in self._held(pod))
-        return not repelled and not pod.shape.required_affinity and not pod.shape.required_anti_affinity
+        held = (held.term for _, held in self._held(pod) if held.role is Role.REQUIRED_ANTI_AFFINITY)
+        if not all(cluster.table.label(term.topology_key).unique for term in (*held, *shape.required_anti_affinity)):
+            return None
+        n = cluster.table.n
+        rows = np.ones(n, np.bool_)
+        found: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)
+        if not isinstance(found, _FilterState):
+            return None if found is None else [rows]
+        for away in (*found.anti_affinity, *found.existing_anti_affinity):
+            rows &= (away.sums <= 0).take(away.column.codes[:n])
+        if found.affinity:
+            near = cluster.matches.counts[self._matched(self._pod_terms(shape).affinity, []), :n] > 0
+            for table in found.affinity:
+                # Nodes with such pods by domain: more than can be lost.
+                nodes = domain_sums(table.column, near.astype(np.int32))
+                rows &= (nodes > lost).take(table.column.codes[:n])
+        return [rows]
 
     def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
         filters: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)

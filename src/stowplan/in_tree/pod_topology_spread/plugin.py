@@ -57,7 +57,14 @@ from stowplan.in_tree.pod_topology_spread.constraints import HARD, SOFT, Constra
 from stowplan.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
 from stowplan.in_tree.pod_topology_spread.scores_ahead import InDomains, OnNodes, SoftAhead
-from stowplan.in_tree.pod_topology_spread.skew import SkewAhead, Spread, entries_of, skewed_rows, spread_of
+from stowplan.in_tree.pod_topology_spread.skew import (
+    SkewAhead,
+    Spread,
+    entries_of,
+    lasting_sets,
+    skewed_rows,
+    spread_of,
+)
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -293,8 +300,9 @@ class PodTopologySpread(
             slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
         )
 
-    def skips_wherever_pods_are(self, pod: PodInfo) -> bool:
-        return not self.constraints(pod.shape, HARD)
+    def lasting_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        return lasting_sets(() if found is None else found.spreads, self.handle.cluster.table.n, lost)
 
     def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
         refusals = self._refusals_ahead(state, shapes)

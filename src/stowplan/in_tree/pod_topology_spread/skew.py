@@ -108,6 +108,29 @@ class SkewAhead(RefusalsAhead):
         return changed
 
 
+def lasting_sets(spreads: Sequence[Spread], rows: int, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+    """See `CountsPods.lasting_sets`.
+
+    The domain with the lowest sum is never refused, so the nodes of each domain are a set. If the domains are single
+    nodes, the lowest sum does not fall: only the lost nodes have fewer pods than before.
+    """
+    everywhere: npt.NDArray[np.bool_] = np.ones(rows, np.bool_)
+    sets: list[npt.NDArray[np.bool_]] = []
+    for spread in spreads:
+        constraint, domains = spread.constraint, spread.domains
+        codes, few = domains.column.codes[:rows], len(domains.codes) < constraint.min_domains
+        if not few and len(domains.codes) - lost < constraint.min_domains:
+            return None
+        if domains.column.unique:
+            most = constraint.max_skew - spread.self_match + (0 if few else spread.lowest)
+            everywhere &= (codes > 0) & (spread.sums <= most).take(codes)
+        elif sets or few or not len(domains.codes) or constraint.max_skew < spread.self_match:
+            return None
+        else:
+            sets = [codes == code for code in domains.codes.tolist()]
+    return [everywhere & one for one in sets] if sets else [everywhere]
+
+
 def skewed_rows(spread: Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
     """Nodes on which the pod would exceed the constraint's skew; None: there are none."""
     constraint, column = spread.constraint, spread.domains.column
