@@ -293,3 +293,14 @@ def test_registrations_of_a_profile():
     }
     assert profile.registered_events(implied=False)["Waits"] == [on(NODE, Action.Add, hint)]
     assert all(registered.hint is None and registered.event.action == Action.All for registered in EVERYTHING)
+
+
+def test_a_plugin_is_asked_for_its_events_once():
+    answers = iter([[on(NODE, Action.Add)]])
+
+    class Once(fake("Once", filter=None), EnqueueExtensions):
+        def events_to_register(self):
+            return next(answers)
+
+    profile = framework_of(state_of([a_node()]), Once)
+    assert profile.registered_events() == profile.registered_events()

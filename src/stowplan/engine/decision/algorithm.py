@@ -22,7 +22,7 @@ from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.sampling import Found, Sampling
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.runtime.metrics import ended
-from stowplan.framework.status import Code, Status, declares
+from stowplan.framework.status import PROPAGATED, Code, Status, declares
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.handle import Random
-    from stowplan.framework.interface import PostFilterResult
+    from stowplan.framework.interface import PostFilterPlugin, PostFilterResult
     from stowplan.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
@@ -189,7 +189,7 @@ class SchedulingAlgorithm:
         answers = [(plugins[name], result) for name, result in like.post_filter]
         if outcome is None or not all(declares(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
             return []
-        if not declares(lambda: all(plugin.repeated(result, pods) is None for plugin, result in answers)):
+        if not _notified(answers, pods):
             return []
         nodes = self.cluster.table.count if within is None else len(within)
         if outcome.seen < nodes:
@@ -424,6 +424,18 @@ class SchedulingAlgorithm:
             return best
         equal = (totals == totals[best]).nonzero()[0]
         return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
+
+
+def _notified(answers: Sequence[tuple[PostFilterPlugin, PostFilterResult]], pods: Sequence[PodInfo]) -> bool:
+    """Notify PostFilter plugins that these pods got their results, too; False if one raises."""
+    try:
+        for plugin, result in answers:
+            plugin.repeated(result, pods)
+    except PROPAGATED:
+        raise
+    except BaseException:
+        return False
+    return True
 
 
 def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:

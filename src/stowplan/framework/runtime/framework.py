@@ -97,6 +97,8 @@ class Framework(ProfilePlugins):
         self.metrics = handle.metrics
         #: Plugins that failed to sign a pod.
         self._unsigned: set[str] = set()
+        #: Plugin -> its own events. A plugin is asked once, so that it cannot fail when a kind is served later.
+        self._own_events: dict[str, Sequence[ClusterEventWithHint]] = {}
         if self.metrics is not None:
             self.metrics.count_calls_of(self.points)
         handle.set_framework(self)
@@ -449,11 +451,15 @@ class Framework(ProfilePlugins):
         registered: dict[str, list[ClusterEventWithHint]] = {}
         for point in _REFUSING_POINTS:
             for name in self.points[point]:
-                plugin = self.plugins[name]
                 if name not in registered:
-                    own = _own_events(plugin)
+                    own = self._events_of(name)
                     registered[name] = with_implied(own) if implied else list(own)
         return registered
+
+    def _events_of(self, plugin: str) -> Sequence[ClusterEventWithHint]:
+        if plugin not in self._own_events:
+            self._own_events[plugin] = _own_events(self.plugins[plugin])
+        return self._own_events[plugin]
 
 
 def _objects_read(plugin: Plugin, pod: PodInfo) -> Collection[ObjectDependency]:
