@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan import Cluster
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.offline.scheduling import Scheduling
 from stowplan.plugins import PostBindPlugin
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if import drain, survive
+from stowplan.what_if.pods import compiled_copies
 from support.examples import examples
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -85,6 +87,35 @@ def together(monkeypatch):
 
     monkeypatch.setattr(Scheduling, "_together", counted)
     return found
+
+
+def profile_without(point):
+    """The default profile, in which plugins that count pods are off at one extension point."""
+    disabled = [{"name": name} for name in ("PodTopologySpread", "InterPodAffinity")]
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", "plugins": {point: {"disabled": disabled}}}],
+    }
+
+
+@pytest.mark.parametrize("point", ["filter", "score"])
+@pytest.mark.parametrize("shape", ["spread", "rather", "near", "prefers", "apart"])
+def test_plugins_count_only_where_they_are_enabled(point, shape):
+    pods = [(shape, i % 3) for i in range(12)] + [("web", 2), ("web", 5)]
+    cluster = cluster_of([4, 4, 4, 4, 4, 8], pods, config=profile_without(point))
+
+    def moves():
+        infos = [info for info in cluster.state.placed_pods() if info.node_name == "n0"]
+        copies = compiled_copies(cluster.state, infos)
+        with cluster.transaction():
+            cluster.state.remove_nodes(["n0"])
+            return [(decision.pod.key, decision.node_name) for decision in cluster.foreseen(copies)]
+
+    together = moves()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SchedulingAlgorithm, "filled", lambda *args, **options: [])
+        assert moves() == together
 
 
 def test_agrees_with_scheduling_each_pod():
