@@ -27,7 +27,7 @@ CONTROLLERS, TEMPLATES = 50, 500
 PODS_OF_GROUP = 10
 SHAPES = ("plain", "deployments", "templates", "spread", "affinity", "antiaffinity", "claims", "priorities", "groups")
 #: Shapes of which each single loss takes too long.
-DECIDED_ONE_BY_ONE = ("claims", "priorities", "groups", "templates")
+DECIDED_ONE_BY_ONE = ("claims", "priorities", "groups")
 _CLAIMS = "resource.k8s.io/v1"
 
 
