@@ -7,11 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan import Cluster
+from stowplan.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.offline.scheduling import Scheduling
 from stowplan.plugins import PostBindPlugin
 from stowplan.testing import a_node, a_pod
 from stowplan.what_if import drain, survive
+from stowplan.what_if.pods import compiled_copies
 from support.examples import examples
+from support.scheduling.worlds import clusters, struct
+from support.scheduling.worlds import pods as random_pods
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 WEB, DB = ({"matchLabels": {"app": app}} for app in ("web", "db"))
@@ -85,6 +89,81 @@ def together(monkeypatch):
 
     monkeypatch.setattr(Scheduling, "_together", counted)
     return found
+
+
+def config_of(**profile):
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", **profile}],
+    }
+
+
+@pytest.mark.parametrize("point", ["filter", "score"])
+@pytest.mark.parametrize("shape", ["spread", "rather", "near", "prefers", "apart"])
+def test_plugins_count_only_where_they_are_enabled(point, shape):
+    pods = [(shape, i % 3) for i in range(12)] + [("web", 2), ("web", 5)]
+    disabled = [{"name": name} for name in ("PodTopologySpread", "InterPodAffinity")]
+    cluster = cluster_of([4, 4, 4, 4, 4, 8], pods, config=config_of(plugins={point: {"disabled": disabled}}))
+
+    def moves():
+        infos = [info for info in cluster.state.placed_pods() if info.node_name == "n0"]
+        copies = compiled_copies(cluster.state, infos)
+        with cluster.transaction():
+            cluster.state.remove_nodes(["n0"])
+            return [(decision.pod.key, decision.node_name) for decision in cluster.foreseen(copies)]
+
+    together = moves()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SchedulingAlgorithm, "filled", lambda *args, **options: [])
+        assert moves() == together
+
+
+ARGUMENTS = {
+    "InterPodAffinity": (
+        {"hardPodAffinityWeight": 0},
+        {"hardPodAffinityWeight": 60},
+        {"ignorePreferredTermsOfExistingPods": True},
+    ),
+    "PodTopologySpread": tuple(
+        {
+            "defaultingType": "List",
+            "defaultConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": when} for key in keys],
+        }
+        for when in ("DoNotSchedule", "ScheduleAnyway")
+        for keys in ((ZONE,), (HOST, ZONE))
+    ),
+}
+
+
+def test_agrees_with_single_decisions_whatever_the_arguments():
+    chosen = st.sampled_from([(name, args) for name, variants in ARGUMENTS.items() for args in variants])
+    special = ("near", "away", "prefers", "prefers no", "owner")
+
+    @examples(120)
+    @given(
+        clusters(least_nodes=3, special=special),
+        random_pods("p", special=special, most=3, namespaces=("default",)),
+        st.integers(2, 12),
+        chosen,
+    )
+    def agrees(cluster, pod, number, chosen):
+        name, args = chosen
+        nodes, placed, objects = cluster
+        found = Cluster(
+            [*nodes, *placed, *objects, SERVICE], config=config_of(pluginConfig=[{"name": name, "args": args}])
+        )
+        metadata = [{**pod["metadata"], "name": f"p{i}", "uid": f"p{i}"} for i in range(number)]
+        infos = [found.state.pod_info(struct({**pod, "metadata": each})) for each in metadata]
+        decisions = found.foreseen(infos)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SchedulingAlgorithm, "filled", lambda *args, **options: [])
+            alone = found.foreseen(infos)
+        assert (decisions is None) == (alone is None)
+        for one, other in zip(decisions or (), alone or (), strict=True):
+            assert (one.pod.key, one.node_name, one.message) == (other.pod.key, other.node_name, other.message)
+
+    agrees()
 
 
 def test_agrees_with_scheduling_each_pod():
@@ -205,13 +284,7 @@ def test_post_bind_plugins_are_called_for_each_pod(together):
         async def post_bind(self, state, pod, node_name):
             heard.append(pod.key)
 
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [
-            {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": [{"name": "Hears"}]}}}
-        ],
-    }
+    config = config_of(plugins={"multiPoint": {"enabled": [{"name": "Hears"}]}})
     survive(cluster_of([4, 4, 4], [("small", 0)] * 6, config=config, plugins=[Hears]), ZONE, only="a")
     assert together == []
     assert len(heard) == 6

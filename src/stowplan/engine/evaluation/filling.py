@@ -23,6 +23,7 @@ from msgspec import field
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.interface import Reads
+from stowplan.framework.results_ahead import ResultsAhead
 from stowplan.framework.status import PROPAGATED, Status, declares
 from stowplan.structs import PlainStruct
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import CountsPods, FilterPlugin
-    from stowplan.framework.results_ahead import RefusalsAhead, ResultsAhead, ScoresAhead
+    from stowplan.framework.results_ahead import RefusalsAhead, ScoresAhead
     from stowplan.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
@@ -346,13 +347,16 @@ def results_ahead(
     if any(plugin.reads in _OTHERWISE or (plugin.reads is _SUMS and plugin.normalizes) for plugin in scores):
         return None
     found: dict[str, ResultsAhead] = {}
+    # A plugin may be enabled at PreFilter or PreScore alone.
+    filtering, scoring = ({plugin.name for plugin in plugins} for plugins in (framework.filter, framework.score))
     for name, counter in counters.items():
         if declares(lambda counter=counter: counter.untouched_by(state, pod, shapes)):  # type: ignore[misc]
             continue
         ahead = _results_of(counter, state, pod, shapes)
         if ahead is None:
             return None
-        found[name] = ahead
+        refusals = ahead.refusals if name in filtering else ()
+        found[name] = ResultsAhead(refusals, ahead.scores if name in scoring else None)
     return found
 
 

@@ -6,7 +6,7 @@ So nodes with the same domains and the same number of pods are a class.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -59,7 +59,8 @@ class SoftAhead(ScoresAhead):
         self._outer: Ints
         self._pods: Ints
         self._ids: dict[tuple[int, int], int] = {}
-        self._known: tuple[int, int, Floats] | None = None
+        self._known: _Scored | None = None
+        self._on_nodes_amounts: tuple[int, int, Floats] | None = None
         self._start(classes)
 
     def _start(self, classes: DomainClasses) -> None:
@@ -120,25 +121,42 @@ class SoftAhead(ScoresAhead):
 
     def _raw(self, feasible: Ints, scored: Mask) -> Ints:
         """The rounded sum of the parts, added in the order of the constraints."""
+        if self._known is None or self._known.scored != scored.tobytes():
+            # Classes are only ever added, so this is renewed with each of them, too.
+            of_class = [codes.take(self._outer) for codes in self._codes]
+            self._known = _Scored(scored.tobytes(), of_class, [_distinct(codes[scored]) for codes in of_class])
         total: Floats | None = None
-        codes = iter(self._codes)
+        in_domains = zip(self._known.codes, self._known.domains, strict=True)
         for part in self._parts:
             if isinstance(part, OnNodes):
                 amounts = self._amounts_on_nodes(part, int(feasible[scored].sum()))
             else:
-                of_class = next(codes).take(self._outer)
-                domains = int(np.count_nonzero(np.bincount(of_class[scored])))
+                codes, domains = next(in_domains)
                 of_domain = weighted_counts(part.sums, domains, part.constraint)
                 of_domain[0] = 0.0
-                amounts = of_domain.take(of_class)
+                amounts = of_domain.take(codes)
             total = amounts if total is None else total + amounts
         assert total is not None
         return rounded(total)
 
     def _amounts_on_nodes(self, part: OnNodes, nodes: int) -> Floats:
-        """By class; the same arrays while there are no more classes, and as many nodes to score."""
-        if self._known is None or self._known[:2] != (nodes, self.size):
+        """By class; the same array while there are no more classes, and as many nodes to score."""
+        if self._on_nodes_amounts is None or self._on_nodes_amounts[:2] != (nodes, self.size):
             amounts = weighted_counts(self._pods, nodes, part.constraint)
             amounts[self._pods < 0] = 0.0
-            self._known = nodes, self.size, amounts
-        return self._known[2]
+            self._on_nodes_amounts = nodes, self.size, amounts
+        return self._on_nodes_amounts[2]
+
+
+class _Scored(NamedTuple):
+    """What follows from the classes with a node to score."""
+
+    #: The mask of these classes, as bytes.
+    scored: bytes
+    #: For each of the `InDomains`, the domain of each class, and the number of domains with a node to score.
+    codes: list[npt.NDArray[np.intp]]
+    domains: list[int]
+
+
+def _distinct(codes: npt.NDArray[np.intp]) -> int:
+    return int(np.count_nonzero(np.bincount(codes)))
