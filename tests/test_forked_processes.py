@@ -85,6 +85,15 @@ def test_what_an_interpreter_reads_when_it_starts_makes_a_new_one(folder, name):
     assert run.stdout == "False\n"
 
 
+def test_what_others_leave_in_our_environment_is_passed_on(folder, monkeypatch):
+    (folder / "imported.py").write_text(
+        "import os, sys; print('stowplan.daemon.process' in sys.modules, os.environ['OMP_NUM_THREADS'])"
+    )
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    run = forked.run([sys.executable, "-m", "imported"], capture_output=True, text=True, cwd=folder)
+    assert run.stdout == "True 1\n"
+
+
 def test_signals_and_waiting(folder):
     (folder / "sleeps.py").write_text("import time; print('ready', flush=True); time.sleep(1000)")
     command = [sys.executable, "-m", "sleeps"]

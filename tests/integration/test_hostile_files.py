@@ -11,6 +11,7 @@ import pytest
 from stowplan.testing import a_node
 from support.hostile.texts import hostile_texts
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.processes import forked
 
 TEXTS = {name: data for name, data, _ in hostile_texts()}
 #: Every command reads these and one of OTHERS. tests/api/test_hostile_files gives all texts to all readers.
@@ -46,7 +47,7 @@ def run_measured(tmp_path):
         file.write_bytes(data)
         words = [sys.executable, *(word.format(file, objects=objects) for word in arguments)]
         with (tmp_path / "err").open("wb") as err:
-            process = subprocess.Popen(
+            process = forked.ForkedProcess(
                 words, stdout=subprocess.DEVNULL, stderr=err, env={**os.environ, "KUBECONFIG": str(kubeconfig)}
             )
             deadline = time.monotonic() + 60

@@ -166,7 +166,7 @@ def _at_once(request, monkeypatch):
 
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_on_random_clusters():
-    @examples(100)
+    @examples(50)
     @given(
         clusters(least_nodes=2),
         pods("shape", special=PLACEABLE),
@@ -190,7 +190,7 @@ def spreading(shape, constraints):
 
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_for_pods_that_spread():
-    @examples(150)
+    @examples(75)
     @given(
         clusters(least_nodes=3),
         pods("shape", special=("prefers", "node preference", "node affinity", "toleration")),
@@ -212,7 +212,7 @@ def test_filling_agrees_with_single_decisions_for_pods_that_spread():
 def test_filling_agrees_with_single_decisions_for_pods_that_spread_by_default():
     """Services and controllers select them."""
 
-    @examples(150)
+    @examples(75)
     @given(
         clusters(least_nodes=3),
         pods("shape", special=("owner", "node preference", "prefers no", "away"), namespaces=("default", "blue")),
@@ -232,7 +232,7 @@ def test_filling_agrees_with_single_decisions_for_pods_that_spread_by_default():
 
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_for_pods_with_affinity():
-    @examples(300)
+    @examples(150)
     @given(
         clusters(least_nodes=3, special=("near", "away", "prefers", "prefers no")),
         pods("shape", special=("near", "away", "prefers", "prefers no", "node preference"), most=3),
@@ -250,7 +250,7 @@ def test_filling_agrees_with_single_decisions_for_pods_with_affinity():
 
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_with_users_plugins():
-    @examples(60)
+    @examples(30)
     @given(
         clusters(least_nodes=3),
         pods("shape", special=("prefers",)),

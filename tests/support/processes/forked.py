@@ -44,7 +44,7 @@ class ForkedProcess(subprocess.Popen):
             return
         streams = [theirs if theirs != -1 else ours for ours, theirs in enumerate((p2cread, c2pwrite, errwrite))]
         try:
-            self.pid = _server().fork(request, streams)
+            self.pid = _server(_at_start(os.environ)).fork(request, streams)
             self._child_created = True
         finally:
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
@@ -77,11 +77,9 @@ def _request(args, cwd, env):
             return None
     environment = dict(os.environ if env is None else env)
     folder = os.fspath(cwd or ".")
-    if (
-        not sys.platform.startswith("linux")
-        or _at_start(environment) != _at_start(_ENVIRONMENT)
-        or not os.path.isdir(folder)
-    ):
+    if not sys.platform.startswith("linux") or _at_start(environment) != _at_start(os.environ):
+        return None
+    if not os.path.isdir(folder):
         return None
     known = {"module": module, "arguments": list(map(os.fspath, arguments)), "folder": os.path.abspath(folder)}
     request = json.dumps({**known, "environment": environment}).encode()
@@ -89,14 +87,12 @@ def _request(args, cwd, env):
 
 
 def _at_start(environment):
-    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
-
-
-_ENVIRONMENT = dict(os.environ)
+    return tuple(sorted((name, value) for name, value in environment.items() if name.startswith(_READ_AT_START)))
 
 
 @cache
-def _server():
+def _server(read_at_start):
+    """Some libraries change our environment for good (Dask does): a server of its own for what they leave."""
     return _Server()
 
 
@@ -106,7 +102,7 @@ class _Server:
         program = Path(__file__).with_name("fork_server.py")
         command = [sys.executable, program, str(theirs.fileno())]
         # Forking is for processes with one thread; OpenBLAS would start more.
-        environment = {**_ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
         atexit.register(self._end)
