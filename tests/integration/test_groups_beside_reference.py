@@ -183,6 +183,10 @@ def test_extender_requests_are_the_same(server, tmp_path):
 
 @pytest.mark.parametrize("reason", ["Preempted", "FailedScheduling"])
 def test_events_are_the_same(lives, reason):
-    ours, theirs = ({one for one in life.events if one[0] == reason} for life in (lives.ours, lives.theirs))
+    ours, theirs = (
+        # Whether a pod's turn comes between the start of its deletion and the end is a matter of chance, in both.
+        {one for one in life.events if one[0] == reason and not one[2].startswith("skip schedule deleting pod")}
+        for life in (lives.ours, lives.theirs)
+    )
     assert ours == theirs
     assert ours

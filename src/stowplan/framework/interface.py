@@ -211,9 +211,9 @@ class CountsPods(ABC):
         return False
 
     def lasting_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
-        """Sets of rows, of which Filter always leaves one to the pod, but for rows to which a pod was added.
+        """Masks of rows: at any time, all rows of at least one of them pass Filter, except rows that got a pod since.
 
-        Always: after so many nodes were lost, while their pods are placed again. None: unknown. For in-tree plugins.
+        At any time: once `lost` nodes are gone, while their pods are placed again. None: unknown. For in-tree plugins.
         """
         return None
 

@@ -508,10 +508,10 @@ class Cluster:
             return self._scheduling.foreseen(infos)
 
     def lasting_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
-        """Sets of rows, of which one always fits a new pod, but for rows to which a pod was added.
+        """Masks of rows: at any time, a new pod fits all rows of at least one, except rows that got a pod since.
 
-        Always: after this number of nodes was lost, their pods are gone, and `places` places these again. So it finds a
-        node if each set has more nodes left than there are other pods. None: this cannot be told.
+        At any time: once `lost` nodes and their pods are gone, while `places` places these pods again. So the pod finds
+        a node if each mask has more rows left than there are other pods. None: unknown.
         """
         with self.transaction():
             return self._scheduling.lasting_sets(info, lost)

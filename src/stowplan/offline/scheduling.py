@@ -197,7 +197,7 @@ class Scheduling:
         return found
 
     def lasting_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
-        """Sets of rows, of which one always fits a new pod; None: this cannot be told."""
+        """See `Cluster.lasting_sets`."""
         framework = self._engine.framework_for(info)
         if framework is None or not self._has_only_our_plugins(framework):
             return None

@@ -2,7 +2,7 @@
 
 If a filter judges each node by itself, a node that fits a pod keeps fitting it until some pod is added to it. So of
 ten pods, each finds a node if more than nine others fit it now. Filters that count pods on other nodes can often name
-sets of nodes, of which they always leave one: of the zones over which a pod must spread, that with the fewest pods.
+sets of nodes, one of which they always accept: of the zones over which a pod must spread, the one with the fewest pods.
 
 To predict the loss of a node this is often all that has to be known, and it is the same for all pods of a shape,
 whichever node is lost.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.offline import Cluster
 
-    #: Sets of rows, of which one always fits a pod, with the number of rows.
+    #: The masks of `Cluster.lasting_sets`, each with its number of rows.
     Fitting = list[tuple[npt.NDArray[np.bool_], int]]
 
 

@@ -164,7 +164,7 @@ class SchedulingAlgorithm:
         ]
 
     def lasting_sets(self, framework: Framework, pod: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
-        """Sets of rows, of which one always fits: `CountsPods.lasting_sets`. None: none does, or it cannot be told."""
+        """`CountsPods.lasting_sets`, for all filters together; None: unknown, or the pod fits nowhere."""
         if row_tried_first(self.cluster, pod) is not None:
             return None
         evaluation = self.evaluation(framework, pod)

@@ -315,9 +315,9 @@ class Evaluation:
         return self._scoring.run(self._filtering.state, pod, feasible)
 
     def lasting_sets(self, pod: PodInfo, feasible: Mask, lost: int) -> list[Mask] | None:
-        """Sets of rows, of which one always fits, but for rows to which a pod was added: `CountsPods.lasting_sets`.
+        """`CountsPods.lasting_sets`, for all filters together.
 
-        Must directly follow `filter`. None: this cannot be told. Scores of in-tree plugins do not fail later.
+        Must directly follow `filter`. None: unknown. It scores once, as scores of in-tree plugins do not fail later.
         """
         state, framework = self._filtering.state, self._framework
         if self._cluster.nominator or self.score(pod, feasible).error is not None:
