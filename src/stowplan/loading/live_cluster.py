@@ -117,19 +117,26 @@ async def _read(
     documents: Documents | None,
     agent: str,
 ) -> LiveCluster:
-    found = LiveCluster(connection.namespace)
     settings = ClientConnection(qps=-1)
     async with HttpApi.open(
         connection, client_settings=settings, agent=agent, limits=_LIMITS, documents=documents
     ) as api:
-        reading = _Reading(api, found)
-        await reading.everything(kinds)
-        if events is not None and events.pod:
-            pod = events.pod
-            await reading.about(pod if "/" in pod else f"{connection.namespace}/{pod}")
-        elif events is not None:
-            namespace = connection.namespace if events.namespace == "" else events.namespace or ""
-            found.events = await reading.events(namespace, events.field_selector)
+        return await read_from(api, kinds, events=events, namespace=connection.namespace)
+
+
+async def read_from(
+    api: Api, kinds: Sequence[WatchedKind], *, events: EventsWanted | None = None, namespace: str = "default"
+) -> LiveCluster:
+    """`namespace`: of a bare pod name."""
+    found = LiveCluster(namespace)
+    reading = _Reading(api, found)
+    await reading.everything(kinds)
+    if events is not None and events.pod:
+        pod = events.pod
+        await reading.about(pod if "/" in pod else f"{namespace}/{pod}")
+    elif events is not None:
+        within = namespace if events.namespace == "" else events.namespace or ""
+        found.events = await reading.events(within, events.field_selector)
     return found
 
 

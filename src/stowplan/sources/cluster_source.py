@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
     from stowplan.inspection.records import GroupVerdictRecord
+    from stowplan.loading.live_cluster import LiveCluster
     from stowplan.loading.wanted_events import EventsWanted
     from stowplan.page.records import ConfigurationRecord
     from stowplan.sources.running_scheduler import SchedulerEndpoint
@@ -139,9 +140,17 @@ class ClusterSource:
         except LiveClusterError as error:
             hint = "; -f reads files instead" if error.nothing_named and not (kubeconfig or context) else ""
             raise InputError(f"{error}{hint}") from error
+        source = cls.of_read(cluster, read)
+        if events is not None:
+            await source._ask_beside(events.pod, kubeconfig=kubeconfig, context=context)
+        return source
+
+    @classmethod
+    def of_read(cls, cluster: Cluster, read: LiveCluster) -> ClusterSource:
+        """What was read from a live cluster, taken into a new one."""
         note(*read.notes)
         cluster.take_in(read)
-        source = cls(
+        return cls(
             cluster,
             _finished(read.objects),
             where="the cluster",
@@ -151,9 +160,6 @@ class ClusterSource:
             whole=True,
             events=read.events,
         )
-        if events is not None:
-            await source._ask_beside(events.pod, kubeconfig=kubeconfig, context=context)
-        return source
 
     @classmethod
     async def of_scheduler(
