@@ -9,7 +9,7 @@ Commands configure format, streams and verbosity (`setup.set_up`). In a program 
 lines go to the standard library's loggers of the same names.
 """
 
-from stowplan.klog.logger import Logger, get_logger
+from stowplan.klog.logger import Logger, get_logger, without_log
 from stowplan.klog.references import ObjectRef
 
-__all__ = ["Logger", "ObjectRef", "get_logger"]
+__all__ = ["Logger", "ObjectRef", "get_logger", "without_log"]

@@ -5,6 +5,9 @@ computed when the verbosity or the module patterns change, and `v` compares two 
 
 Until `configure` is called, lines go to the standard library's logger of the module, as expected from a library.
 
+As with upstream's contextual logging, the caller decides whether there is a log: an engine that only answers questions
+runs `without_log`, because its attempts are nobody's.
+
 Upstream: k8s.io/klog/v2, klog.go (V, vmodule).
 """
 
@@ -12,6 +15,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +25,7 @@ from stowplan.klog.entry import Entry
 from stowplan.klog.values import stack_trace, text_of_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stowplan.klog.entry import Severity, Sink
 
@@ -56,6 +61,8 @@ class _State:
 
 
 _STATE = _State()
+#: Whether the current context, and so thread or task, has a log.
+_LOGGED: ContextVar[bool] = ContextVar("logged", default=True)
 
 
 class Verbose(Protocol):
@@ -139,11 +146,23 @@ def _write(
     error: BaseException | str | None,
     keys: dict[str, Any],
 ) -> None:
+    if not _LOGGED.get():
+        return
     frame = sys._getframe(2)
     module = frame.f_globals.get("__name__", "")
     _STATE.sink.write(
         Entry(severity, level, frame.f_code.co_filename, frame.f_lineno, module, message, structured, error, keys)
     )
+
+
+@contextmanager
+def without_log() -> Iterator[None]:
+    """Drop the lines of everything that runs within."""
+    before = _LOGGED.set(False)
+    try:
+        yield
+    finally:
+        _LOGGED.reset(before)
 
 
 def get_logger(name: str) -> Logger:

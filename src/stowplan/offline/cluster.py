@@ -30,6 +30,7 @@ from stowplan.framework.explanations.formatting import count
 from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
+from stowplan.klog import without_log
 from stowplan.loading.files import objects_of_files
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.offline.names import near_names
@@ -131,7 +132,8 @@ class Cluster:
         #: Notes for the user about what was skipped or added when objects were read.
         self.notes: tuple[str, ...] = ()
         features = _features(config, feature_gates)
-        self.config = _configuration(config, registry, features, [plugin.name for plugin in self.plugins])
+        with without_log():
+            self.config = _configuration(config, registry, features, [plugin.name for plugin in self.plugins])
         #: The original objects, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
         post = post_to_extender if call_extender is None else posting_to(call_extender)

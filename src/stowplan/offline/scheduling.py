@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,12 +16,12 @@ from stowplan.engine.decision.decision import Decision
 from stowplan.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.klog import get_logger
+from stowplan.klog import without_log
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.state_store import StateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from stowplan.guarding.hang_guard import CallGuard
     from stowplan.offline.reservations import Reservations
     from stowplan.queue.queued_pod import QueuedPod
-
-_log = get_logger(__name__)
 
 #: Maximum number of attempts per pod: a plugin whose rejection message changes each time wakes its own pod.
 MAX_ATTEMPTS = 100
@@ -73,9 +72,15 @@ class Scheduling:
         self._store = StateStore(engine.state, self._names)
         self._time = VirtualTime(engine, self._store, ask=ask, binds_volumes_after=0.0, pauses=0.0)
 
+    @contextmanager
+    def _hypothetically(self) -> Iterator[None]:
+        """No scheduler is at work here, so there is no log; `failures` has what plugins are to blame for."""
+        with without_log(), self._guard.series():
+            yield
+
     def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """Schedule one pod after the other; the pods of a group together, at the position of the first."""
-        with self._guard.series():
+        with self._hypothetically():
             return self._in_order(infos)
 
     def _in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
@@ -96,7 +101,7 @@ class Scheduling:
 
         If some plugin has to be notified of each pod, it is the same as `in_order`.
         """
-        with self._guard.series():
+        with self._hypothetically():
             return self._in_order(infos) if self._engine.schedules_groups else self._places(infos)
 
     def _places(self, infos: Sequence[PodInfo]) -> list[Decision]:
@@ -160,7 +165,7 @@ class Scheduling:
 
     def _foreseen(self, infos: Sequence[PodInfo], groups: Mapping[str, int]) -> list[Decision] | None:
         found: list[Decision] = []
-        with self._guard.series():
+        with self._hypothetically():
             while len(found) < len(infos):
                 framework = self._engine.framework_for(infos[len(found)])
                 if framework is None:
@@ -201,7 +206,7 @@ class Scheduling:
         framework = self._engine.framework_for(info)
         if framework is None or not self._has_only_our_plugins(framework):
             return None
-        with self._guard.series():
+        with self._hypothetically():
             unnoticed = self._unnoticed(framework, [info])
             return self._engine.algorithm.lasting_sets(framework, info, lost) if unnoticed else None
 
@@ -268,7 +273,7 @@ class Scheduling:
 
     def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decisions for pods, in the order in which they were tried, followed by those of gated pods."""
-        with self._guard.series():
+        with self._hypothetically():
             return self._all_of(infos)
 
     def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
@@ -312,7 +317,7 @@ class Scheduling:
         self._decisions[uid] = decision
         self._attempts[uid] = attempts = self._attempts.get(uid, 0) + 1
         if attempts == MAX_ATTEMPTS:
-            _log.error(None, "a pod is tried again and again, as if time passed; it is left", pod=decision.pod)
+            self.failures[f"pod {decision.pod.key} was tried {attempts} times, as if time passed, and is left"] = None
             self._time.at(self._time.now, Stopped())
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.decision.extender_results import ExtenderResults
 from stowplan.framework.status import PROPAGATED
-from stowplan.klog import get_logger
+from stowplan.klog import without_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
 
 _NOT_ASKED = "an attempt would call it, this question did not; its {verbs} may change this"
-
-_log = get_logger(__name__)
 
 
 @dataclass(kw_only=True)
@@ -107,6 +105,7 @@ class Question:
         self.cluster = algorithm.cluster
         self.pod = unplaced(self.cluster, pod)
 
+    @without_log()
     def judgement(self, answers: Mapping[RequestKey, Outcome] | None = None) -> Judgement:
         """The judgement, complete except for `wanted` requests without answers; None: ignore extenders."""
         found = Judgement(
@@ -166,15 +165,18 @@ class Question:
 
     # -- variants of the pod or the cluster ----------------------------------------------------------------------------
 
+    @without_log()
     def gated(self, pod: PodInfo) -> Status | None:
         """The PreEnqueue rejection of the pod; None if there is none."""
         return self.framework.run_pre_enqueue(pod)
 
+    @without_log()
     def feasible(self, pod: PodInfo) -> npt.NDArray[np.bool_]:
         """Rows that pass every filter; none after an error."""
         _, outcome = self._algorithm.filtered(self.framework, pod)
         return outcome.feasible if outcome.error is None else np.zeros(self.cluster.table.n, np.bool_)
 
+    @without_log()
     def diagnosis(self, pod: PodInfo) -> Diagnosis | None:
         """The filters' verdict on every node; None after an error."""
         evaluation, outcome = self._algorithm.filtered(self.framework, pod)
@@ -201,6 +203,6 @@ def is_interested(extender: Extender, pod: PodInfo) -> bool:
         return extender.is_interested(pod)
     except PROPAGATED:
         raise
-    except BaseException as e:
-        _log.error(e, "an extender does not say whether a pod interests it", extender=extender.name, pod=pod)
+    except BaseException:
+        # An attempt will report it.
         return True

@@ -24,6 +24,7 @@ from stowplan.engine.groups.suspendable_trial import SuspendableTrials
 from stowplan.framework.requests import Done
 from stowplan.framework.status import Code, error
 from stowplan.framework.unfinished import UnfinishedError
+from stowplan.klog import without_log
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.structs import PlainStruct
 
@@ -130,6 +131,7 @@ class GroupQuestion:
         self._version = version
         self._state: ClusterState = algorithm.cluster
 
+    @without_log()
     def judgement(self, *, preempts: bool = True, ask: Callable[[Ask], Outcome] | None = None) -> GroupJudgement:
         """Judge the group. Without `preempts`, there is no search for victims for the group as a whole.
 

@@ -81,13 +81,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             self.handle.cluster, pod, diagnosis
         )
         if reason:
-            if not state.asking:
-                _log_ineligible(pod, reason)
+            _log_ineligible(pod, reason)
             outcome = PreemptionOutcome(reason)
             return PostFilterResult(unschedulable(f"preemption: {reason}"), self._present_nomination(pod), outcome)
         run = dry_run(self.handle.framework, state, pod, diagnosis)
         if not len(run):
-            if run.error is None and not state.asking:
+            if run.error is None:
                 _log_without_candidates(pod, run)
             return self._without_candidates(pod, run)
         # Questions do not call extenders.
@@ -117,9 +116,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def _selected(self, state: CycleState, pod: PodInfo, run: Candidates) -> PostFilterResult:
         selected = run.candidate_on(self._chosen(state, run.best))
-        if not state.asking:
-            text = "the target node for the preemption is determined"
-            _log.v(2).info(text, **_log.named(_LOGGER), pod=pod, node=selected.node_name)
+        text = "the target node for the preemption is determined"
+        _log.v(2).info(text, **_log.named(_LOGGER), pod=pod, node=selected.node_name)
         plan = EvictionPlan(
             preemptor=pod,
             node_name=selected.node_name,
