@@ -47,7 +47,15 @@ def test_copied_files_exist_and_are_not_ignored():
 
 def test_the_image_has_only_built_files_and_no_pip():
     assert FINAL.said("COPY") == ["--from=build /opt/stowplan /opt/stowplan"]
-    assert FINAL.said("RUN") == ["pip uninstall --yes --root-user-action=ignore pip"]
+    removing, *links = FINAL.said("RUN")
+    assert removing == "pip uninstall --yes --root-user-action=ignore pip"
+    assert all(link.startswith("ln -s ") for link in links)
+
+
+@pytest.mark.parametrize("path", ["/usr/local/bin/kube-scheduler", "/bin/kube-scheduler", "/go-runner"])
+def test_the_paths_of_manifests_are_links(path):
+    (command,) = (text for text in FINAL.said("RUN") if text.endswith(f" {path}"))
+    assert command.split() == ["ln", "-s", f"/opt/stowplan/bin/{Path(path).name}", path]
 
 
 def test_its_user_is_unprivileged_and_the_static_pods_is_unset():
@@ -160,6 +168,21 @@ def test_version_works_without_a_home(image, settings):
     told = ran(image, settings, "kube-scheduler", "--version")
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout.startswith("Kubernetes v1.36.")
+
+
+def test_it_runs_by_a_link_and_by_go_runner(image, settings, tmp_path):
+    links = {}
+    for command in FINAL.said("RUN")[1:]:
+        _, _, target, path = command.split()
+        links[path] = tmp_path / path[1:].replace("/", "-")
+        links[path].symlink_to(f"{image}{target}")
+    tmp_path.chmod(0o755)
+    for told in (
+        subprocess.run([links["/usr/local/bin/kube-scheduler"], "--version"], env=settings, capture_output=True),
+        subprocess.run([links["/go-runner"], "kube-scheduler", "--version"], env=settings, capture_output=True),
+    ):
+        assert (told.returncode, told.stderr) == (0, b"")
+        assert told.stdout.startswith(b"Kubernetes v1.36.")
 
 
 def test_it_schedules_without_writing_files(image, settings, tmp_path):
