@@ -14,6 +14,8 @@ SECOND_SCHEDULER = DEPLOY / "manifests" / "second-scheduler"
 FEATURE_GATES = DEPLOY / "manifests" / "feature-gates"
 STATIC_POD = DEPLOY / "manifests" / "static-pod" / "kube-scheduler.yaml"
 MONITORING = DEPLOY / "monitoring"
+#: The required value of the chart.
+IMAGE = "registry.example/stowplan"
 SPEC = ROOT.parent / "shared" / "spec"
 
 
@@ -48,7 +50,7 @@ def rights(*roles):
 
 def rendered(*options, values=None, release="stowplan", namespace="kube-system"):
     """The objects of the chart; skips without `helm`."""
-    options = (f"--namespace={namespace}", "--kube-version=1.36.0", *options)
+    options = (f"--namespace={namespace}", "--kube-version=1.36.0", f"--set=image.repository={IMAGE}", *options)
     ran = helm("template", release, str(CHART), *options, stdin=yaml.safe_dump(values or {}))
     assert ran.returncode == 0, ran.stderr
     return [document for document in yaml.safe_load_all(ran.stdout) if document]

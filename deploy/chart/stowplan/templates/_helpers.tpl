@@ -1,5 +1,5 @@
 {{- define "stowplan.name" -}}
-{{- .Release.Name | trunc 48 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | default .Release.Name | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "stowplan.selector" -}}
@@ -20,6 +20,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else -}}
 {{- required "serviceAccount.name: name the account, or let the chart create one (serviceAccount.create)" .Values.serviceAccount.name -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "stowplan.image" -}}
+{{- $repository := required "image.repository: name the repository that you have pushed the image to; there is no published one (deploy/README.md says how to build it)" .Values.image.repository -}}
+{{- printf "%s:%s" $repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
 
 {{- define "stowplan.leaseName" -}}
