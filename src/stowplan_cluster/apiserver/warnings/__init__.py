@@ -118,25 +118,38 @@ def _driver(driver: JsonObject) -> Iterator[str]:
         yield _TOKENS
 
 
-def _stored_only(consequence: str) -> Callable[[JsonObject], Iterator[str]]:
-    """For kinds that change or refuse requests in a real cluster, and do nothing here."""
-
-    def warn(obj: JsonObject) -> Iterator[str]:
-        yield f"this server stores {obj.get('kind')} objects only: {consequence}"
-
-    return warn
-
-
 _POLICIES = "admissionregistration.k8s.io"
-#: Ours: upstream acts on them.
-_INEFFECTIVE = {
-    f"validatingwebhookconfigurations.{_POLICIES}": "the webhooks are not called, and refuse nothing",
-    f"mutatingwebhookconfigurations.{_POLICIES}": "the webhooks are not called, and change nothing",
-    f"validatingadmissionpolicies.{_POLICIES}": "its expressions are not evaluated, and refuse nothing",
-    f"mutatingadmissionpolicies.{_POLICIES}": "its expressions are not evaluated, and change nothing",
+_UNROUTED = "nothing is routed by it"
+_NO_WEBHOOKS, _NO_EXPRESSIONS = "the webhooks are not called", "its expressions are not evaluated"
+#: What inert kinds do in a real cluster and not here; None if they do nothing there, either. Ours: upstream acts on them.
+_MISSING_EFFECTS = {
+    f"validatingwebhookconfigurations.{_POLICIES}": f"{_NO_WEBHOOKS}, and refuse nothing",
+    f"mutatingwebhookconfigurations.{_POLICIES}": f"{_NO_WEBHOOKS}, and change nothing",
+    f"validatingadmissionpolicies.{_POLICIES}": f"{_NO_EXPRESSIONS}, and refuse nothing",
+    f"mutatingadmissionpolicies.{_POLICIES}": f"{_NO_EXPRESSIONS}, and change nothing",
     "limitranges": "pods get no defaults from it, and are not limited",
     "resourcequotas": "nothing is counted or limited",
+    "cronjobs.batch": "it starts no Jobs",
+    "horizontalpodautoscalers.autoscaling": "it scales nothing",
+    "endpoints": _UNROUTED,
+    "endpointslices.discovery.k8s.io": _UNROUTED,
+    "ingresses.networking.k8s.io": _UNROUTED,
+    "networkpolicies.networking.k8s.io": "it blocks nothing",
+    "apiservices.apiregistration.k8s.io": "its group is not served",
+    "runtimeclasses.node.k8s.io": "pods get no overhead, node selector or tolerations from it",
+    "certificatesigningrequests.certificates.k8s.io": "nothing is approved or signed",
+    "flowschemas.flowcontrol.apiserver.k8s.io": "it limits no requests",
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": "it limits no requests",
+    "podtemplates": None,
 }
+
+
+def _stored_only(resource: Resource) -> Iterator[str]:
+    effect = _MISSING_EFFECTS.get(resource.storage, "no controller here acts on it")
+    if effect is not None:
+        yield f"this server stores {resource.kind} objects only: {effect}"
+
+
 _WARNINGS: dict[str, Callable[[JsonObject], Iterator[str]]] = {
     "pods": _pod,
     "replicationcontrollers": _named_template,
@@ -149,15 +162,16 @@ _WARNINGS: dict[str, Callable[[JsonObject], Iterator[str]]] = {
     "statefulsets.apps": _stateful_set,
     "jobs.batch": _named_template,
     "csidrivers.storage.k8s.io": _driver,
-    **{storage: _stored_only(consequence) for storage, consequence in _INEFFECTIVE.items()},
 }
 #: Kinds without warnings on updates: pods are updated often, and by programs.
-_SILENT_UPDATES = frozenset({"pods", "replicationcontrollers", "csidrivers.storage.k8s.io", *_INEFFECTIVE})
+_SILENT_UPDATES = frozenset({"pods", "replicationcontrollers", "csidrivers.storage.k8s.io"})
 #: Kinds that warn on every update, not only if the spec changed.
 _ALWAYS_WARNED = frozenset({"services", "persistentvolumeclaims", "persistentvolumes"})
 
 
 def warnings_of_create(resource: Resource, obj: JsonObject) -> list[str]:
+    if resource.inert:
+        return list(_stored_only(resource))
     warn = _WARNINGS.get(resource.storage)
     return list(warn(obj)) if warn is not None else []
 
