@@ -1,9 +1,11 @@
 """`stowplan ui`: the page of a cluster, served or saved; its options and errors."""
 
+import gc
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -109,6 +111,17 @@ def test_invalid_usage(run, options, said):
     ran = run("ui", *options)
     assert ran.code == 2
     assert said in ran.err
+
+
+def test_a_port_in_use(run, files):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ran = run("ui", "-f", files(*CLUSTER), f"--port={port}")
+        gc.collect()  # a coroutine that was never awaited warns then
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: cannot listen on 127.0.0.1:{port}: ")
 
 
 def test_a_folder_that_cannot_be_written(run, files, tmp_path):

@@ -21,7 +21,9 @@ def ran(*arguments):
         pytest.param([], "out\nerr\n", "", None, id="no file"),
         pytest.param(["--redirect-stderr=false"], "out\n", "err\n", None, id="no file, stderr apart"),
         pytest.param(["--log-file=FILE"], "", "", "out\nerr\n", id="a file"),
-        pytest.param(["-log-file", "FILE", "-redirect-stderr=false"], "", "err\n", "out\n", id="one dash, stderr apart"),
+        pytest.param(
+            ["-log-file", "FILE", "-redirect-stderr=false"], "", "err\n", "out\n", id="one dash, stderr apart"
+        ),
         pytest.param(["--log-file=FILE", "--also-stdout"], "out\nerr\n", "", "out\nerr\n", id="both"),
         pytest.param(["--log-file=FILE", "--also-stdout=false", "--"], "", "", "out\nerr\n", id="values and an end"),
     ],

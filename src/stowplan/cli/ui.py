@@ -46,6 +46,7 @@ from stowplan.sources.tracks import NO_RERUN, recorded_track, rerun_track, simul
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from stowplan.client.connection import Connection
@@ -246,7 +247,7 @@ class _Show(PlainStruct, frozen=True):
 
     async def until(
         self,
-        stopped: Awaitable[object],
+        stopped: asyncio.Event,
         pages: Mapping[str, Page],
         feed: Streams,
         size: str,
@@ -260,7 +261,7 @@ class _Show(PlainStruct, frozen=True):
                 click.echo(f"{size}: {address}\nCtrl-C ends it.")
                 if self.opens:
                     webbrowser.open(address)
-                await first_of(stopped, *others)
+                await first_of(stopped.wait(), *others)
         except ServingError as error:
             raise InputError(f"{error}; --port 0 takes a free one") from error
 
@@ -325,7 +326,7 @@ class _Standing(PlainStruct, frozen=True, kw_only=True):
             source = replace(source, can=(*source.can, "whatIf"))
         pages = site(lambda: source, feed=feed, configuration=lambda: self.configuration, answers=answers)
         try:
-            await show.until(stopped.wait(), pages, feed, _size(self.plan))
+            await show.until(stopped, pages, feed, _size(self.plan))
         finally:
             moments.close()
 
@@ -407,7 +408,7 @@ async def _follow(
                 answers=Answers(_Followed(follower.engine)).pages(PREFIX) | trials.pages(PREFIX),
             )
             async with running(follow(state, feed)) as looking:
-                await show.until(stopped.wait(), pages, feed, _size(plan_of(state)), following, looking)
+                await show.until(stopped, pages, feed, _size(plan_of(state)), following, looking)
 
 
 class _Hearing:
@@ -461,7 +462,7 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
     )
     await check_scheduler(endpoint)
     async with forwarded_page(endpoint) as passed:
-        await show.until(stopped.wait(), passed.pages(), passed, f"the scheduler at {passed.server}")
+        await show.until(stopped, passed.pages(), passed, f"the scheduler at {passed.server}")
 
 
 # -- shared ------------------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def _fill(server: ApiServer, options: ClusterOptions) -> None:
     filling.add(load_manifests(options.filenames, stdin, recursive=options.recursive, report=_note))
     problems = filling.problems
     template = options.node_template
-    count = _node_count(server, options)
+    count, before = _node_count(server, options), len(server.store.list("nodes"))
     if count:
         documents = None if template is None else load_manifests([template])
         with _problem_at(template or "--nodes", problems):
@@ -130,6 +130,8 @@ def _fill(server: ApiServer, options: ClusterOptions) -> None:
         raise InputError(*problems)
     for note in filling.notes():
         _note(note)
+    if options.nodes and len(server.store.list("nodes")) == before != options.nodes:
+        _note(f"--nodes {options.nodes} adds none: there are {before} already, which kubectl delete node removes")
 
 
 def _note(text: str) -> None:

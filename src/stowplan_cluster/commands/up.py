@@ -19,7 +19,7 @@ import click
 from stowplan.api.documents import Documents
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.command_line.commands import Command
-from stowplan.command_line.errors import reported
+from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import end_of_input, first_of, run, running
 from stowplan.command_line.feature_gates import feature_gates_option, features_of
 from stowplan.command_line.named_plugins import plugin_names
@@ -30,6 +30,7 @@ from stowplan.explain.text.tables import write
 from stowplan.extenders.calls import kinds_wanted
 from stowplan.framework.explanations.formatting import count, joined
 from stowplan.guarding.hang_guard import HangGuard
+from stowplan.serving.errors import ServingError
 from stowplan_cluster.commands.cluster_options import ClusterOptions, cluster_options
 from stowplan_cluster.commands.cluster_server import DEFAULT_NODES, kubeconfig_written, open_cluster, served
 from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
@@ -78,6 +79,9 @@ class LocalScheduler(Protocol):
     help=f"Number of nodes, made from --node-template. Default: {DEFAULT_NODES} if there are no others.",
 )
 @cluster_options
+@click.option(
+    "--page-port", type=click.IntRange(0, 65535), default=0, help="Port of the page on 127.0.0.1. Default: a free one."
+)
 @click.option("--until-end-of-input", is_flag=True, hidden=True, help="For a parent: end when it does.")
 @click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
@@ -93,6 +97,7 @@ class LocalScheduler(Protocol):
 )
 def up(
     *,
+    page_port: int,
     until_end_of_input: bool,
     config: str | None,
     plugins: tuple[str, ...],
@@ -129,6 +134,7 @@ def up(
                     lambda api: _scheduler(api, configuration, registry, documents, features),
                     documents=documents,
                     page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins, features),
+                    page_port=page_port,
                 ),
             )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
@@ -182,6 +188,7 @@ async def _serve(
     *,
     documents: Documents | None = None,
     page_of: Callable[[Scheduler], SchedulerPage] | None = None,
+    page_port: int = 0,
 ) -> None:
     """Serve the cluster with a scheduler; without `page_of` there is no page."""
     from stowplan_cluster.apiserver.embedded import EmbeddedApi
@@ -195,14 +202,16 @@ async def _serve(
             return
         # Exclude long-lived objects from garbage collection.
         gc.freeze()
-        async with _page(scheduler, page_of) as page:
+        async with _page(scheduler, page_of, page_port) as page:
             with kubeconfig_written(cluster), _reported(cluster.server.store):
                 click.echo("\n".join(_announcement(cluster, scheduler.frameworks, page)))
                 await first_of(stopped.wait(), controllers, scheduling)
 
 
 @asynccontextmanager
-async def _page(scheduler: LocalScheduler, page_of: Callable[[Scheduler], SchedulerPage] | None) -> AsyncIterator[str]:
+async def _page(
+    scheduler: LocalScheduler, page_of: Callable[[Scheduler], SchedulerPage] | None, port: int
+) -> AsyncIterator[str]:
     """Serve the page on its own port, as browsers do not trust the API server's certificate."""
     from stowplan.live.scheduler import Scheduler
     from stowplan.page.loopback import page_served
@@ -211,8 +220,11 @@ async def _page(scheduler: LocalScheduler, page_of: Callable[[Scheduler], Schedu
         yield ""
         return
     page = page_of(scheduler)
-    async with page.followed(), page_served(page.pages(), page.feed) as address:
-        yield address
+    try:
+        async with page.followed(), page_served(page.pages(), page.feed, port=port) as address:
+            yield address
+    except ServingError as error:
+        raise InputError(f"{error}; --page-port 0 takes a free one") from error
 
 
 def _page_of(

@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 _REVIEW_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
 #: Subresources that need a running container.
 _CONTAINER = ("attach", "exec", "log", "portforward", "proxy")
+_NO_TOKENS = (
+    '"token" is not served: this is an embedded API without tokens of service accounts; '
+    "--as system:serviceaccount:NAMESPACE:NAME acts as one"
+)
 #: Kinds whose deletion returns the object; others return a Status with the uid.
 _RETURN_DELETED = frozenset(
     (
@@ -127,6 +131,8 @@ def resource_of(registry: Registry, route: Route) -> Resource:
 
 def _verbs_of(resource: Resource, route: Route) -> tuple[str, ...]:
     if route.subresource:
+        if (resource.qualified, route.subresource) == ("serviceaccounts", "token"):
+            raise MethodNotAllowed(_NO_TOKENS)
         if route.subresource not in resource.subresources:
             raise no_such_page()
         return subresource_of(route.subresource).verbs

@@ -16,20 +16,23 @@ from stowplan_cluster.commands.cluster_server import open_cluster, served
 from support.api import manifests
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    options = ClusterOptions(
+def options(folder, *, nodes=1, state=None):
+    return ClusterOptions(
         port=0,
         bind_address="127.0.0.1",
-        kubeconfig_out=tmp_path / "kubeconfig",
-        state=None,
-        nodes=1,
+        kubeconfig_out=folder / "kubeconfig",
+        state=state,
+        nodes=nodes,
         node_template=None,
         filenames=(),
         controllers="*",
         disable_admission_plugins="",
     )
-    with open_cluster(options) as cluster:
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with open_cluster(options(tmp_path)) as cluster:
         yield cluster
 
 
@@ -123,3 +126,21 @@ async def test_controllers_run_while_it_is_served(cluster):
         assert answers(cluster)
     assert controllers.cancelled()
     assert not answers(cluster)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "total", "told"),
+    [
+        (2, 3, "note: --nodes 2 adds none: there are 3 already, which kubectl delete node removes\n"),
+        (3, 3, ""),
+        (5, 5, ""),
+        (None, 3, ""),
+    ],
+)
+def test_a_number_of_nodes_beside_stored_ones(nodes, total, told, tmp_path, capsys):
+    state = tmp_path / "state"
+    with open_cluster(options(tmp_path, nodes=3, state=state)):
+        pass
+    with open_cluster(options(tmp_path, nodes=nodes, state=state)) as cluster:
+        assert len(cluster.server.store.list("nodes")) == total
+    assert capsys.readouterr().err == told

@@ -278,14 +278,19 @@ class TestRefusals:
         assert code == 2
         assert told.startswith("error: config.json: couldn't build extenders: open no-such-authority.pem: ")
 
-    def test_a_port_in_use(self, tmp_path):
+    @pytest.mark.parametrize(
+        ("option", "how"),
+        [("--port", "--port 0 takes a free port\n"), ("--page-port", "--page-port 0 takes a free one\n")],
+    )
+    def test_a_port_in_use(self, tmp_path, option, how):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
-            code, told = refused(f"--port={taken.getsockname()[1]}", cwd=tmp_path)
+            code, told = refused(f"{option}={taken.getsockname()[1]}", cwd=tmp_path)
         assert code == 2
-        assert told.startswith("error: cannot listen: ")
-        assert told.endswith("; --port 0 takes a free port\n")
+        assert told.startswith("error: cannot listen")
+        assert told.endswith(f"; {how}")
+        assert not (tmp_path / "stowplan.kubeconfig").exists()
 
 
 # --- a second one in the same folder

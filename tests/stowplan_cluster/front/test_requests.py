@@ -371,6 +371,13 @@ async def test_container_subresources_are_refused(client, method, what):
     assert (await client.request(method, f"{PODS}/missing/{what}")).status == 404
 
 
+async def test_tokens_of_service_accounts_are_refused_with_what_does_without(client):
+    await client.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "mine"}})
+    reply = await client.request("POST", "/api/v1/namespaces/default/serviceaccounts/mine/token", {})
+    assert reply.status == 405
+    assert "--as system:serviceaccount:NAMESPACE:NAME" in reply.json["message"]
+
+
 async def test_both_kinds_of_events_are_the_same_objects(client):
     event = {
         "metadata": {"name": "e"},

@@ -121,7 +121,7 @@ def _driver(driver: JsonObject) -> Iterator[str]:
 _POLICIES = "admissionregistration.k8s.io"
 _UNROUTED = "nothing is routed by it"
 _NO_WEBHOOKS, _NO_EXPRESSIONS = "the webhooks are not called", "its expressions are not evaluated"
-#: What inert kinds do in a real cluster and not here; None if they do nothing there, either. Ours: upstream acts on them.
+#: What inert kinds do in a real cluster and not here; None if they do nothing there, either. The warnings are ours.
 _MISSING_EFFECTS = {
     f"validatingwebhookconfigurations.{_POLICIES}": f"{_NO_WEBHOOKS}, and refuse nothing",
     f"mutatingwebhookconfigurations.{_POLICIES}": f"{_NO_WEBHOOKS}, and change nothing",
