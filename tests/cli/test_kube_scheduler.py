@@ -16,6 +16,7 @@ from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.serving.tls.certificates import self_signed
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler
+from support.plugins.argued_plugins import COMPLETE, CONFIGURATION
 from support.processes.servers import free_port
 
 CLUSTER = {"server": "http://127.0.0.1:1"}
@@ -307,21 +308,17 @@ def test_a_reported_version(command, kubeconfig):
     assert messages(err)[0] == '"Starting Kubernetes Scheduler" version="v1.36.2-mine"'
 
 
-def test_an_out_of_tree_plugin_is_loaded(command, kubeconfig, tmp_path, monkeypatch):
-    (tmp_path / "mine_for_kube_scheduler.py").write_text(
-        "from stowplan.plugins import PreEnqueuePlugin\n"
-        "class Mine(PreEnqueuePlugin):\n    name = 'Mine'\n    def pre_enqueue(self, pod):\n        return None\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    path = tmp_path / "config.yaml"
-    path.write_text(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        f"clientConnection: {{kubeconfig: {kubeconfig}}}\n"
-        "profiles: [{plugins: {preEnqueue: {enabled: [{name: Mine}]}}}]\n"
-    )
+def test_an_out_of_tree_plugin_is_loaded(command, kubeconfig, tmp_path):
+    path, written = tmp_path / "config.yaml", tmp_path / "written.yaml"
+    path.write_text(yaml.safe_dump({**CONFIGURATION, "clientConnection": {"kubeconfig": str(kubeconfig)}}))
     assert command(f"--config={path}")[0] == 1
-    job = command(f"--config={path}", "--plugin=mine_for_kube_scheduler:Mine")[3].jobs[0]
-    assert "Mine" in {ref.name for ref in job.config.profiles[0].points["preEnqueue"]}
+    plugin = "--plugin=support.plugins.argued_plugins:Prefers"
+    _, _, err, opener = command(f"--config={path}", plugin, "-v=3")
+    assert "Prefers" in {ref.name for ref in opener.jobs[0].config.profiles[0].points["score"]}
+    assert "node: large" in map(str.strip, err.splitlines())
+    assert command(f"--config={path}", plugin, f"--write-config-to={written}")[0] == 0
+    (entry,) = (e for e in yaml.safe_load(written.read_text())["profiles"][0]["pluginConfig"] if e["name"] == "Prefers")
+    assert entry["args"] == COMPLETE
 
 
 # -- more log lines

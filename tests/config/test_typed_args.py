@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import attrs
 import msgspec
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from stowplan.config import ConfigError, load_config
 from stowplan.framework.runtime.registry import PluginLoadError, Registry
+from stowplan.in_tree.priority_sort.plugin import PrioritySort
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.offline import Cluster
 from support.plugins.fake_plugins import fake
@@ -70,6 +72,73 @@ class Nesting(msgspec.Struct, frozen=True, rename="camel", tag="nesting"):
     first_one: Derived = msgspec.field(default_factory=Derived)
     others: tuple[Derived | int, ...] = ()
     by_name: dict[str, list[Derived]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    annotation: str = "a"
+    weight: int = 3
+    others: list[int] = field(default_factory=lambda: [1])
+
+
+@dataclass(slots=True)
+class Slots:
+    annotation: str = "a"
+    weight: int = 3
+
+
+@attrs.define
+class Attrs:
+    annotation: str = "a"
+    weight: int = 3
+    _length: int = attrs.field(init=False, default=1)
+
+
+class Keyword(msgspec.Struct, kw_only=True, frozen=True, rename="camel", tag="k", omit_defaults=True):
+    annotation: str = "a"
+    weight: int = 3
+    inner_one: Frozen = msgspec.field(default_factory=Frozen)
+    inner_list: list[Derived] = msgspec.field(default_factory=list)
+
+
+class Plain:
+    """Its parameters are what can be set."""
+
+    limit: ClassVar[int] = 5
+
+    def __init__(self, annotation: str = "a", weight: int = 3, *, inner: Frozen | None = None, anything=None):
+        if weight > 9:
+            raise RuntimeError("more than nine")
+        self.annotation, self.weight, self.inner, self.anything = annotation, weight, inner, anything
+
+
+class Attributes:
+    """It has no parameters; its attributes are what can be set."""
+
+    annotation = "a"
+    weight: int = 3
+    limit: ClassVar[int] = 5
+    _private = 1
+
+    @property
+    def double(self):
+        return 2 * self.weight
+
+
+class Outer(msgspec.Struct):
+    one: Plain = msgspec.field(default_factory=Plain)
+    more: list[Attributes] = []
+    numbered: dict[int, Frozen] = {}
+
+
+class Forgetting:
+    def __init__(self, annotation: str = "a"):
+        self._annotation = annotation
+
+
+@dataclass
+class Unknown:
+    of: "Nowhere" = None  # noqa: F821
 
 
 @dataclass
@@ -173,6 +242,33 @@ def test_decoded_arguments(args_type, raw, expected):
             id="a field with init=False, below",
         ),
         pytest.param(DataclassArgs, {"percent": 101}, ": more than 100 percent", id="__post_init__"),
+        pytest.param(Attrs, {"_length": 3}, "._length: unknown field; known fields: annotation, weight", id="attrs"),
+        pytest.param(
+            Plain,
+            {"weigth": 1},
+            ".weigth: unknown field; known fields: annotation, weight, inner, anything",
+            id="plain class",
+        ),
+        pytest.param(Plain, {"weight": "1"}, ".weight: expected int, got str", id="type in a plain class"),
+        pytest.param(Plain, {"weight": 10}, ": Plain raised RuntimeError: more than nine", id="plain class raises"),
+        pytest.param(
+            Attributes, {"double": 1}, ".double: unknown field; known fields: weight, annotation", id="a property"
+        ),
+        pytest.param(Outer, {"more": [{}, {"weight": "1"}]}, ".more[1].weight: expected int, got str", id="type below"),
+        pytest.param(
+            Outer,
+            {"more": [{}, {"weigth": 1}]},
+            ".more[1].weigth: unknown field; known fields: weight, annotation",
+            id="unknown below a plain class",
+        ),
+        pytest.param(Outer, {"one": 3}, ".one: expected object, got number", id="no object for a plain class"),
+        pytest.param(Outer, {"numbered": {"x": {}}}, ".numbered: expected int, got str", id="key"),
+        pytest.param(
+            Forgetting,
+            {},
+            ": an instance of Forgetting has no attribute annotation, as its parameter",
+            id="a class that forgets",
+        ),
     ],
 )
 def test_refused_arguments(args_type, raw, text):
@@ -210,6 +306,72 @@ def test_without_an_entry_the_defaults_are_used():
     assert str(caught.value) == "profiles[0].pluginConfig: object missing required field percent (plugin Mine)"
 
 
+ANY = {"annotation": "a", "inner": None, "anything": None}
+
+
+@pytest.mark.parametrize(
+    ("args_type", "raw", "complete"),
+    [
+        (Frozen, {"weight": 5}, {"annotation": "a", "weight": 5, "others": [1]}),
+        (Slots, {"weight": 5}, {"annotation": "a", "weight": 5}),
+        (Attrs, {"weight": 5}, {"annotation": "a", "weight": 5}),
+        (
+            Keyword,
+            {"innerOne": {"weight": 5}, "innerList": [{}]},
+            {"type": "k", "innerOne": {"annotation": "a", "weight": 5, "others": [1]}, "innerList": [{"pattern": "a"}]},
+        ),
+        (Plain, {"weight": 5}, {**ANY, "weight": 5}),
+        (
+            Plain,
+            {"inner": {"weight": 5}, "anything": [1, {"a": None}]},
+            {
+                **ANY,
+                "weight": 3,
+                "inner": {"annotation": "a", "weight": 5, "others": [1]},
+                "anything": [1, {"a": None}],
+            },
+        ),
+        (Attributes, {"weight": 5}, {"annotation": "a", "weight": 5}),
+        (
+            Outer,
+            {"one": {}, "more": [{"weight": 5}], "numbered": {"1": {"others": []}}},
+            {
+                "one": {**ANY, "weight": 3},
+                "more": [{"annotation": "a", "weight": 5}],
+                "numbered": {"1": {"annotation": "a", "weight": 3, "others": []}},
+            },
+        ),
+    ],
+)
+def test_classes_keep_their_defaults(args_type, raw, complete):
+    config, registry = configured(args_type, raw)
+    (written,) = (c["args"] for c in config.to_dict()["profiles"][0]["pluginConfig"] if c["name"] == "Mine")
+    assert written == complete
+    args = config.profiles[0].plugin_args("Mine")
+    assert isinstance(args, args_type)
+    if args_type is Frozen:
+        assert vars(args) == complete, "as if it were made by a call"
+    again = load_config(config.to_dict(), plugins=registry.declarations)
+    assert again.to_dict() == config.to_dict()
+
+
+def test_profiles_may_have_equal_arguments_that_python_does_not_call_equal():
+    class Mine(PrioritySort):
+        name = "Mine"
+        args_type = Plain
+
+    registry = in_tree_registry()
+    registry.register(Mine)
+    sort = {"queueSort": {"enabled": [{"name": "Mine"}], "disabled": [{"name": "*"}]}}
+    profiles = [
+        {"schedulerName": name, "plugins": sort, "pluginConfig": [{"name": "Mine", "args": {"weight": weight}}]}
+        for name, weight in (("a", 3), ("b", 3), ("c", 4))
+    ]
+    load_config({**HEADER, "profiles": profiles[:2]}, plugins=registry.declarations)
+    with pytest.raises(ConfigError, match="queueSort must be the same for all profiles"):
+        load_config({**HEADER, "profiles": profiles}, plugins=registry.declarations)
+
+
 NESTED = {
     "firstOne": {"pattern": "xy"},
     "others": [2, {"pattern": "z"}],
@@ -245,9 +407,18 @@ def test_fields_without_a_value_are_refused():
         Registry((mine(WithoutValue),))
 
 
-@pytest.mark.parametrize("args_type", [dict, int, dict[str, int], "StructArgs"])
-def test_unsupported_argument_types(args_type):
-    with pytest.raises(PluginLoadError, match=r"^args_type of plugin Mine is .*, not a msgspec.Struct or dataclass$"):
+@pytest.mark.parametrize(
+    ("args_type", "text"),
+    [
+        *(
+            (type_, r"is .*, not a msgspec.Struct, dataclass or other class with fields")
+            for type_ in (dict, int, dict[str, int], "StructArgs", re.Pattern, type("Empty", (), {}))
+        ),
+        (Unknown, "cannot be decoded: NameError: name 'Nowhere' is not defined"),
+    ],
+)
+def test_unsupported_argument_types(args_type, text):
+    with pytest.raises(PluginLoadError, match=f"^args_type of plugin Mine {text}$"):
         Registry((mine(args_type),))
 
 

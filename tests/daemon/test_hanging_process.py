@@ -30,18 +30,18 @@ def pod(point):
 @pytest.mark.parametrize("way", ["busy loop", "sleep", "lock"])
 def test_every_pod_is_bound_once(tmp_path, way):
     log, config = tmp_path / "log", tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump(hanging.configuration(hanging.OnceAtEachPoint)))
     with embedded_server(tmp_path, "--nodes=3") as server:
-        configured = yaml.safe_load(config.read_text()) | {
+        configured = hanging.configuration(hanging.OnceAtEachPoint) | {
             "clientConnection": {"kubeconfig": str(server.kubeconfig)},
             "leaderElection": {"leaderElect": True, "resourceName": "hanging"},
         }
+        configured["profiles"][0]["pluginConfig"] = [{"name": "Hanging", "args": {"way": way}}]
         config.write_text(yaml.safe_dump(configured))
         server.kubectl("create", "-f", "-", stdin=[pod(point) for point in POINTS])
         command = [*PROGRAM, f"--config={config}", "--secure-port=0"]
         command += ["--plugin=support.plugins.hanging_plugins:OnceAtEachPoint"]
         command += ["--plugin-timeout=150ms", "--logging-format=json", "-v=2"]
-        with running(command, log, env=recording_to(tmp_path / "recording") | {"WAY": way}) as process:
+        with running(command, log, env=recording_to(tmp_path / "recording")) as process:
             until(lambda: all(found["spec"].get("nodeName") for found in pods(server)), process, log)
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0

@@ -21,6 +21,7 @@ from stowplan.config.declaration import Args, Declarations
 from stowplan.config.errors import ConfigError, os_error_text
 from stowplan.config.features import FeatureGates
 from stowplan.config.plugins import expand, with_weights
+from stowplan.config.serialize import same_args
 from stowplan.config.types import Configuration, Extender, ExtenderTLSConfig, PluginConfig, PluginRef, Profile
 
 _LOG = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def _check_common_queue_sort(first: Profile, own: Profile, first_built: Profile,
     own_name = own_built.points["queueSort"][0].name
     if own_name != first_name:
         raise ConfigError(f'different queue sort plugins {of_profile}: "{own_name}", first: "{first_name}"')
-    if own.plugin_args(own_name) != first.plugin_args(first_name):
+    if not same_args(own.plugin_args(own_name), first.plugin_args(first_name)):
         raise ConfigError(f"different queue sort plugin args {of_profile}")
 
 

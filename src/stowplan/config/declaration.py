@@ -9,12 +9,13 @@ Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framewo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import msgspec
 
 from stowplan.api.meta import ApiStruct
+from stowplan.config.args_classes import undecodable
 from stowplan.config.features import FeatureGates
 from stowplan.config.schema import Struct
 
@@ -23,7 +24,7 @@ class Args(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Arguments of an in-tree plugin; the class name is the `kind`.
 
     They are decoded by their schema, with Go's messages, and encoded by it. Arguments of out-of-tree plugins are any
-    msgspec struct or dataclass, optionally with a `validate` method.
+    msgspec struct, dataclass or other class with fields, optionally with a `validate` method.
     """
 
     #: The fields as declared in Go.
@@ -66,7 +67,7 @@ class PluginDeclaration:
     #: Extension points, as the configuration spells them.
     points: frozenset[str]
     default: EnabledByDefault | None = None
-    #: The type of the arguments: `Args`, a msgspec struct or a dataclass; None leaves them undecoded.
+    #: The type of the arguments: `Args`, a msgspec struct or another class; None leaves them undecoded.
     args_type: type[Any] | None = None
     #: Kinds that the plugin requires: it is disabled while the cluster does not serve one of them.
     needs: Kinds = ()
@@ -78,16 +79,16 @@ class PluginDeclaration:
     replaces: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.args_type is not None and not _is_record(self.args_type):
-            raise TypeError(f"args_type of plugin {self.name} is {self.args_type!r}, not a msgspec.Struct or dataclass")
-        undecodable = ", ".join(_without_value(self.args_type))
-        if undecodable:
-            raise TypeError(f"args_type of plugin {self.name}: fields with init=False need a default: {undecodable}")
+        if self.args_type is None or self.own_args is not None:
+            return
+        reason = undecodable(self.args_type)
+        if reason:
+            raise TypeError(f"args_type of plugin {self.name}{reason}")
 
     @property
     def own_args(self) -> type[Args] | None:
         """The type of arguments that are decoded like the reference's."""
-        in_tree = self.args_type is not None and issubclass(self.args_type, Args)
+        in_tree = isinstance(self.args_type, type) and issubclass(self.args_type, Args)
         return self.args_type if in_tree else None
 
     def kinds_read(self, args: Any) -> Kinds:
@@ -96,17 +97,6 @@ class PluginDeclaration:
 
 #: All plugins that a configuration may name.
 Declarations = Mapping[str, PluginDeclaration]
-
-
-def _is_record(type_: Any) -> bool:
-    return isinstance(type_, type) and (issubclass(type_, msgspec.Struct) or is_dataclass(type_))
-
-
-def _without_value(type_: type[Any] | None) -> Iterator[str]:
-    """Required fields without a value: decoding calls `__post_init__` only once all fields have one."""
-    for one in fields(type_) if is_dataclass(type_) else ():
-        if not one.init and one.default is MISSING and one.default_factory is MISSING:
-            yield one.name
 
 
 def enabled_by_default(plugins: Declarations, features: FeatureGates) -> Iterator[tuple[str, int]]:

@@ -94,7 +94,7 @@ def _complete_args(plugin: PluginDeclaration | None, args: Any, path: str, featu
     if plugin is None or plugin.args_type is None:
         return args
     if plugin.own_args is None:
-        # Only needed for out-of-tree plugins, and msgspec.inspect is slow to import.
+        # Only needed for out-of-tree plugins.
         from stowplan.config.typed_args import decode_typed_args
 
         return decode_typed_args(plugin.args_type, args, plugin=plugin.name, path=path)

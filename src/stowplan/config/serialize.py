@@ -7,13 +7,13 @@ Upstream: k8s.io/kube-scheduler/config/v1 (json tags), cmd/kube-scheduler/app/op
 """
 
 import base64
-from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from stowplan.config.args_classes import settable_fields
 from stowplan.config.declaration import Args
 from stowplan.config.schema import API_VERSION, Pointer, Raw, Scalar, Slice, StringMap, Struct, Type
 
@@ -73,31 +73,42 @@ def _encode_args(value: Any) -> Any:
 def typed_args_as_json(value: Any) -> Any:
     """Encode arguments of an out-of-tree plugin; raw ones are JSON already.
 
-    Dataclass fields with `init=False` are derived from the others, so they are omitted and may have any type.
+    Fields that a configuration cannot set are derived from the others, so they are omitted and may have any type.
     """
-    return _without_derived(msgspec.to_builtins(value, enc_hook=lambda _: None), value)
-
-
-def _without_derived(encoded: Any, value: Any) -> Any:
-    """Remove derived fields from an encoded value."""
-    match encoded:
-        case dict() if is_dataclass(value):
-            given = [field.name for field in dataclass_fields(value) if field.init]
-            return {name: _without_derived(encoded[name], getattr(value, name)) for name in given}
-        case dict() if isinstance(value, msgspec.Struct):
+    match value:
+        case msgspec.Struct():
             names = _attributes(type(value))
+            encoded = _to_builtins(value)
+            if not isinstance(encoded, dict):  # array_like
+                return encoded
             # A key that is not a field is the tag.
             return {
-                key: _without_derived(element, getattr(value, names[key])) if key in names else element
+                key: typed_args_as_json(getattr(value, names[key])) if key in names else element
                 for key, element in encoded.items()
             }
-        case dict() if isinstance(value, dict):
-            pairs = zip(encoded.items(), value.values(), strict=True)
-            return {key: _without_derived(element, of) for (key, element), of in pairs}
-        case list() | tuple() if isinstance(value, list | tuple | set | frozenset):
-            return [_without_derived(element, of) for element, of in zip(encoded, value, strict=True)]
+        case dict():
+            return {next(iter(_to_builtins({key: None}))): typed_args_as_json(of) for key, of in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [typed_args_as_json(element) for element in value]
+        case _ if is_dataclass(value) or hasattr(value, "__attrs_attrs__"):
+            return _settable_as_json(value)
         case _:
-            return encoded
+            return _to_builtins(value)
+
+
+def _to_builtins(value: Any) -> Any:
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_settable_as_json)
+
+
+def _settable_as_json(value: Any) -> Any:
+    """Encode an instance of a class by its fields; None for anything else without a JSON form."""
+    names = settable_fields(type(value))
+    return None if names is None else {name: typed_args_as_json(getattr(value, name)) for name in names}
+
+
+def same_args(one: Any, other: Any) -> bool:
+    """Whether arguments are equal; not every class defines that."""
+    return one == other or bool(_encode_args(one) == _encode_args(other))
 
 
 def _encode_scalar(kind: str, value: Any) -> Any:

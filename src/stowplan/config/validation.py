@@ -16,7 +16,7 @@ from stowplan.config.declaration import Args, Declarations
 from stowplan.config.errors import duplicate, invalid, required
 from stowplan.config.features import FeatureGates
 from stowplan.config.schema import API_VERSION, POINTS
-from stowplan.config.serialize import typed_args_as_json
+from stowplan.config.serialize import same_args, typed_args_as_json
 from stowplan.config.types import (
     ClientConnection,
     Configuration,
@@ -172,7 +172,7 @@ def _common_queue_sort(path: str, profiles: Sequence[Profile]) -> Iterator[str]:
         if own != common:
             yield invalid(f"{path}[{i}].plugins.queueSort", _shown_set(own), "must be the same for all profiles")
         for config in profile.plugin_config:
-            if config.name == name and config.args != args:
+            if config.name == name and not same_args(config.args, args):
                 shown = None if isinstance(config.args, Args) else typed_args_as_json(config.args)
                 yield invalid(f"{path}[{i}].pluginConfig.args", shown, "queueSort must be the same for all profiles")
 

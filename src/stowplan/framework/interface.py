@@ -88,7 +88,7 @@ class Plugin(ABC):
     #: What an in-tree plugin declares instead of the three attributes below. A derived plugin inherits the argument
     #: type and the kinds, and can add to them with these attributes.
     declaration: ClassVar[PluginDeclaration | None] = None
-    #: Type of the arguments in the configuration, a msgspec struct or a dataclass; None passes them undecoded.
+    #: Class of the arguments in the configuration, such as a dataclass or msgspec struct; None passes them undecoded.
     args_type: ClassVar[type[Any] | None] = None
     #: Kinds that the plugin requires: it is disabled while the cluster does not serve them.
     needs_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()

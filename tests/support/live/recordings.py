@@ -42,11 +42,11 @@ class RotatedToFiles:
         return len(self._written)
 
 
-async def a_short_run(path):
+async def a_short_run(path, **options):
     """A scheduler places a pod, and ten seconds later finds no node for another one."""
     to_file = RecordedToFile(path)
     nodes = [a_node(name).allocatable(cpu=cpu, pods=10).obj() for name, cpu in (("small", "2"), ("large", "8"))]
-    async with live(*nodes, recorder=to_file.recorder) as cluster:
+    async with live(*nodes, recorder=to_file.recorder, **options) as cluster:
         await cluster.create(a_pod("web").requests(cpu="1").obj())
         await cluster.advance(10)
         await cluster.create(a_pod("huge").requests(cpu="100").obj())

@@ -1,12 +1,12 @@
 """Plugins that hang, in every way and at every extension point."""
 
 import asyncio
-import os
 import queue
 import select
 import socket
 import threading
 import time
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -252,19 +252,26 @@ def configuration(plugin):
     }
 
 
-class OnceAtEachPoint(Everywhere):
-    """Hangs once per pod, at the point in its label `at`, in the way that an environment variable names."""
+@dataclass
+class Where:
+    label: str = "at"
+    way: str = "busy loop"
 
+
+class OnceAtEachPoint(Everywhere):
+    """Hangs once per pod, at the point in a label, in the way that its arguments name."""
+
+    args_type = Where
     asked: ClassVar = set()
 
     def sign_pod(self, pod):
         self.maybe("sign", pod)
-        return {"at": pod.labels.get("at")}
+        return {"at": pod.labels.get(self.args.label)}
 
     def maybe(self, point, pod):
-        if pod.labels.get("at") == point and pod.uid not in self.asked:
+        if pod.labels.get(self.args.label) == point and pod.uid not in self.asked:
             self.asked.add(pod.uid)
-            WAYS[os.environ["WAY"]]()
+            WAYS[self.args.way]()
 
 
 class Replayed(OnceAtEachPoint):
