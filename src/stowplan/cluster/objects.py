@@ -145,7 +145,9 @@ class ObjectStore:
         for index in self._indexes.get(kind, ()):
             try:
                 values = {*index.values(old), *index.values(new)}
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 # As in `_reindex`.
                 values = {d[2] for d in self._watched if d[0] is kind and d[1] is index}
             for value in values:
@@ -155,7 +157,9 @@ class ObjectStore:
         try:
             before = () if old is None else tuple(index.values(old))
             after = () if new is None else tuple(index.values(new))
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             # If a plugin's index function raises, drop the index: the next lookup raises the error to its caller.
             self._found.pop((kind, index), None)
             for dependency in [d for d in self._watched if d[0] is kind and d[1] is index]:

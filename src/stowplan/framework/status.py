@@ -102,8 +102,9 @@ def unresolvable(*reasons: str | Reason) -> Status:
 
 #: Exceptions that fail the attempt but not the process, including sys.exit().
 RAISED = (Exception, SystemExit)
-#: The only exceptions that synchronous plugin calls let through; a CancelledError there can only be the plugin's own.
-PROPAGATED = (KeyboardInterrupt, GeneratorExit)
+#: What synchronous plugin calls let through: Ctrl-C. A CancelledError or GeneratorExit there is the plugin's own,
+#: except in generators of ours, which may be closed while they wait: these let GeneratorExit through as well.
+PROPAGATED = (KeyboardInterrupt,)
 
 
 def error(what: str | BaseException) -> Status:

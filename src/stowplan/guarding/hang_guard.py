@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.durations import Duration
 from stowplan.engine.input_log.recording import InterruptedCall
-from stowplan.framework.status import place_of
+from stowplan.framework.status import place_of, typed
 from stowplan.klog import get_logger
 from stowplan.structs import PlainStruct
 
@@ -401,6 +401,9 @@ def stepwise(
             waits_for = call(plugin, point, resume, (value,), {})
         except StopIteration as end:
             return end.value
+        except GeneratorExit as e:
+            # The plugin's own: passed on, it would look as if these steps were closed.
+            raise RuntimeError(typed(e)) from e
         try:
             resume, value = steps.send, (yield waits_for)
         except GeneratorExit:

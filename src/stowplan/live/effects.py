@@ -18,6 +18,7 @@ from stowplan.client.events.event_series import EventKey
 from stowplan.engine.effects import Cancel, EmitEvent, Pause, RunPlugin, Wake, Withdraw
 from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
 from stowplan.framework.runtime.binding import PluginCancelledItselfError
+from stowplan.framework.status import PROPAGATED, raised
 from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
@@ -244,6 +245,10 @@ class Effects:
             if _is_cancelled():
                 raise
             answer = error_status(PluginCancelledItselfError())
+        except (*PROPAGATED, GeneratorExit):
+            raise
+        except BaseException as e:
+            answer = raised(e)
         running = self._under_way.get(number)
         if _is_cancelled() and (running is None or running.cancelled_for is None):
             # The plugin suppressed it.

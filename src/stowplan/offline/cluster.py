@@ -28,6 +28,7 @@ from stowplan.extenders.calls import Calls, kinds_wanted
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.explanations.formatting import count
 from stowplan.framework.runtime.registry import installed_plugins
+from stowplan.framework.status import PROPAGATED
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.klog import without_log
@@ -562,7 +563,9 @@ def _hint(listener: Any, info: PodInfo, old: Any, new: Any) -> str:
         return Hint.QUEUE.value
     try:
         hint: Hint = listener.hint(info, old, new)
-    except Exception:
+    except PROPAGATED:
+        raise
+    except BaseException:
         # If the hint fails, the pod is retried.
         return "Error"
     return hint.value

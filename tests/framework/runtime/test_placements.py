@@ -83,7 +83,11 @@ def test_a_plugin_divides_the_parent():
         pytest.param(unschedulable("later"), ("Unschedulable", "Generator", "later"), id="rejected"),
         pytest.param(unresolvable("never"), ("UnschedulableAndUnresolvable", "Generator", "never"), id="unresolvable"),
         pytest.param(error("no group"), ("Error", "Generator", "no group"), id="error"),
-        pytest.param(RuntimeError("oops"), ("Error", "Generator", "oops"), id="raises"),
+        pytest.param(
+            RuntimeError("oops"),
+            ("Error", "Generator", 'running PlacementGenerate plugin "Generator": oops'),
+            id="raises",
+        ),
     ],
 )
 def test_a_plugin_that_finds_no_placement(answer, status):

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from stowplan.cluster.view import Nodes
-from stowplan.framework.status import Status
+from stowplan.framework.status import PROPAGATED, Status, typed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -55,7 +55,7 @@ class NodeSums:
 
     def refused(self, plugin: FilterPlugin, pod: PodInfo) -> RefusedColumn:
         """Rows that a Filter rejects for pods with this pod's question."""
-        key = ("filter", plugin.name, plugin.sums_question(pod))
+        key = ("filter", plugin.name, _question(plugin, pod))
         found = self._columns.get(key)
         if not isinstance(found, RefusedColumn):
             found = self._columns[key] = RefusedColumn(self, self._framework, plugin, pod)
@@ -63,7 +63,7 @@ class NodeSums:
 
     def scored(self, plugin: ScorePlugin, pod: PodInfo) -> ScoredColumn:
         """Every row's raw score for pods with this pod's question."""
-        key = ("score", plugin.name, plugin.sums_question(pod))
+        key = ("score", plugin.name, _question(plugin, pod))
         found = self._columns.get(key)
         if not isinstance(found, ScoredColumn):
             found = self._columns[key] = ScoredColumn(self, self._framework, plugin, pod)
@@ -98,6 +98,17 @@ class NodeSums:
     def max_states(self) -> int:
         """Maximum number of states that a column may cache."""
         return _MAX_STATES // max(1, len(self._columns))
+
+
+def _question(plugin: FilterPlugin | ScorePlugin, pod: PodInfo) -> Hashable:
+    try:
+        found = plugin.sums_question(pod)
+        hash(found)
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        raise RuntimeError(f'running SumsQuestion of plugin "{plugin.name}": {typed(e)}') from e
+    return found
 
 
 class _Column:

@@ -18,9 +18,9 @@ from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES
 from stowplan.engine.groups.group_stories import record_trial
 from stowplan.engine.groups.group_trial import UNSCHEDULABLE, GroupTrial, TriedPod
 from stowplan.engine.groups.suspendable_trial import GIVEN_UP, SuspendableTrials
-from stowplan.engine.groups.suspended_groups import SuspendableGroup
+from stowplan.engine.groups.suspended_groups import SuspendableGroup, broken
 from stowplan.framework.extender import ClusterChangedError
-from stowplan.framework.status import Code, Status, error
+from stowplan.framework.status import PROPAGATED, Code, Status, error
 from stowplan.framework.unfinished import UnfinishedError
 from stowplan.klog import get_logger
 
@@ -107,6 +107,11 @@ class GroupCycle:
             except UnfinishedError as found:
                 # Restart as a suspendable trial; the plugin keeps its progress.
                 self._trials.algorithm.sampling.start, more = start, found
+            except PROPAGATED:
+                raise
+            except BaseException as e:
+                self._conclude(framework, group, tried, GroupTrial(broken(group, e)), started)
+                return
             else:
                 self._conclude(framework, group, tried, trial, started)
                 return

@@ -144,7 +144,7 @@ class _Trial:
         )
         try:
             return (yield from self._through(cycle))
-        except (ClusterChangedError, *PROPAGATED):
+        except (ClusterChangedError, GeneratorExit, *PROPAGATED):
             raise
         except BaseException as e:
             return Decision(queued.pod, status=error(e))

@@ -134,8 +134,7 @@ class SuspendedGroups:
         except PROPAGATED:
             raise
         except BaseException as e:
-            _log.error(e, "the trial of a pod group failed", trace=True, podGroup=trial.group)
-            outcome = raised(e)
+            outcome = broken(trial.group, e)
         else:
             self._wait(trial, needed)
             return
@@ -245,3 +244,9 @@ class SuspendedGroups:
                     yield f"{trial}: pod {queued.pod.key} is not under way"
                 if not self._parts.queue.closed and not self._parts.queue.is_in_flight(queued.pod.uid):
                     yield f"{trial}: pod {queued.pod.key} is not in flight"
+
+
+def broken(group: str, cause: BaseException) -> Status:
+    """The Error of a trial that ended with an unexpected exception; only this attempt fails."""
+    _log.error(cause, "the trial of a pod group failed", trace=True, podGroup=group)
+    return raised(cause)

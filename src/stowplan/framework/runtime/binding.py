@@ -278,7 +278,8 @@ async def call_plugin(
         answer = await watched_awaitable(state, point, name, awaited, method, state, pod, node_name)
         # PostBind has no result.
         return None if point == "PostBind" else well_formed(answer)
-    except RAISED as e:
+    except (*RAISED, GeneratorExit) as e:
+        # If the coroutine is being closed, nobody reads this result.
         return raised(e)
 
 

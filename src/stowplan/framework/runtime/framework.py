@@ -330,7 +330,7 @@ class Framework(ProfilePlugins):
             if isgenerator(answer):
                 answer = yield from answer
             result = post_filter_result(answer, pod)
-        except (*PROPAGATED, ClusterChangedError):
+        except (*PROPAGATED, GeneratorExit, ClusterChangedError):
             raise
         except BaseException as e:
             result = failed_post_filter(plugin, e)

@@ -18,7 +18,7 @@ from msgspec import field
 from stowplan.cluster.view import Nodes
 from stowplan.framework.interface import MAX_SCORE, MIN_SCORE
 from stowplan.framework.runtime.answers import out_of_range
-from stowplan.framework.status import Code, Status, error, raised, unschedulable, wrapped
+from stowplan.framework.status import PROPAGATED, Code, Status, error, raised, unschedulable, wrapped
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -106,8 +106,10 @@ def _generated(
         if isinstance(answer, Status) and answer.code != Code.Success:
             return answer
         found = [] if isinstance(answer, Status) else list(answer)
-    except Exception as e:
-        return raised(e)
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(e))
     return found or unschedulable(NO_PLACEMENTS)
 
 
@@ -134,7 +136,9 @@ def _scored(
         try:
             score = plugin.score_placement(group_state, group, trial)
             score = score if isinstance(score, Status) else index(score)
-        except Exception as e:
+        except PROPAGATED:
+            raise
+        except BaseException as e:
             score = raised(e)
         if isinstance(score, Status):
             return wrapped(f'running PlacementScore plugins: plugin "{plugin.name}" failed with', score)
@@ -155,7 +159,9 @@ def _normalized(
         if isinstance(answer, Status):
             return answer
         normal = [index(score) for score in answer]
-    except Exception as e:
+    except PROPAGATED:
+        raise
+    except BaseException as e:
         return raised(e)
     if len(normal) != len(scores):
         return error(f"got {len(normal)} scores for {len(scores)} placements")
