@@ -97,6 +97,11 @@ def test_pods_of_other_schedulers_are_skipped_with_a_note(run, files):
     assert 'no profile schedules it: its schedulerName is "volcano"' in asked.out
 
 
+def test_a_pod_that_another_scheduler_has_placed_is_not_pending(run, files):
+    asked = run("explain", "-f", files(NODE, a_pod("theirs").scheduler("volcano").on("a").obj()), "pod", "theirs")
+    assert asked.out.startswith("default/theirs runs on a: not scheduled here\n")
+
+
 def test_pending_pods_of_other_schedulers_are_mentioned(run, files):
     path = files(NODE, a_pod("theirs").scheduler("volcano").obj())
     assert run("explain", "-f", path).out == "No pod is pending for the schedulers of this configuration.\n"

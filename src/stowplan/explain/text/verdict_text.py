@@ -63,10 +63,10 @@ def _not_judged(verdict: Verdict, alike: Sequence[str], reported: ReportedStatus
     assert verdict.error is not None
     who, why = _who(verdict, alike), verdict.error.message
     if verdict.without_profile:
-        verb = "are" if alike else "is"
+        state = "are pending" if alike else verdict.present_state
         known = reported is not None and reported.known is not None
         whose = "only its own scheduler can judge it" if known else "not scheduled here"
-        blocks: list[Block] = [Line((*who, (f" {verb} pending: {whose}", "pending"))), Line(why, 2)]
+        blocks: list[Block] = [Line((*who, (f" {state}: {whose}", "pending"))), Line(why, 2)]
     else:
         blocks = [Line((*who, (" cannot be judged", "bad"))), Line((("error: ", "bad"), (why, "")), 2)]
     if reported is not None:

@@ -67,10 +67,16 @@ class Verdict(Judgement):
     def __repr__(self) -> str:
         return f"<Verdict: {self.in_words()}>"
 
+    @property
+    def present_state(self) -> str:
+        """Where the pod is, whatever the verdict says."""
+        node = self.pod.pod.spec.node_name
+        return f"runs on {node}" if node else "is pending"
+
     def in_words(self) -> str:
         """The verdict in one line."""
         if self.without_profile and self.error is not None:
-            return f"{self.key} is pending: not scheduled here: {self.error.message}"
+            return f"{self.key} {self.present_state}: not scheduled here: {self.error.message}"
         if self.error is not None:
             return f"{self.key} cannot be judged: {self.error.message}"
         if self.gated is not None:
