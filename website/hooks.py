@@ -27,6 +27,7 @@ PAGES = {
     "security.md": "SECURITY.md",
     "changelog.md": "CHANGELOG.md",
     "examples.md": "examples/README.md",
+    "deploy.md": "deploy/README.md",
     "notebook.md": "docs/notebook.ipynb",
 }
 #: Folder of the site with copies of linked files.

@@ -122,7 +122,7 @@ def test_a_command_of_a_missing_package_is_hidden_and_has_an_install_hint(instal
     assert ran.exit_code == 2
     assert ran.stderr == (
         "error: `stowplan trains` needs the package trains_commands, which this installation does not contain; "
-        "install a complete one with: pip install trains\n"
+        "install all of trains, from where you got it\n"
     )
 
 

@@ -11,15 +11,16 @@ from support.processes.deployments import CHART, DEPLOY, ROOT
 GUIDE = ROOT / "docs" / "operations.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
 PROSE = re.sub(r"^```.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL)
-#: Flags of other programs: kubectl, kubeadm, podman; and of `stowplan explain`.
+#: Flags of other programs: kubectl, kubeadm, podman, go-runner; and of `stowplan explain`.
 OTHERS = {"previous", "patches", "ignorefile", "from-scheduler", "insecure-skip-tls-verify"}
+OTHERS |= {"log-file", "also-stdout", "redirect-stderr"}
 
 
 def anchor(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", [GUIDE, CHART / "README.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [GUIDE, CHART / "README.md", DEPLOY / "README.md"], ids=lambda page: page.parent.name)
 def test_links_have_targets(page):
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         path, _, section = target.partition("#")

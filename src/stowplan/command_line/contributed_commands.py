@@ -67,7 +67,7 @@ class ContributedCommands:
         if not _is_present(point):
             raise InputError(
                 f"`stowplan {name}` needs the package {_package(point)}, which this installation does not contain; "
-                f"install a complete one with: pip install {_distribution(point)}"
+                f"install all of {_distribution(point)}, from where you got it"
             )
         try:
             command = point.load()
