@@ -337,7 +337,8 @@ class ClusterSource:
         known |= {group_key(info.pod) for info in self.pods() if info.pod.spec.scheduling_group is not None}
         if key not in known:
             near = get_close_matches(key, sorted(known), n=3, cutoff=0.6)
-            hint = f"; did you mean {' or '.join(near)}?" if near else f"; there is none in {self.where}" if not known else ""
+            none = "" if known else f"; there is none in {self.where}"
+            hint = f"; did you mean {' or '.join(near)}?" if near else none
             raise InputError(f'pod group "{key}" not found{hint}')
         return key
 
