@@ -129,6 +129,7 @@ def test_a_missing_configuration(run, files):
             "other/thing-7",
             'error: pod "other/thing-7" not found; there are no pods in namespace "other", but in default\n',
         ),
+        ("zzz", 'error: pod "default/zzz" not found; pods in namespace "default": default/web\n'),
     ],
 )
 def test_unknown_pods(run, files, pod, message):
@@ -160,8 +161,11 @@ def test_plugins_that_cannot_be_loaded(run, files, plugin, message):
     [
         pytest.param(("explain", "-f", "-", "--kubeconfig", "c"), id="files and a live cluster"),
         pytest.param(("explain", "-f", "-", "pod"), id="a pod without a name"),
-        pytest.param(("explain", "-f", "-", "node", ""), id="a node without a name"),
-        pytest.param(("explain", "-f", "-", "why"), id="unknown question"),
+        pytest.param(("explain", "-f", "-", "pods"), id="a kind alone"),
+        pytest.param(("explain", "-f", "-", "pending", "web"), id="pending pods with a name"),
+        pytest.param(("explain", "-f", "-", "node", "a", "b"), id="two nodes"),
+        pytest.param(("explain", "-f", "-", "node/a", "web"), id="a node and a pod"),
+        pytest.param(("explain", "pod.yaml"), id="a file as a name"),
         pytest.param(("explain", "-f", "-", "pending", "--pod", "a"), id="a question in both ways"),
         pytest.param(("explain", "-f", "-", "--pod", "a", "--pending"), id="both questions"),
         pytest.param(("explain", "-f", "-", "-o", "xml"), id="unknown form"),

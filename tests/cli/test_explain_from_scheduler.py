@@ -229,7 +229,7 @@ class TestWhatIf:
 
     def test_access_is_for_a_scheduler(self, token):
         ran = CliRunner().invoke(cli, ["survive", "--token-file", str(token)], prog_name="stowplan")
-        assert (ran.exit_code, "--from-scheduler is missing" in ran.output) == (2, True)
+        assert (ran.exit_code, "need --from-scheduler" in ran.output) == (2, True)
 
 
 def test_without_a_name_pending_pods_and_decisions_are_shown(tmp_path, token, ca):

@@ -169,7 +169,8 @@ def test_pending_pods(ask, args):
         ("shop/job", 'error: pod "shop/job" has finished (Succeeded): there is nothing to decide about it\n'),
         (
             "a/b/c",
-            "error: 'pod/a/b/c' names nothing: want [NS/]NAME of a pod, or KIND/[NS/]NAME as deployment/shop/web\n",
+            "error: 'pod/a/b/c' is not a name: want [NAMESPACE/]NAME of a pod, or KIND/[NAMESPACE/]NAME such as "
+            "deployment/shop/web\n",
         ),
     ],
 )
@@ -296,15 +297,38 @@ async def test_kinds_that_are_not_served_are_one_note(against):
     assert "resourceclaims.resource.k8s.io" in note
 
 
-async def test_a_missing_permission_is_reported_and_the_kind_left_out(against):
-    forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot list resource "poddisruptionbudgets"'))
-    async with a_server().at("/apis/policy/v1/poddisruptionbudgets", forbidden) as server:
+async def test_missing_permissions_are_one_line_and_the_kinds_left_out(against):
+    forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot list that'))
+    server = a_server().at("/apis/policy/v1/poddisruptionbudgets", forbidden).at("/api/v1/services", forbidden)
+    async with server:
         ran = await against(server)
     assert ran.code == 0
     assert (
-        "note: the permission to list poddisruptionbudgets.policy in all namespaces is missing "
-        '(User "ada" cannot list resource "poddisruptionbudgets"): judged as if there were none\n'
+        "note: the permission to list poddisruptionbudgets.policy, services in all namespaces is missing: judged as if "
+        "there were none; `stowplan explain --rbac` prints a role for it\n"
     ) in ran.err
+
+
+async def test_impersonation(against):
+    async with a_server() as server:
+        ran = await against(server, "--as", "ada", "--as-group", "dev", "--as-group", "ops")
+        assert ran.out.startswith("default/web goes to a")
+    assert {seen.headers["impersonate-user"] for seen in server.seen} == {"ada"}
+    assert {seen.headers["impersonate-group"] for seen in server.seen} <= {"dev", "ops"}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--as-group", "dev"), "--as-group needs --as USER."),
+        (("--as", "a\nb"), "--as, --as-group: names of users and groups have no control characters"),
+        (("--as", "ada", "-f", "x"), "-f reads files; --kubeconfig, --context and --as select a live cluster"),
+    ],
+)
+async def test_impersonation_of_nobody(against, args, message):
+    async with a_server() as server:
+        ran = await against(server, *args)
+    assert (ran.code, message in ran.err, server.seen) == (2, True, [])
 
 
 @pytest.mark.parametrize("path", ["nodes", "pods"])

@@ -144,7 +144,8 @@ def test_no_pod_matches(run, shops):
         (("deployment/shop/nobody",), "error: no pod of Deployment shop/nobody in these files"),
         (("pod", "svc/web"), 'error: pod "svc/web" not found; there are no pods in namespace "svc", but in '),
         (("node", "a", "-l", "app=web", "--exit-code"), "-l, --exit-code: a node is asked about"),
-        (("pod",), 'Ask for "pod [NS/]NAME…"'),
+        (("pod",), "pod is a kind: give a name, too"),
+        (("sts", ""), "'statefulset/' is not a name: want [NAMESPACE/]NAME"),
         (("--watch",), "--watch is for a live cluster"),
     ],
 )

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from stowplan.cli.main import cli
@@ -170,13 +171,20 @@ def test_unknown_details_of_the_other_scheduler_are_mentioned(file, tmp_path):
     assert any("percentageOfNodesToScore" in note for note in found["notes"])
 
 
-@pytest.mark.parametrize("command", ["record", "shadow"])
+READS = ("explain", "fit", "drain", "survive", "what-if")
+
+
+@pytest.mark.parametrize("command", ["record", "shadow", *READS])
 def test_the_role_that_it_needs(command):
     code, output = run(command, "--rbac")
     assert code == 0
-    assert f"name: stowplan-{command}" in output
-    assert "secrets" not in output
-    assert "create" not in output
+    role = yaml.safe_load(output)
+    assert role["metadata"]["name"] == f"stowplan-{'read' if command in READS else command}"
+    verbs = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
+    assert verbs["nodes"] == (["list"] if command in READS else ["list", "watch"])
+    assert verbs["pods"] == (["get", "list"] if command in READS else ["list", "watch"])
+    assert ("events" in verbs) == (command in READS)
+    assert "secrets" not in verbs
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class TestFit:
         [
             (["web-9"], 'pod "default/web-9" not found; did you mean'),
             (["deployment/nope"], 'Deployment "default/nope" not found, and no pod of it'),
-            (["a/b/c/d"], "names nothing"),
+            (["a/b/c/d"], "'a/b/c/d' is not a name: want [NAMESPACE/]NAME"),
             (["web-0", "--replicas", "90", "--like", "zz"], 'node "zz" not found'),
             (["web-0", "--like", "a=cheap"], "want a price of 0 or more after ="),
             (["web-0", "--replicas", "-1"], "-1 is not in the range"),
@@ -193,6 +193,67 @@ class TestDrain:
         ran = run("drain", "-f", files(*CLUSTER), *asked)
         assert ran.code == 2
         assert says in ran.err
+
+
+class TestExitCodes:
+    """With --exit-code, 3 is a no; without it, every answer is 0."""
+
+    @pytest.mark.parametrize(
+        ("words", "code"),
+        [
+            (["fit", "web-0"], 0),
+            (["fit", "web-0", "--replicas", "6"], 0),
+            (["fit", "web-0", "--replicas", "7"], 3),
+            (["fit", "waiting"], 3),
+            (["drain", "a"], 0),
+            (["drain", "a", "b"], 3),
+            (["drain", "c"], 3),
+            (["drain", "c", "--force"], 0),
+            (["survive", "--by", "node", "--only", "a"], 0),
+            (["survive", "--by", "node", "--only", "c"], 3),
+            (["survive", "--by", "node"], 3),
+            (["what-if", "--add-nodes", "1", "--like", "a"], 3),
+            (["what-if", "--add-nodes", "1", "--like", "d"], 0),
+        ],
+    )
+    def test_of_each_command(self, run, files, tmp_path, words, code):
+        unschedulable = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
+        # `c` has a pod of nobody; `d` is large, but takes no pods; only nodes like it could take the one that waits.
+        alone = (node("c", **unschedulable), pod("lone", nodeName="c"), node("d", "64", unschedulable=True))
+        cluster = files(*CLUSTER, *alone)
+        if words[-1] == "d":
+            words = [*words, "--taint", "d-like-1", "node.kubernetes.io/unschedulable-"]
+        ran = run(words[0], "-f", cluster, *words[1:], "--exit-code", "-o", "json")
+        assert ran.code == code, ran.out + ran.err
+        assert run(words[0], "-f", cluster, *words[1:], "-o", "json").code == 0
+
+    def test_a_blocked_drain(self, run, files):
+        asked = ("drain", "-f", files(*CLUSTER, budget(allowed=0)), "a", "--exit-code")
+        assert run(*asked).code == 3
+        assert run(*asked, "--disable-eviction").code == 0
+
+
+class TestFlagsOfKubectlDrain:
+    def test_they_are_accepted(self, run, files):
+        flags = "--force=true --ignore-daemonsets --delete-emptydir-data=true --dry-run=server --grace-period=-1"
+        flags += " --timeout=5m --skip-wait-for-delete-timeout=10 --chunk-size=500 --dry-run"
+        asked = ("drain", "-f", files(*CLUSTER), "a")
+        ran = run(*asked, *flags.split())
+        assert (ran.code, ran.out) == (0, run(*asked).out)
+        assert ran.err.splitlines()[:-1] == [
+            f"note: {name} has no effect: nothing is deleted here, and nothing waited for"
+            for name in ("--grace-period", "--timeout", "--skip-wait-for-delete-timeout")
+        ]
+
+    def test_a_flag_that_is_set_to_false_is_not_set(self, run, files):
+        asked = ("drain", "-f", files(*CLUSTER, budget(allowed=0)), "a", "--exit-code")
+        assert [run(*asked, f"--disable-eviction={value}").code for value in ("false", "true")] == [3, 0]
+
+    def test_pods_by_their_labels(self, run, files):
+        other = owned(pod("db-0", nodeName="a"))
+        found = read(run("drain", "-f", files(*CLUSTER, other), "a", "--pod-selector", "app!=web", "-o", "json"))
+        assert [move["pod"] for move in found["moves"]] == ["default/db-0"]
+        assert "--pod-selector a in: " in run("drain", "-f", "-", "a", "--pod-selector", "a in", stdin="{}").err
 
 
 class TestUnplaced:
@@ -305,7 +366,8 @@ class TestWhatIf:
             (["--label", "a", "disk"], "want KEY=VALUE, or KEY- to remove it"),
             (["--taint", "a", "k=v"], "want KEY[=VALUE]:EFFECT"),
             (["--taint", "a", "k=v:Maybe"], "want KEY[=VALUE]:EFFECT"),
-            (["--scale", "web=3"], "give its kind, as in deployment/web=3"),
+            (["--scale", "web=3"], "web cannot be scaled; did you mean deployment/default/web?"),
+            (["--scale", "pod/none=3"], "give the kind of a workload, as in deployment/none=3"),
             (["--scale", "deployment/web"], "want KIND/[NS/]NAME=N"),
             (["--scale", "deployment/web=99999999999"], "want at most 100,000 pods"),
             (["--scale", "deployment/none=3"], "it has no pod in this cluster"),

@@ -96,7 +96,7 @@ def test_a_scenario_from_python(tmp_path):
         {"cluster": {"groups": [{"name": "a", "count": 1, "capacity": {"cpu": 4}}]}, "duration": 9}
     )
     simulate_scenario(scenario.scenario, folder=tmp_path / "out")
-    with pytest.raises(MomentError, match="put together in Python"):
+    with pytest.raises(MomentError, match="built in Python"):
         simulated_track(str(tmp_path / "out")).moment(None, stop)
     simulate_scenario(scenario, folder=tmp_path / "out")
     assert simulated_track(str(tmp_path / "out")).moment(None, stop).engine.state.table.count == 1

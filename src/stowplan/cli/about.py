@@ -1,29 +1,30 @@
-"""Options and output shared by the commands that ask about a cluster."""
+"""Options and output shared by the commands that ask about a cluster.
+
+The help of these commands, and completion, need their options only: whatever reads or judges a cluster is imported when
+it is used.
+"""
 
 from __future__ import annotations
 
 import sys
-from functools import reduce
+from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
-from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG
-from stowplan.cli.shell_completion import complete_file
-from stowplan.command_line.event_loop import run
+from stowplan.cli.live_cluster import live_cluster
+from stowplan.cli.shell_completion import complete_file, complete_namespace
 from stowplan.command_line.plugin_option import PLUGINS
-from stowplan.config.features import GROUP_GATES
-from stowplan.explain.text.tables import write
-from stowplan.sources.cluster_source import ClusterSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.explain.text.tables import Block
     from stowplan.loading.wanted_events import EventsWanted
     from stowplan.offline import Cluster
+    from stowplan.sources.cluster_source import ClusterSource
     from stowplan.what_if.records import NotedAnswer
 
 #: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.
@@ -34,17 +35,28 @@ POD_GROUPS = click.option(
 )
 #: For commands that name pods and workloads.
 NAMESPACE = click.option(
-    "-n", "--namespace", metavar="NS", help="Namespace of names without one. Default: the context's, or default."
+    "-n",
+    "--namespace",
+    metavar="NS",
+    shell_complete=complete_namespace,
+    help="Namespace of names that are given without one. Default: the context's, or default.",
 )
+#: The exit code with --exit-code if the answer is no.
+NO = 3
+
+
+def exit_code_option(no: str) -> Callable[[Callable[..., Any]], Any]:
+    """`no`: when the answer is no."""
+    return click.option("--exit-code", is_flag=True, help=f"Exit with {NO} if {no}; otherwise with 0.")
 
 
 def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """The option for the scheduler configuration."""
-    text = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
+    text = "KubeSchedulerConfiguration of the scheduler that answers. Default: kube-scheduler's defaults."
     return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=text)
 
 
-_OPTIONS = (
+_FILES = (
     click.option(
         "-f",
         "--filename",
@@ -52,14 +64,15 @@ _OPTIONS = (
         metavar="FILE",
         multiple=True,
         shell_complete=complete_file,
-        help="File, directory or - for stdin. Repeatable. Default: a live cluster, which is only read.",
+        help="Read the cluster from this file, directory or - for stdin. Repeatable. Default: a live cluster, which is "
+        "only read.",
     ),
-    click.option("-R", "--recursive", is_flag=True, help="Also read subdirectories."),
-    KUBECONFIG,
-    CONTEXT,
-    PLUGINS,
-    POD_GROUPS,
+    click.option("-R", "--recursive", is_flag=True, help="Also read the subdirectories of directories given with -f."),
 )
+
+
+def _applied(options: Iterable[Callable[..., Any]], command: Callable[..., Any]) -> Any:
+    return reduce(lambda made, option: option(made), reversed([*options]), command)
 
 
 def _from_scheduler(help_text: str) -> Callable[[Callable[..., Any]], Any]:
@@ -71,7 +84,7 @@ _ACCESS = (
         "--token-file",
         metavar="FILE",
         shell_complete=complete_file,
-        help="Authenticate to the scheduler with this token instead of the kubeconfig.",
+        help="Authenticate to the scheduler with the token in this file instead of the kubeconfig.",
     ),
     click.option(
         "--certificate-authority",
@@ -81,7 +94,6 @@ _ACCESS = (
     ),
     click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the scheduler's certificate."),
 )
-
 
 _ACCESS_NAMES = "--token-file, --certificate-authority and --insecure-skip-tls-verify"
 _OF_ITS_OWN = (
@@ -96,38 +108,69 @@ def a_scheduler(command: Callable[..., Any]) -> Any:
         "Ask a running Stowplan scheduler: what it knows and would decide now. URL: of its secure port, "
         "https://host:10259; or auto: the one on this machine, or of `stowplan up`."
     )
-    return reduce(lambda made, option: option(made), reversed((asked, *_ACCESS)), command)
+    return _applied((asked, *_ACCESS), command)
 
 
 def a_cluster(command: Callable[..., Any]) -> Any:
     """Options that select a cluster; `cluster_of` takes their values, and the configuration's."""
-    return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
+    return _applied((*_FILES, live_cluster, PLUGINS, POD_GROUPS), command)
 
 
-def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], Any]:
-    """Options of a command, whose values `cluster_of` and `answer` take; `config`: the name of the configuration
-    option.
+def role_option(command: Callable[..., Any]) -> Any:
+    """--rbac, which prints the role for the command's reads of a live cluster instead of running it."""
+
+    @wraps(command)
+    def or_role(*, rbac: bool, **given: Any) -> Any:
+        if not rbac:
+            return command(**given)
+        from stowplan.command_line.errors import reported
+        from stowplan.config import load_config
+        from stowplan.daemon.plugin_registry import registry_with
+        from stowplan.sources.read_only_role import role_of_reader
+
+        with reported(given["config"]):
+            registry = registry_with(given["plugins"])
+            configuration = load_config(given["config"], plugins=registry.declarations)
+            click.echo(role_of_reader(configuration, registry, name="stowplan-read"), nl=False)
+
+    return click.option("--rbac", is_flag=True, help="Print the ClusterRole that a live cluster needs for this.")(
+        or_role
+    )
+
+
+def about_a_cluster(config: str = "--config", *, no: str) -> Callable[[Callable[..., Any]], Any]:
+    """Options of a command, whose values `cluster_of` and `answer` take.
+
+    `config`: the name of the configuration option; `no`: when the answer is no, for --exit-code.
     """
     options = (
-        *_OPTIONS,
+        a_cluster,
         config_option(config),
+        role_option,
         _from_scheduler(
             "Answer as a running Stowplan scheduler would: with its configuration, and with the nodes of pods that it "
             "has not bound yet. URL: of its secure port, https://host:10259; or auto: the one on this machine, or of "
             "`stowplan up`."
         ),
         *_ACCESS,
-        click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True),
+        exit_code_option(no),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(["text", "json", "yaml"]),
+            default="text",
+            show_default=True,
+            help="Format of the answer.",
+        ),
     )
-    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+    return lambda command: _applied(options, command)
 
 
 def cluster_of(
     *,
     files: Sequence[str],
     recursive: bool,
-    kubeconfig: str | None,
-    context: str | None,
+    live: ClusterFlags,
     config: str | None,
     plugins: Sequence[str],
     pod_groups: bool,
@@ -143,19 +186,20 @@ def cluster_of(
 
     `events`: whether to read Events of a live cluster; `namespace`: the default for names without one.
     """
+    from stowplan.command_line.event_loop import run
+    from stowplan.sources.cluster_source import ClusterSource
+
     access = token_file or certificate_authority or insecure_skip_tls_verify
     if from_scheduler is None and access:
-        raise click.UsageError(f"--from-scheduler is missing: {_ACCESS_NAMES} are for that.")
+        raise click.UsageError(f"{_ACCESS_NAMES} need --from-scheduler.")
     if from_scheduler is not None:
         if files or recursive or config or pod_groups:
             raise click.UsageError(_OF_ITS_OWN)
-        # The HTTP client is slow to import.
         from stowplan.sources.running_scheduler import SchedulerEndpoint
 
         endpoint = SchedulerEndpoint(
             url=from_scheduler,
-            kubeconfig=kubeconfig,
-            context=context,
+            live=live,
             token_file=token_file,
             certificate_authority=certificate_authority,
             insecure=insecure_skip_tls_verify,
@@ -164,8 +208,7 @@ def cluster_of(
     else:
         found = _cluster_of(
             files,
-            kubeconfig,
-            context,
+            live,
             config=config,
             plugins=plugins,
             recursive=recursive,
@@ -179,8 +222,7 @@ def cluster_of(
 
 def _cluster_of(
     files: Sequence[str],
-    kubeconfig: str | None,
-    context: str | None,
+    live: ClusterFlags,
     *,
     config: str | None,
     plugins: Sequence[str],
@@ -188,16 +230,20 @@ def _cluster_of(
     groups: bool,
     events: EventsWanted | None,
 ) -> ClusterSource:
-    if files and (kubeconfig or context):
-        raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
-    if recursive and not files:
-        raise click.UsageError("-R is for the directories of -f.")
+    from stowplan.command_line.event_loop import run
+    from stowplan.config.features import GROUP_GATES
+    from stowplan.sources.cluster_source import ClusterSource
+
+    if files and live.given:
+        raise click.UsageError(
+            "-f reads files; --kubeconfig, --context and --as select a live cluster: give one or the other."
+        )
+    check_recursive(files, recursive=recursive)
     if files:
         return ClusterSource.of_files(files, config, plugins, recursive=recursive)
     return run(
         ClusterSource.of_live_cluster(
-            kubeconfig=kubeconfig,
-            context=context,
+            live=live,
             config=config,
             plugins=plugins,
             events=events,
@@ -206,12 +252,30 @@ def _cluster_of(
     )
 
 
-def answer(cluster: Cluster, record: NotedAnswer, page: Callable[[Any], list[Block]], output: str) -> None:
+def check_recursive(files: Sequence[str], *, recursive: bool) -> None:
+    if recursive and not files:
+        raise click.UsageError("-R needs -f: it reads the subdirectories of directories given with -f.")
+
+
+def answer(
+    cluster: Cluster,
+    record: NotedAnswer,
+    page: Callable[[Any], list[Block]],
+    *,
+    no: bool,
+    output: str,
+    exit_code: bool,
+) -> None:
+    """`no`: whether the answer is no."""
+    from stowplan.explain.text.tables import write
+
     record = _with_failures(record, cluster.failures)
     if output in ("json", "yaml"):
         write_data(record.to_dict(), output)
     else:
         write(page(record), sys.stdout)
+    if exit_code and no:
+        raise SystemExit(NO)
 
 
 #: Maximum number of failures in an answer.
@@ -220,6 +284,8 @@ _MAX_FAILURES = 3
 
 def _with_failures(record: NotedAnswer, failures: Sequence[str]) -> NotedAnswer:
     """An answer that failing plugins or extenders decided must not look like one about the cluster."""
+    from msgspec.structs import replace
+
     left = len(failures) - _MAX_FAILURES
     notes = [f"not an answer about the cluster alone, as this failed: {text}" for text in failures[:_MAX_FAILURES]]
     if left > 0:

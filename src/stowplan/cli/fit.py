@@ -7,30 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.api.load import load_files
-from stowplan.api.types import Node
 from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
-from stowplan.sources.templates import KINDS, POD_GROUP, claim_templates_of, pod_in, pod_named
-from stowplan.what_if.fit import fit as how_many_fit
-from stowplan.what_if.group_fit import fit_group
-from stowplan.what_if.nodes import NodeKind
-from stowplan.what_if.text import fit_page, group_fit_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod
     from stowplan.sources.cluster_source import ClusterSource
+    from stowplan.sources.references import Reference
+    from stowplan.what_if.nodes import NodeKind
 
 
 @click.command(short_help="How many more pods of a kind fit, and how many nodes the rest would need.")
 @click.argument(
     "words",
-    metavar="POD|KIND/NAME|KIND NAME|podgroup/NAME|FILE",
+    metavar="[KIND/][NS/]NAME|KIND NAME|podgroup/NAME|FILE",
     nargs=-1,
-    required=True,
     shell_complete=complete_pod_or_file,
 )
 @click.option(
@@ -53,7 +48,7 @@ if TYPE_CHECKING:
     help="The same for a Node in a file.",
 )
 @NAMESPACE
-@about_a_cluster()
+@about_a_cluster(no="fewer fit than --replicas wants, or none without it")
 def fit(
     *,
     words: tuple[str, ...],
@@ -61,6 +56,7 @@ def fit(
     likes: tuple[str, ...],
     templates: tuple[str, ...],
     output: str,
+    exit_code: bool,
     **source: Any,
 ) -> None:
     """Show how many more pods like a pod, a workload or a manifest fit, on which nodes, and why the next one does not.
@@ -75,33 +71,49 @@ def fit(
     Examples:
       stowplan fit shop/web-0
       stowplan fit deployment/web -n shop --replicas 20
+      stowplan fit deployment/web --replicas 20 --exit-code || echo "there is no room"
       stowplan fit -f cluster.json new-service.yaml --replicas 50 --like node-3
       stowplan fit -f cluster.json podgroup/research/train --replicas 4
       stowplan fit gpu-job.yaml --replicas 64 --like small=0.40 --like large=1.20 -o json
     """
-    what = "/".join(words)
-    if len(words) > 2 or (len(words) == 2 and words[0].lower() not in (*KINDS, *POD_GROUP)):
-        raise click.UsageError(f"Ask about one pod, workload or file; got {' '.join(words)!r}.")
+    # Slow to import, and not needed for the help.
+    from stowplan.what_if.fit import fit as how_many_fit
+    from stowplan.what_if.group_fit import fit_group
+    from stowplan.what_if.text import fit_page, group_fit_page
+
+    wanted = _wanted(words)
+    group = wanted if not isinstance(wanted, Path) and wanted.kind == "PodGroup" else None
+    files, recursive = source["files"], source["recursive"]
     with reported(source["config"]):
-        about = cluster_of(**source, groups=_named_group(what) is not None)
-        if (group := _named_group(what)) is not None:
-            found = fit_group(
-                about.cluster, about.find_group(group), replicas=replicas, kinds=_kinds(about, likes, templates)
-            )
-            answer(about.cluster, found, group_fit_page, output)
-            return
-        recursive = source["recursive"]
-        pod = about.admitted(_pod_of(about, what, source["files"], recursive=recursive))
-        files = [*source["files"], what] if _is_file(what) else source["files"]
-        claims = claim_templates_of(pod, files, recursive=recursive)
+        about = cluster_of(**source, groups=group is not None)
         kinds = _kinds(about, likes, templates)
+        enough = 1 if replicas is None else replicas
+        if group is not None:
+            fitting = fit_group(about.cluster, about.find_group(group), replicas=replicas, kinds=kinds)
+            no = fitting.fits < enough
+            answer(about.cluster, fitting, group_fit_page, no=no, output=output, exit_code=exit_code)
+            return
+        pod, claims = _pod_of(about, wanted, files, recursive=recursive)
         record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
-        answer(about.cluster, record, fit_page, output)
+        answer(about.cluster, record, fit_page, no=record.fits < enough, output=output, exit_code=exit_code)
 
 
-def _named_group(what: str) -> str | None:
-    kind, slash, name = what.partition("/")
-    return name if slash and name and kind.lower() in POD_GROUP else None
+def _wanted(words: Sequence[str]) -> Reference | Path:
+    """What is copied, or the file that has it; raises click.UsageError."""
+    from stowplan.sources.references import references
+
+    if not words:
+        raise click.UsageError("Say what to fit: a pod, a workload or a file.")
+    if len(words) == 1 and _is_file(words[0]):
+        return Path(words[0])
+    found = references(words)
+    if len(found) > 1:
+        raise click.UsageError(f"Ask about one pod, workload or file; got {' '.join(words)!r}.")
+    if found[0].kind == "Node":
+        raise click.UsageError(
+            f"{found[0]} is a node: ask how many copies of a pod or workload fit, as in fit shop/web-0."
+        )
+    return found[0]
 
 
 def _kinds(about: ClusterSource, likes: Sequence[str], templates: Sequence[str]) -> list[NodeKind] | None:
@@ -112,20 +124,34 @@ def _is_file(what: str) -> bool:
     return what.endswith((".yaml", ".yml", ".json")) or Path(what).is_file()
 
 
-def _pod_of(about: ClusterSource, what: str, files: Sequence[str], *, recursive: bool) -> Pod:
-    if _is_file(what):
-        return pod_in(what)
-    return pod_named(about, files, what, recursive=recursive)
+def _pod_of(
+    about: ClusterSource, wanted: Reference | Path, files: Sequence[str], *, recursive: bool
+) -> tuple[Pod, Mapping[str, ResourceClaimSpec]]:
+    """The pod to copy, and the templates of its claims."""
+    from stowplan.sources.templates import claim_templates_of, pod_in, pod_named
+
+    if isinstance(wanted, Path):
+        pod = about.admitted(pod_in(str(wanted)))
+        files = [*files, str(wanted)]
+    else:
+        pod = about.admitted(pod_named(about, files, wanted, recursive=recursive))
+    return pod, claim_templates_of(pod, files, recursive=recursive)
 
 
 def _likes(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind]:
+    from stowplan.sources.references import reference
+    from stowplan.what_if.nodes import NodeKind
+
     for text in given:
         name, price = _priced(text, "--like")
-        about.check_node(name)
-        yield NodeKind(name, price)
+        yield NodeKind(about.find_node(reference(name, kind="Node")), price)
 
 
 def _templates(given: Sequence[str]) -> Iterator[NodeKind]:
+    from stowplan.api.load import load_files
+    from stowplan.api.types import Node
+    from stowplan.what_if.nodes import NodeKind
+
     for text in given:
         path, price = _priced(text, "--node-template")
         nodes = [obj for obj in load_files([path]).objects if isinstance(obj, Node)]

@@ -1,15 +1,20 @@
-"""Options that select a live cluster, and the connection that they lead to."""
+"""Options that select a live cluster and a user, and the connection that they lead to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import reduce, wraps
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from stowplan.cli.shell_completion import complete_context, complete_file
+from stowplan.client.cluster_flags import ClusterFlags
 from stowplan.command_line.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stowplan.client.connection import Connection
     from stowplan.config import Configuration
 
@@ -25,16 +30,37 @@ CONTEXT = click.option(
     shell_complete=complete_context,
     help="Context of the kubeconfig. Default: the current one.",
 )
+_OPTIONS = (
+    KUBECONFIG,
+    CONTEXT,
+    click.option("--as", "as_user", metavar="USER", default="", help="Read the live cluster as this user, as kubectl."),
+    click.option(
+        "--as-group", "as_groups", metavar="GROUP", multiple=True, help="Read it as a member of this group. Repeatable."
+    ),
+)
 
 
-def connection_of(configuration: Configuration, kubeconfig: str | None, context: str | None) -> Connection:
+def live_cluster(command: Callable[..., Any]) -> Any:
+    """Options that select a live cluster to read; the command gets them as `live`."""
+
+    @wraps(command)
+    def with_flags(
+        *, kubeconfig: str | None, context: str | None, as_user: str, as_groups: tuple[str, ...], **given: Any
+    ) -> Any:
+        if as_groups and not as_user:
+            raise click.UsageError("--as-group needs --as USER.")
+        live = ClusterFlags(kubeconfig=kubeconfig, context=context, as_user=as_user, as_groups=as_groups)
+        return command(live=live, **given)
+
+    return reduce(lambda made, option: option(made), reversed(_OPTIONS), with_flags)
+
+
+def connection_of(configuration: Configuration, live: ClusterFlags) -> Connection:
     """The connection according to flags, configuration and environment; raises InputError."""
     # The HTTP client is slow to import.
-    from stowplan.client.connection import ClientConfigError, connect_from_flags
+    from stowplan.client.connection import ClientConfigError
 
     try:
-        return connect_from_flags(
-            kubeconfig=kubeconfig or configuration.client_connection.kubeconfig or None, context=context
-        )
+        return replace(live, kubeconfig=live.kubeconfig or configuration.client_connection.kubeconfig or None).connect()
     except ClientConfigError as error:
         raise InputError(str(error)) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG, connection_of
+from stowplan.cli.live_cluster import connection_of, live_cluster
 from stowplan.cli.recording_options import recording_options
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line import event_loop
@@ -25,9 +25,10 @@ from stowplan.daemon.recording_file import kept_annotations, recording
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
 from stowplan.klog.values import duration_text
-from stowplan.sources.read_only_role import role_text
+from stowplan.sources.read_only_role import role_of_follower
 
 if TYPE_CHECKING:
+    from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
@@ -41,8 +42,7 @@ _CHECK_INTERVAL = 0.5
 
 @click.command(short_help="Record a live cluster into a file, to query any moment later.")
 @click.argument("file", required=False, shell_complete=complete_file)
-@KUBECONFIG
-@CONTEXT
+@live_cluster
 @click.option(
     "--config",
     metavar="FILE",
@@ -55,8 +55,7 @@ _CHECK_INTERVAL = 0.5
 def record(
     *,
     file: str | None,
-    kubeconfig: str | None,
-    context: str | None,
+    live: ClusterFlags,
     config: str | None,
     plugins: tuple[str, ...],
     rbac: bool,
@@ -81,11 +80,11 @@ def record(
         registry = registry_with(plugins)
         configuration = load_config(config, plugins=registry.declarations)
         if rbac:
-            click.echo(role_text(configuration, registry, name="stowplan-record"), nl=False)
+            click.echo(role_of_follower(configuration, registry, name="stowplan-record"), nl=False)
             return
         if not file:
             raise click.UsageError("Missing argument 'FILE'.")
-        connection = connection_of(configuration, kubeconfig, context)
+        connection = connection_of(configuration, live)
         logs = set_up(LogSettings(verbosity=0, format="text"))
         try:
             with stop_signals(logs.flush) as stop:

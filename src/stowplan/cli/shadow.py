@@ -14,7 +14,7 @@ import click
 from stowplan.api.documents import Documents
 from stowplan.api.durations import parse_duration
 from stowplan.cli.data_output import write_data
-from stowplan.cli.live_cluster import CONTEXT, KUBECONFIG, connection_of
+from stowplan.cli.live_cluster import connection_of, live_cluster
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
@@ -36,13 +36,14 @@ from stowplan.recordings.files import entries_of, files_of_run, header_of
 from stowplan.recordings.replaying import engine_of
 from stowplan.shadow.report import Report
 from stowplan.shadow.shadow import Shadow
-from stowplan.sources.read_only_role import role_text
+from stowplan.sources.read_only_role import role_of_follower
 from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
@@ -58,8 +59,7 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
 
 
 @click.command(short_help="Compare with a running scheduler: which decisions would differ, and why.")
-@KUBECONFIG
-@CONTEXT
+@live_cluster
 @click.option(
     "--config",
     metavar="FILE",
@@ -99,8 +99,7 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 def shadow(
     *,
-    kubeconfig: str | None,
-    context: str | None,
+    live: ClusterFlags,
     config: str | None,
     plugins: tuple[str, ...],
     recording: str | None,
@@ -135,22 +134,24 @@ def shadow(
       stowplan shadow --recording cluster.recording --config new.yaml -o json
       stowplan shadow --rbac | kubectl apply -f -
     """
-    if recording and (kubeconfig or context):
-        raise click.UsageError("--recording reads a file, --kubeconfig and --context a live cluster: give one.")
+    if recording and live.given:
+        raise click.UsageError(
+            "--recording reads a file; --kubeconfig, --context and --as select a live cluster: give one."
+        )
     seconds = _seconds(duration)
     report = Report()
     with reported(config):
         registry = registry_with(plugins, guard=CallGuard())
         configuration = load_config(config, plugins=registry.declarations)
         if rbac:
-            click.echo(role_text(configuration, registry, name="stowplan-shadow"), nl=False)
+            click.echo(role_of_follower(configuration, registry, name="stowplan-shadow"), nl=False)
             return
         metrics = _MetricsFile(metrics_file, report)
         comparison = _Comparison(registry, report, pods, ask_extenders)
         if recording:
             comparison.of_recording(recording, configuration if config else None)
         else:
-            connection = connection_of(configuration, kubeconfig, context)
+            connection = connection_of(configuration, live)
             _live(connection, configuration, comparison, seconds, metrics)
         metrics.write()
     if output == "text":

@@ -87,3 +87,7 @@ def _objects(ctx: click.Context, kind: type[ApiStruct]) -> list[Any]:
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def complete_namespace(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return []

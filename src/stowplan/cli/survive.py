@@ -10,8 +10,6 @@ import click
 from stowplan.cli.about import about_a_cluster, answer, cluster_of
 from stowplan.cli.progress import Progress
 from stowplan.command_line.errors import reported
-from stowplan.what_if.survive import survive as what_survives
-from stowplan.what_if.text import survive_page
 
 
 @click.command(short_help="Which pods would find no node after the loss of a node or zone.")
@@ -21,9 +19,9 @@ from stowplan.what_if.text import survive_page
     help="What is lost at a time: a node, or all nodes with the same value of a label. "
     "Default: zones if there are several, otherwise nodes.",
 )
-@click.option("--only", metavar="VALUE", help="Only this node, or this value of the label.")
-@about_a_cluster()
-def survive(*, by: str | None, only: str | None, output: str, **source: Any) -> None:
+@click.option("--only", metavar="VALUE", help="Show only the loss of this node, or of this value of the label.")
+@about_a_cluster(no="some loss leaves a pod without a node, or deletes one for good")
+def survive(*, by: str | None, only: str | None, output: str, exit_code: bool, **source: Any) -> None:
     """Show what the loss of each node, zone or rack would cost, one loss at a time. Controllers recreate its pods, and
     the scheduler looks for other nodes. Pods that find none are stranded; pods without a controller are gone.
 
@@ -35,13 +33,21 @@ def survive(*, by: str | None, only: str | None, output: str, **source: Any) -> 
       stowplan survive --by node
       stowplan survive --by topology.kubernetes.io/rack -f cluster.json -o json
     """
+    # Slow to import, and not needed for the help.
+    from stowplan.what_if.survive import survive as what_survives
+    from stowplan.what_if.text import survive_page
+
     with reported(source["config"]):
         about = cluster_of(**source)
         about.note_unplaced()
+        if only is not None:
+            # The value of a label may have a slash.
+            only = only.removeprefix("node/") if by in (None, "node") else only
         # A node at a time can take a minute in a large cluster.
         progress = Progress(unit="losses")
         try:
             found = what_survives(about.cluster, by, only=only, progress=partial(progress, "survive"))
         finally:
             progress.close()
-        answer(about.cluster, found, survive_page, output)
+        no = any(loss.stranded or loss.gone for loss in found.losses)
+        answer(about.cluster, found, survive_page, no=no, output=output, exit_code=exit_code)

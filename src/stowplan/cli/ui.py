@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from stowplan import __version__
-from stowplan.cli.about import a_cluster, a_scheduler, cluster_of, config_option
+from stowplan.cli.about import a_cluster, a_scheduler, check_recursive, cluster_of, config_option
 from stowplan.cli.config.about import known_plugins
 from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.moment_option import moment_from_option
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
+    from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.client.connection import Connection
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.command_line.stop_signals import StopSignals
@@ -130,8 +131,7 @@ def ui(**given: Any) -> None:
             about = cluster_of(
                 files=options.files,
                 recursive=options.recursive,
-                kubeconfig=options.kubeconfig,
-                context=options.context,
+                live=options.live,
                 config=options.config,
                 plugins=options.plugins,
                 pod_groups=options.pod_groups,
@@ -148,8 +148,7 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
     recordings: tuple[str, ...]
     simulations: tuple[str, ...]
     at: str | None
-    kubeconfig: str | None
-    context: str | None
+    live: ClusterFlags
     config: str | None
     plugins: tuple[str, ...]
     pod_groups: bool
@@ -170,7 +169,7 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
     def title(self) -> str:
         """The title for a cluster that is read once."""
         if not self.files:
-            return self.context or "a live cluster"
+            return self.live.context or "a live cluster"
         if len(self.files) > 1:
             return count(len(self.files), "file")
         return "stdin" if self.files[0] == "-" else self.files[0]
@@ -178,15 +177,14 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Check for mutually exclusive options; raises click.UsageError."""
         self._check_clusters()
-        if self.recursive and not self.files:
-            raise click.UsageError("-R is for the directories of -f.")
+        check_recursive(self.files, recursive=self.recursive)
         if self.export is not None and (self.port or self.opens):
             raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
         if self.from_scheduler is None and (
             self.token_file or self.certificate_authority or self.insecure_skip_tls_verify
         ):
             raise click.UsageError(
-                "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
+                "--token-file, --certificate-authority and --insecure-skip-tls-verify need --from-scheduler."
             )
         of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.pod_groups
         if self.from_scheduler is not None and (of_its_own or self.export):
@@ -194,9 +192,9 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
 
     def _check_clusters(self) -> None:
         recorded = self.recordings or self.simulations
-        if sum(map(bool, (self.files, recorded, self.kubeconfig or self.context))) > 1:
+        if sum(map(bool, (self.files, recorded, self.live.given))) > 1:
             raise click.UsageError(
-                "-f, --recording or --simulation, and --kubeconfig or --context are three clusters: give one."
+                "give one cluster: with -f, with --recording or --simulation, or with --kubeconfig, --context and --as."
             )
         timelines = len(self.recordings) + len(self.simulations)
         if timelines > 2:
@@ -361,7 +359,7 @@ def _live(show: _Show, options: _Options) -> None:
     registry = registry_with(options.plugins, guard=CallGuard())
     features = with_chosen(GROUP_GATES) if options.pod_groups else DEFAULT_FEATURES
     configuration = load_config(options.config, plugins=registry.declarations, features=features)
-    connection = connection_of(configuration, options.kubeconfig, options.context)
+    connection = connection_of(configuration, options.live)
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
@@ -454,8 +452,7 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
     stopped = stop.event()
     endpoint = SchedulerEndpoint(
         url=url,
-        kubeconfig=options.kubeconfig,
-        context=options.context,
+        live=options.live,
         token_file=options.token_file,
         certificate_authority=options.certificate_authority,
         insecure=options.insecure_skip_tls_verify,

@@ -10,20 +10,12 @@ import click
 from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node
 from stowplan.command_line.errors import InputError, reported
-from stowplan.loading.files import objects_of_files
-from stowplan.sources.cluster_source import note
-from stowplan.sources.templates import named_object, template_in
-from stowplan.what_if.changes import AddNodes, Label, Put, Reconfigure, Remove, Scale, Taint
-from stowplan.what_if.comparison import what_if as compare
-from stowplan.what_if.nodes import MOST_NODES
-from stowplan.what_if.pods import MOST_REPLICAS
-from stowplan.what_if.text import what_if_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stowplan.sources.cluster_source import ClusterSource
-    from stowplan.what_if.changes import Change
+    from stowplan.what_if.changes import Change, Label, Put, Scale, Taint
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 #: A node and a change of it.
@@ -31,9 +23,7 @@ _PAIR = (str, str)
 
 
 @click.command("what-if", short_help="Which pods would get or lose a node if something changed.")
-@click.option(
-    "--add-nodes", type=click.IntRange(1, MOST_NODES), metavar="N", help="Add N nodes like the node of --like."
-)
+@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="Add N nodes like the node of --like.")
 @click.option(
     "--like",
     metavar="NODE",
@@ -83,7 +73,7 @@ _PAIR = (str, str)
     help="KubeSchedulerConfiguration after the change; --base-config is the present one.",
 )
 @NAMESPACE
-@about_a_cluster(config="--base-config")
+@about_a_cluster(config="--base-config", no="a pod is pending after the changes")
 def what_if(
     *,
     add_nodes: int | None,
@@ -95,6 +85,7 @@ def what_if(
     applied: tuple[str, ...],
     new_config: str | None,
     output: str,
+    exit_code: bool,
     **source: Any,
 ) -> None:
     """Compare the cluster before and after changes: which pods get a node, which lose theirs, and why pods are pending.
@@ -110,28 +101,42 @@ def what_if(
       stowplan what-if -f cluster.json --scale deployment/shop/web=20 --label node-2 disk=ssd
       stowplan what-if -f cluster.json --config packing.yaml -o json
     """
+    # Slow to import, and not needed for the help.
+    from stowplan.sources.references import reference
+    from stowplan.what_if.changes import AddNodes, Reconfigure, Remove
+    from stowplan.what_if.comparison import what_if as compare
+    from stowplan.what_if.nodes import MOST_NODES
+    from stowplan.what_if.text import what_if_page
+
     if (add_nodes is None) != (like is None):
         raise click.UsageError("--add-nodes N and --like NODE go together.")
+    if add_nodes is not None and add_nodes > MOST_NODES:
+        raise click.UsageError(f"--add-nodes {add_nodes}: want at most {MOST_NODES:,} nodes.")
     with reported(source["config"]):
         about = cluster_of(**source)
+
+        def found(node: str) -> str:
+            return about.find_node(reference(node, kind="Node"))
+
         # Added nodes have names that are not known yet.
-        changed = () if add_nodes else (node for node, _ in (*labels, *taints))
-        for node in (*([like] if like else ()), *removed, *changed):
-            about.check_node(node)
-        changes: list[Change] = [] if add_nodes is None else [AddNodes(add_nodes, like or "")]
-        changes += (Remove(node) for node in removed)
-        changes += (_label(*given) for given in labels)
-        changes += (_taint(*given) for given in taints)
+        changed = (lambda node: node) if add_nodes else found
+        changes: list[Change] = [AddNodes(add_nodes, found(like))] if add_nodes and like else []
+        changes += (Remove(found(node)) for node in removed)
+        changes += (_label(changed(node), text) for node, text in labels)
+        changes += (_taint(changed(node), text) for node, text in taints)
         changes += (_scale(about, given, source["files"], recursive=source["recursive"]) for given in scales)
         changes += _puts(about, applied)
     with reported(new_config):
         changes += [Reconfigure(new_config)] if new_config else []
         if not changes:
             raise click.UsageError("Say what changes: --add-nodes, --remove, --label, --taint, --scale, --apply, …")
-        answer(about.cluster, compare(about.cluster, *changes), what_if_page, output)
+        record = compare(about.cluster, *changes)
+        answer(about.cluster, record, what_if_page, no=bool(record.after.pending), output=output, exit_code=exit_code)
 
 
 def _label(node: str, text: str) -> Label:
+    from stowplan.what_if.changes import Label
+
     if text.endswith("-"):
         return Label(node, text[:-1], None)
     key, equals, value = text.partition("=")
@@ -141,6 +146,8 @@ def _label(node: str, text: str) -> Label:
 
 
 def _taint(node: str, text: str) -> Taint:
+    from stowplan.what_if.changes import Taint
+
     if text.endswith("-"):
         return Taint(node, text[:-1], effect="")
     rest, colon, effect = text.rpartition(":")
@@ -151,21 +158,33 @@ def _taint(node: str, text: str) -> Taint:
 
 
 def _scale(about: ClusterSource, text: str, files: Sequence[str], *, recursive: bool) -> Scale:
+    from stowplan.sources.references import SINGULARS, WORKLOADS, reference
+    from stowplan.sources.templates import template_in
+    from stowplan.what_if.changes import Scale
+    from stowplan.what_if.pods import MOST_REPLICAS
+
     name, equals, number = text.rpartition("=")
     if not (equals and number.isdecimal()):
         raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
     if int(number) > MOST_REPLICAS:
         raise InputError(f"--scale {text}: want at most {MOST_REPLICAS:,} pods")
-    kind, namespace, found = named_object(name, about.namespace)
-    if kind == "Pod":
-        raise InputError(f"--scale {text}: give its kind, as in deployment/{name}={number}")
-    template = template_in(files, kind, namespace, found, recursive=recursive)
+    wanted = reference(name)
+    if wanted.kind not in WORKLOADS or wanted.kind == "Pod":
+        other = about.hint_about("", wanted.in_namespace(about.namespace))
+        hint = other or f"; give the kind of a workload, as in {SINGULARS['Deployment']}/{wanted.name}={number}"
+        raise InputError(f"--scale {text}: {wanted} cannot be scaled{hint}")
+    namespace, _, found = wanted.in_namespace(about.namespace).partition("/")
+    template = template_in(files, wanted.kind, namespace, found, recursive=recursive)
     if template is not None:
         template = about.admitted(template)
-    return Scale(kind, namespace, found, int(number), template)
+    return Scale(wanted.kind, namespace, found, int(number), template)
 
 
 def _puts(about: ClusterSource, files: tuple[str, ...]) -> Iterator[Put]:
+    from stowplan.loading.files import objects_of_files
+    from stowplan.sources.cluster_source import note
+    from stowplan.what_if.changes import Put
+
     for path in files:
         filed = objects_of_files([path], sys.stdin.buffer, beside=about.cluster.state.everything())
         note(*filed.notes)

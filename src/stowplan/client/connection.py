@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ from stowplan.client.endpoint.server_url import server_url
 from stowplan.client.endpoint.tls import TlsSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "ClientConfigError",
@@ -108,10 +108,24 @@ def connect_from_flags(
     kubeconfig: str | None,
     master: str | None = None,
     context: str | None = None,
+    as_user: str = "",
+    as_groups: Sequence[str] = (),
     environment: ProcessEnvironment | None = None,
 ) -> Connection:
     """Connect as kubectl would, `master` being its --server; raise ClientConfigError."""
-    environment = environment or ProcessEnvironment()
+    found = _as_oneself(kubeconfig, master=master, context=context, environment=environment or ProcessEnvironment())
+    if as_groups and not as_user:
+        raise ClientConfigError("--as-group needs --as: groups cannot be impersonated without a user")
+    if not as_user:
+        return found
+    if not all(one.isprintable() for one in (as_user, *as_groups)):
+        raise ClientConfigError("--as, --as-group: names of users and groups have no control characters")
+    return replace(found, credentials=found.credentials.impersonating(as_user, as_groups))
+
+
+def _as_oneself(
+    kubeconfig: str | None, *, master: str | None, context: str | None, environment: ProcessEnvironment
+) -> Connection:
     paths = [kubeconfig] if kubeconfig else kubeconfig_paths(environment.environ)
     config = load_kubeconfig(kubeconfig) if kubeconfig else load_kubeconfigs(paths)
     selection = select(config, context)

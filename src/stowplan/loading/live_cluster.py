@@ -20,7 +20,7 @@ from stowplan.api.meta import ApiStruct
 from stowplan.api.port import Unreachable
 from stowplan.api.resources import resource_of
 from stowplan.api.types import Event, Node, Pod
-from stowplan.client.connection import ClientConfigError, CredentialsError, connect_from_flags
+from stowplan.client.connection import ClientConfigError, CredentialsError
 from stowplan.client.http.transport import Limits
 from stowplan.client.http_api import HttpApi
 from stowplan.client.unreachable import unreachable_message
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.documents import Documents
     from stowplan.api.port import Api, Listing
+    from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.client.connection import Connection
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.loading.wanted_events import EventsWanted
@@ -42,6 +43,7 @@ T = TypeVar("T", bound=ApiStruct)
 
 _NEEDED = (Node, Pod)
 _PAGE = 1000
+_ROLE = "`stowplan explain --rbac` prints a role for it"
 #: Maximum number of unreadable objects that are listed.
 _NAMED = 3
 #: A user is waiting: fail soon if the server is unreachable.
@@ -71,9 +73,8 @@ class LiveCluster(PlainStruct):
 
 async def read_live_cluster(
     kinds: Sequence[WatchedKind],
+    live: ClusterFlags,
     *,
-    kubeconfig: str | None,
-    context: str | None,
     agent: str,
     events: EventsWanted | None = None,
     documents: Documents | None = None,
@@ -83,7 +84,7 @@ async def read_live_cluster(
     `documents` stores the original objects, as far as needed; `agent` is the User-Agent.
     """
     try:
-        connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
+        connection = live.connect()
         return await _read(connection, kinds, events, documents, agent)
     except (ClientConfigError, CredentialsError) as error:
         failed = LiveClusterError(str(error))
@@ -95,9 +96,8 @@ async def read_live_cluster(
 
 def read_now(
     kinds: Sequence[WatchedKind],
+    live: ClusterFlags,
     *,
-    kubeconfig: str | None,
-    context: str | None,
     agent: str,
     documents: Documents | None = None,
 ) -> LiveCluster:
@@ -105,7 +105,7 @@ def read_now(
 
     A notebook, for example, already has a running event loop.
     """
-    reading = read_live_cluster(kinds, kubeconfig=kubeconfig, context=context, agent=agent, documents=documents)
+    reading = read_live_cluster(kinds, live, agent=agent, documents=documents)
     with ThreadPoolExecutor(1) as apart:
         return apart.submit(asyncio.run, reading).result()
 
@@ -143,6 +143,8 @@ async def read_from(
 class _Reading(PlainStruct):
     api: Api
     found: LiveCluster
+    #: Resources that the user may not list.
+    forbidden: list[str] = field(default_factory=list)
 
     async def everything(self, kinds: Sequence[WatchedKind]) -> None:
         # Starts with a single request, so that an unreachable server, or failed authentication, is reported once.
@@ -155,6 +157,9 @@ class _Reading(PlainStruct):
         if self.found.unserved:
             names = listed(sorted(str(resource_of(watched.kind)) for watched in self.found.unserved), 20)
             self.found.notes.append(f"this cluster does not serve {names}")
+        if self.forbidden:
+            missing = _missing_permission(listed(sorted(self.forbidden), 20))
+            self.found.notes.append(f"{missing}: judged as if there were none; {_ROLE}")
 
     async def _kind(self, watched: WatchedKind) -> None:
         kind, resource = watched.kind, str(resource_of(watched.kind))
@@ -165,10 +170,9 @@ class _Reading(PlainStruct):
                 raise
             self.found.unserved.append(watched)
         except Forbidden as error:
-            missing = f"the permission to list {resource} in all namespaces is missing ({error})"
             if kind in _NEEDED:
-                raise LiveClusterError(missing) from error
-            self.found.notes.append(f"{missing}: judged as if there were none")
+                raise LiveClusterError(f"{_missing_permission(resource)} ({error})") from error
+            self.forbidden.append(resource)
         else:
             self._take(resource, listings)
 
@@ -206,6 +210,10 @@ class _Reading(PlainStruct):
             self.found.notes.append(f"Events of pods cannot be read: {error}")
             return None
         return [event for listing in listings for event in listing.items]
+
+
+def _missing_permission(resources: str) -> str:
+    return f"the permission to list {resources} in all namespaces is missing"
 
 
 async def _listed(api: Api, kind: type[T], **selection: Any) -> list[Listing[T]]:

@@ -14,6 +14,7 @@ import msgspec
 from stowplan.api import types as t
 from stowplan.api.documents import Documents
 from stowplan.api.pod import FINISHED
+from stowplan.client.cluster_flags import ClusterFlags
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
 from stowplan.config import Configuration, FeatureGates, load_config
@@ -215,8 +216,7 @@ class Cluster:
         notes: list[str] = []
         read = read_now(
             cluster.kinds_read(report=notes.append),
-            kubeconfig=None if kubeconfig is None else os.fspath(kubeconfig),
-            context=context,
+            ClusterFlags(kubeconfig=None if kubeconfig is None else os.fspath(kubeconfig), context=context),
             agent=user_agent(command="stowplan", version=__version__, purpose="cluster"),
             documents=cluster.documents,
         )

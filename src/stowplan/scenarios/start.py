@@ -55,14 +55,16 @@ def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:
 def _live(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> tuple[Sequence[ApiStruct], Sequence[str]]:
     # The HTTP client is slow to import.
     from stowplan import __version__
+    from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.client.http.user_agent import user_agent
     from stowplan.loading.live_cluster import LiveClusterError, read_now
 
     try:
         read = read_now(
             kinds,
-            kubeconfig=None if spec.kubeconfig is None else str(folder / spec.kubeconfig),
-            context=spec.context,
+            ClusterFlags(
+                kubeconfig=None if spec.kubeconfig is None else str(folder / spec.kubeconfig), context=spec.context
+            ),
             agent=user_agent(command="stowplan", version=__version__, purpose="simulate"),
         )
     except LiveClusterError as error:

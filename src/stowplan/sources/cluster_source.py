@@ -37,17 +37,20 @@ from stowplan.offline.names import near_names
 from stowplan.recordings.files import moment_text
 from stowplan.recordings.moment import moment_of, note_of
 from stowplan.sources.missing_kinds import why_not_judged
+from stowplan.sources.references import SINGULARS
 from stowplan.what_if.group_relief import group_relief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.loading.live_cluster import LiveCluster
     from stowplan.loading.wanted_events import EventsWanted
     from stowplan.page.records import ConfigurationRecord
+    from stowplan.sources.references import Reference
     from stowplan.sources.running_scheduler import SchedulerEndpoint
 
 _OTHER_CONFIG = "--config FILE names one that has"
@@ -114,8 +117,7 @@ class ClusterSource:
     async def of_live_cluster(
         cls,
         *,
-        kubeconfig: str | None,
-        context: str | None,
+        live: ClusterFlags,
         config: str | Mapping[str, Any] | None,
         plugins: Sequence[str],
         events: EventsWanted | None = None,
@@ -131,18 +133,17 @@ class ClusterSource:
         try:
             read = await read_live_cluster(
                 cluster.kinds_read(report=note),
-                kubeconfig=kubeconfig,
-                context=context,
+                live,
                 agent=user_agent(command="stowplan", version=__version__, purpose="explain"),
                 events=events,
                 documents=cluster.documents,
             )
         except LiveClusterError as error:
-            hint = "; -f reads files instead" if error.nothing_named and not (kubeconfig or context) else ""
+            hint = "; -f reads files instead" if error.nothing_named and not live.given else ""
             raise InputError(f"{error}{hint}") from error
         source = cls.of_read(cluster, read)
         if events is not None:
-            await source._ask_beside(events.pod, kubeconfig=kubeconfig, context=context)
+            await source._ask_beside(events.pod, live)
         return source
 
     @classmethod
@@ -179,8 +180,7 @@ class ClusterSource:
             )
         try:
             source = await cls.of_live_cluster(
-                kubeconfig=endpoint.kubeconfig,
-                context=endpoint.context,
+                live=endpoint.live,
                 config=_askable(configuration),
                 plugins=plugins,
                 gates=gates,
@@ -197,7 +197,7 @@ class ClusterSource:
             note(f"as the scheduler has decided, though it has not bound them yet: {listed(waiting, 5)}")
         return source
 
-    async def _ask_beside(self, name: str, *, kubeconfig: str | None, context: str | None) -> None:
+    async def _ask_beside(self, name: str, live: ClusterFlags) -> None:
         """Query the scheduler for its own state, if one is at the API server's address, as with `stowplan up`.
 
         `name`: of the single requested pod; "" for many.
@@ -206,12 +206,12 @@ class ClusterSource:
 
         if not name:
             if len(self.cluster.state.pending):
-                nodes = await on_permit_in_local_scheduler(kubeconfig=kubeconfig, context=context)
+                nodes = await on_permit_in_local_scheduler(live)
                 self.known = {key: SchedulerRecord(place=WAITS_ON_PERMIT, node=node) for key, node in nodes.items()}
             return
         key = self._key(name)
         if key in self.cluster.state.pending:
-            known = await known_to_local_scheduler(key, kubeconfig=kubeconfig, context=context)
+            known = await known_to_local_scheduler(key, live)
             if known is not None:
                 self.known[key] = known
 
@@ -237,11 +237,14 @@ class ClusterSource:
     def _unknown(self, key: str, known: Sequence[str]) -> str:
         if key in self.finished:
             return f'pod "{key}" has finished ({self.finished[key]}): there is nothing to decide about it'
-        if near := near_names(key, known):
-            return f'pod "{key}" not found{near}'
         if not known:
             return f'pod "{key}" not found; there is no pod in {self.where}'
-        return f'pod "{key}" not found{self.hint_about_namespace(key.partition("/")[0])}'
+        if hint := self.hint_about("Pod", key):
+            return f'pod "{key}" not found{hint}'
+        namespace = key.partition("/")[0]
+        there = sorted(other for other in known if other.partition("/")[0] == namespace)
+        hint = f'; pods in namespace "{namespace}": {listed(there, 3)}' if there else ""
+        return f'pod "{key}" not found{hint or self.hint_about_namespace(namespace)}'
 
     def hint_about_namespace(self, name: str) -> str:
         """Namespaces with pods, if there are none in this one."""
@@ -250,14 +253,18 @@ class ClusterSource:
             return ""
         return f'; there are no pods in namespace "{name}", but in {listed(namespaces, 5)}'
 
-    def hint_about_workload(self, kind: str, namespace: str, name: str) -> str:
-        """Workloads with this name in other namespaces, or with a similar name."""
-        known = {
-            f"{info.namespace}/{found[1]}"
-            for info in self.pods()
-            if (found := workload_of(info.pod)) and found[0] == kind
-        }
-        return near_names(f"{namespace}/{name}", sorted(known), kind=kind.lower())
+    def hint_about(self, kind: str, key: str) -> str:
+        """Pods and workloads that may be meant: with this name, or with a similar one of this kind."""
+        known: dict[str, set[str]] = {}
+        for info in self.pods():
+            known.setdefault("Pod", set()).add(info.key)
+            if workload := workload_of(info.pod):
+                known.setdefault(workload[0], set()).add(f"{info.namespace}/{workload[1]}")
+        others = [SINGULARS.get(other, other.lower()) for other, keys in known.items() if other != kind and key in keys]
+        if others:
+            return f"; did you mean {' or '.join(f'{other}/{key}' for other in others)}?"
+        prefix = "" if kind in ("", "Pod") else SINGULARS[kind]
+        return near_names(key, sorted(known.get(kind, ())), kind=prefix)
 
     def check_nodes(self) -> None:
         """Raise InputError if there are no nodes, which were most likely forgotten."""
@@ -271,10 +278,13 @@ class ClusterSource:
             who = f"{unplaced[0]} has" if len(unplaced) == 1 else f"{len(unplaced):,} pods ({unplaced[0]}, …) have"
             note(f"{who} no node in {self.where}: only pods on nodes are judged")
 
-    def check_node(self, name: str) -> None:
-        known = self.cluster.state.table.row_of
+    def find_node(self, wanted: Reference) -> str:
+        """The name of an existing node; raises InputError."""
+        if wanted.kind not in ("", "Node") or wanted.namespace is not None:
+            raise InputError(f"{wanted} is not a node")
+        name, known = wanted.name, self.cluster.state.table.row_of
         if name in known:
-            return
+            return name
         near = get_close_matches(name, known, n=3, cutoff=0.6)
         if near:
             raise InputError(f'node "{name}" not found; did you mean {" or ".join(near)}?')
@@ -330,9 +340,9 @@ class ClusterSource:
         names = list(state.table.names)
         return Verdict(pod=info, names=names, version=state.version, error=status, without_profile=True)
 
-    def find_group(self, name: str) -> str:
+    def find_group(self, wanted: Reference) -> str:
         """The key of a pod group; raises InputError."""
-        state, key = self.cluster.state, self._key(name)
+        state, key = self.cluster.state, wanted.in_namespace(self.namespace)
         known = {f"{obj.metadata.namespace}/{obj.metadata.name}" for obj in state.objects.all(PodGroup)}
         known |= {group_key(info.pod) for info in self.pods() if info.pod.spec.scheduling_group is not None}
         if key not in known:

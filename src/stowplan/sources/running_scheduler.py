@@ -21,7 +21,8 @@ import msgspec
 from stowplan import __version__
 from stowplan.api.api_errors import ApiError, Forbidden, NotFound, Unauthorized
 from stowplan.api.port import Unreachable
-from stowplan.client.connection import ClientConfigError, Connection, CredentialsError, connect_from_flags
+from stowplan.client.cluster_flags import ClusterFlags
+from stowplan.client.connection import ClientConfigError, Connection, CredentialsError
 from stowplan.client.credentials.request_credentials import TokenFile, UserCredentials
 from stowplan.client.endpoint.file_content import FileContent
 from stowplan.client.endpoint.proxies import proxy_from_environment
@@ -70,8 +71,7 @@ class SchedulerEndpoint(PlainStruct, frozen=True, kw_only=True):
 
     #: Of its secure port; `unix:PATH` of its socket; or `auto`.
     url: str
-    kubeconfig: str | None = None
-    context: str | None = None
+    live: ClusterFlags = ClusterFlags()
     token_file: str | None = None
     certificate_authority: str | None = None
     insecure: bool = False
@@ -130,33 +130,33 @@ def _on_permit(document: Mapping[str, Any]) -> dict[str, str]:
 # -- schedulers that need not be named ------------------------------------------------------------------------------
 
 
-async def known_to_local_scheduler(pod: str, *, kubeconfig: str | None, context: str | None) -> SchedulerRecord | None:
+async def known_to_local_scheduler(pod: str, live: ClusterFlags) -> SchedulerRecord | None:
     """A pod as known by the first scheduler that is found and knows it."""
-    for connection in _local_connections(kubeconfig, context):
+    for connection in _local_connections(live):
         with suppress(*_UNAVAILABLE):
             found = await _fetch(connection, f"/stowplan/explain/{pod}", "", VerdictRecord, extenders="false")
             return msgspec.convert(found, VerdictRecord).scheduler
     return None
 
 
-async def on_permit_in_local_scheduler(*, kubeconfig: str | None, context: str | None) -> dict[str, str]:
+async def on_permit_in_local_scheduler(live: ClusterFlags) -> dict[str, str]:
     """Pods that wait on Permit -> their nodes, from all schedulers that are found."""
     nodes: dict[str, str] = {}
-    for connection in _local_connections(kubeconfig, context):
+    for connection in _local_connections(live):
         with suppress(*_UNAVAILABLE):
             found = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
             nodes |= _on_permit(found)
     return nodes
 
 
-def _local_connections(kubeconfig: str | None, context: str | None) -> list[Connection]:
+def _local_connections(live: ClusterFlags) -> list[Connection]:
     """Where schedulers of the kubeconfig's cluster may be: on this machine's sockets, or, as with `stowplan up`, at the
     API server's address.
 
     Other API servers refuse the path, which is not an error.
     """
     try:
-        user = connect_from_flags(kubeconfig=kubeconfig, context=context)
+        user = live.connect()
     except (ClientConfigError, CredentialsError):
         return []
     return [*(_at_socket(path, user.namespace) for path in sockets_of(user, os.environ)), user]
@@ -165,11 +165,11 @@ def _local_connections(kubeconfig: str | None, context: str | None) -> list[Conn
 async def _answering(endpoint: SchedulerEndpoint) -> list[Connection]:
     """The schedulers of the kubeconfig's cluster that answer; raises InputError if there are none."""
     try:
-        user = connect_from_flags(kubeconfig=endpoint.kubeconfig, context=endpoint.context)
+        user = endpoint.live.connect()
     except (ClientConfigError, CredentialsError) as error:
         raise InputError(str(error)) from error
     found = []
-    for connection in _local_connections(endpoint.kubeconfig, endpoint.context):
+    for connection in _local_connections(endpoint.live):
         with suppress(*_UNAVAILABLE):
             await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit="0")
             found.append(connection)
@@ -240,7 +240,7 @@ def _named_socket(endpoint: SchedulerEndpoint) -> Connection:
         raise InputError(f"--from-scheduler {endpoint.url}: {error}") from error
     namespace = "default"
     with suppress(ClientConfigError, CredentialsError):
-        namespace = connect_from_flags(kubeconfig=endpoint.kubeconfig, context=endpoint.context).namespace
+        namespace = endpoint.live.connect().namespace
     return _at_socket(path, namespace)
 
 
@@ -257,7 +257,7 @@ def _named_server(endpoint: SchedulerEndpoint) -> Connection:
             token = TokenFile(endpoint.token_file, where="--token-file", clock=time.monotonic).check()
             credentials: Any = UserCredentials(token)
         else:
-            user = connect_from_flags(kubeconfig=endpoint.kubeconfig, context=endpoint.context)
+            user = endpoint.live.connect()
             credentials = user.credentials
         return Connection(
             server=server,
@@ -267,7 +267,7 @@ def _named_server(endpoint: SchedulerEndpoint) -> Connection:
             proxy_url=proxy_from_environment(server, os.environ),
         )
     except (ClientConfigError, CredentialsError) as error:
-        hint = "" if endpoint.kubeconfig or endpoint.context or endpoint.token_file else "; or give --token-file FILE"
+        hint = "" if endpoint.live.given or endpoint.token_file else "; or give --token-file FILE"
         raise InputError(f"{error}{hint}") from error
 
 

@@ -9,7 +9,6 @@ from stowplan.api.selector_text import parse_field_selector, parse_label_selecto
 from stowplan.command_line.errors import InputError
 from stowplan.framework.explanations.formatting import joined
 from stowplan.loading.workloads import belongs_to
-from stowplan.sources.templates import KINDS, named_object
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.sources.cluster_source import ClusterSource
+    from stowplan.sources.references import Reference
 
 #: The API server's pod field selectors that are meaningful here.
 _FIELDS: dict[str, Callable[[Pod], str]] = {
@@ -36,15 +36,17 @@ _FIELDS: dict[str, Callable[[Pod], str]] = {
 class Selection(PlainStruct, frozen=True):
     """Pods of a cluster."""
 
-    #: `[KIND/][NS/]NAME`; empty: all pending pods.
-    names: tuple[str, ...] = ()
+    #: Pods and their owners; empty: all pending pods.
+    names: tuple[Reference, ...] = ()
     #: For names without one, and for pending pods; None: the context's for the former, all for the latter.
     namespace: str | None = None
     labels: Selector = EVERYTHING
     fields: tuple[FieldTerm, ...] = ()
 
     @classmethod
-    def of(cls, names: Sequence[str], *, namespace: str | None = None, labels: str = "", fields: str = "") -> Selection:
+    def of(
+        cls, names: Sequence[Reference], *, namespace: str | None = None, labels: str = "", fields: str = ""
+    ) -> Selection:
         """Parse command line values; raises InputError."""
         try:
             terms, selector = parse_field_selector(fields), parse_label_selector(labels)
@@ -59,7 +61,7 @@ class Selection(PlainStruct, frozen=True):
     @property
     def is_one_pod(self) -> bool:
         """Whether a single pod is requested."""
-        return len(self.names) == 1 and named_object(self.names[0], "")[0] == "Pod"
+        return len(self.names) == 1 and self.names[0].kind in ("", "Pod")
 
     @property
     def narrows(self) -> bool:
@@ -73,14 +75,16 @@ class Selection(PlainStruct, frozen=True):
         named = dict.fromkeys(info.key for name in self.names for info in self._named(about, name))
         return [info for info in map(about.find, named) if self._takes(info.pod)]
 
-    def _named(self, about: ClusterSource, text: str) -> list[PodInfo]:
-        kind, namespace, name = named_object(text, self.namespace or about.namespace)
-        if kind == "Pod":
-            return [about.find(f"{namespace}/{name}")]
-        found = [info for info in about.pods() if info.namespace == namespace and belongs_to(info.pod, kind, name)]
+    def _named(self, about: ClusterSource, wanted: Reference) -> list[PodInfo]:
+        key = wanted.in_namespace(self.namespace or about.namespace)
+        if wanted.kind in ("", "Pod"):
+            return [about.find(key)]
+        namespace, _, name = key.partition("/")
+        found = [
+            info for info in about.pods() if info.namespace == namespace and belongs_to(info.pod, wanted.kind, name)
+        ]
         if not found:
-            hint = about.hint_about_workload(kind, namespace, name)
-            raise InputError(f"no pod of {kind} {namespace}/{name} in {about.where}{hint}")
+            raise InputError(f"no pod of {wanted.kind} {key} in {about.where}{about.hint_about(wanted.kind, key)}")
         return found
 
     def _takes(self, pod: Pod) -> bool:
@@ -89,13 +93,3 @@ class Selection(PlainStruct, frozen=True):
         return self.labels.matches(pod.metadata.labels) and all(
             term.holds(_FIELDS[term.field](pod)) for term in self.fields
         )
-
-
-def spelled(words: Sequence[str]) -> list[str]:
-    """`[KIND/]NAME` of each, from `KIND NAME…`, `KIND/NAME…` or both; raises InputError."""
-    kind, names = "", list(words)
-    if names and names[0].lower() in KINDS:
-        kind = names.pop(0)
-        if not names:
-            raise InputError(f"{kind}: of which name?")
-    return [f"{kind}/{name}" if kind and name.partition("/")[0].lower() not in KINDS else name for name in names]

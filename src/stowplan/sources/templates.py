@@ -14,6 +14,7 @@ from stowplan.command_line.errors import InputError
 from stowplan.loading.generated_devices import claim_templates
 from stowplan.loading.generated_pods import owner_of
 from stowplan.loading.workloads import belongs_to, pod_of
+from stowplan.sources.references import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,41 +22,12 @@ if TYPE_CHECKING:
     from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod
     from stowplan.sources.cluster_source import ClusterSource
-
-#: Names on the command line -> kind.
-KINDS = {
-    short: kind
-    for kind, shorts in {
-        "Pod": ("pod", "pods", "po"),
-        "Deployment": ("deployment", "deployments", "deploy"),
-        "StatefulSet": ("statefulset", "statefulsets", "sts"),
-        "DaemonSet": ("daemonset", "daemonsets", "ds"),
-        "ReplicaSet": ("replicaset", "replicasets", "rs"),
-        "ReplicationController": ("replicationcontroller", "replicationcontrollers", "rc"),
-        "Job": ("job", "jobs"),
-        "CronJob": ("cronjob", "cronjobs", "cj"),
-    }.items()
-    for short in shorts
-}
-#: Names of a PodGroup, which has no template, and is queried as a whole.
-POD_GROUP = ("podgroup", "podgroups")
-
-
-def named_object(text: str, namespace: str) -> tuple[str, str, str]:
-    """(kind, namespace, name) of `[KIND/][NS/]NAME`; without a kind it is a pod."""
-    head, _, rest = text.partition("/")
-    kind = KINDS.get(head.lower()) if rest else None
-    if kind is None:
-        kind, rest = "Pod", text
-    found, slash, name = rest.rpartition("/")
-    if not name or "/" in found:
-        raise InputError(f"{text!r} names nothing: want [NS/]NAME of a pod, or KIND/[NS/]NAME as deployment/shop/web")
-    return kind, found if slash else namespace, name
+    from stowplan.sources.references import Reference
 
 
 def pod_in(path: str) -> Pod:
     """The pod of a file, which must contain one object with a pod template."""
-    found = [raw for _, raw in load_manifests([path]) if raw["kind"] in KINDS.values() or raw["kind"] == "PodTemplate"]
+    found = [raw for _, raw in load_manifests([path]) if raw["kind"] in (*WORKLOADS, "PodTemplate")]
     if len(found) != 1:
         raise InputError(f"{path}: want one Pod, Deployment or the like, got {len(found)}{_one_of(path, found)}")
     return _template_of(found[0])
@@ -95,20 +67,19 @@ def template_in(files: Sequence[str], kind: str, namespace: str, name: str, *, r
     return None
 
 
-def pod_named(about: ClusterSource, files: Sequence[str], text: str, *, recursive: bool = False) -> Pod:
-    """The pod for `[KIND/][NS/]NAME`: a pod, that of a controller's template, or one of a controller's pods."""
-    kind, namespace, name = named_object(text, about.namespace)
-    if kind == "Pod":
-        return about.find(f"{namespace}/{name}").pod
-    template = template_in(files, kind, namespace, name, recursive=recursive)
+def pod_named(about: ClusterSource, files: Sequence[str], wanted: Reference, *, recursive: bool = False) -> Pod:
+    """The pod that is named, that of a controller's template, or one of a controller's pods; raises InputError."""
+    key = wanted.in_namespace(about.namespace)
+    if wanted.kind in ("", "Pod"):
+        return about.find(key).pod
+    namespace, _, name = key.partition("/")
+    template = template_in(files, wanted.kind, namespace, name, recursive=recursive)
     if template is not None:
         return template
-    infos = (*about.cluster.state.placed_pods(), *about.cluster.state.pending.values())
-    for info in infos:
-        if info.namespace == namespace and belongs_to(info.pod, kind, name):
+    for info in about.pods():
+        if info.namespace == namespace and belongs_to(info.pod, wanted.kind, name):
             return info.pod
-    hint = about.hint_about_workload(kind, namespace, name)
-    raise InputError(f'{kind} "{namespace}/{name}" not found, and no pod of it{hint}')
+    raise InputError(f'{wanted.kind} "{key}" not found, and no pod of it{about.hint_about(wanted.kind, key)}')
 
 
 def claim_templates_of(pod: Pod, files: Sequence[str], *, recursive: bool) -> dict[str, ResourceClaimSpec]:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from stowplan.page.timeline_file import TimelineHeader
 
 NO_RERUN = (
-    "its folder does not say how to run it again, as its scenario was put together in Python; "
-    "of a scenario's file, or a mapping, it does"
+    "the scenario was built in Python, so the folder does not contain it; the simulation of a scenario file or of a "
+    "mapping can be run again"
 )
 
 _PROBLEMS = (InputError, RecordingError, ScenarioError, ConfigError, PluginLoadError, PluginInitError, ClusterError)

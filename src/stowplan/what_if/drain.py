@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.label_selectors import EVERYTHING
 from stowplan.api.meta import controller_of
 from stowplan.framework.explanations.formatting import listed
 from stowplan.offline import ClusterError
@@ -22,6 +23,7 @@ from stowplan.what_if.settling import Settling
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.api.label_selectors import Selector
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.offline import Cluster
 
@@ -29,10 +31,19 @@ if TYPE_CHECKING:
 _NAMED = 5
 
 
-def drain(cluster: Cluster, nodes: Sequence[str], *, rolling: int | None = None) -> DrainRecord:
+def drain(
+    cluster: Cluster,
+    nodes: Sequence[str],
+    *,
+    rolling: int | None = None,
+    pods: Selector = EVERYTHING,
+    budgets: bool = True,
+) -> DrainRecord:
     """Where the pods of these nodes would go, and which would be stranded, lost or protected by a budget.
 
-    `rolling`: number of nodes drained at a time, each returning after its turn; None: all, permanently.
+    `rolling`: number of nodes drained at a time, each returning after its turn; None: all, permanently. `pods`: labels
+    of the pods that are drained. `budgets`: whether disruption budgets protect pods, as they do against evictions, but
+    not against deletions.
 
     Examples:
         >>> found = drain(cluster, ["node-b1"])
@@ -44,12 +55,14 @@ def drain(cluster: Cluster, nodes: Sequence[str], *, rolling: int | None = None)
     if rolling is not None and rolling < 1:
         raise ClusterError(f"nodes that are out at a time: want 1 or more, got {rolling}")
     with cluster.transaction():
-        return _Drain(cluster).run(list(dict.fromkeys(nodes)), rolling)
+        return _Drain(cluster, pods, budgets=budgets).run(list(dict.fromkeys(nodes)), rolling)
 
 
 class _Drain:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, selector: Selector, *, budgets: bool) -> None:
         self._cluster = cluster
+        self._selector = selector
+        self._are_budgets_obeyed = budgets
         self._budgets = Budgets(cluster)
         self._moves: list[MoveRecord] = []
         self._stranded: dict[str, StrandedRecord] = {}
@@ -82,9 +95,16 @@ class _Drain:
 
     def _trouble(self, name: str) -> tuple[int, int]:
         """A sort key: nodes without blocking budgets first, then by number of pods."""
-        pods = pods_on(self._cluster, name)
-        held = sum(self._budgets.refusal(info) is not None for info in pods if _is_evicted(info))
+        pods = self._pods_on(name)
+        held = sum(self._refusal(info) is not None for info in pods if _is_evicted(info))
         return held, len(pods)
+
+    def _pods_on(self, name: str) -> list[PodInfo]:
+        return [info for info in pods_on(self._cluster, name) if self._selector.matches(info.pod.metadata.labels)]
+
+    def _refusal(self, info: PodInfo) -> tuple[str, str] | None:
+        """The budget that protects the pod, and why."""
+        return self._budgets.refusal(info) if self._are_budgets_obeyed else None
 
     def _turn(self, names: list[str]) -> None:
         """Drain some nodes, then return them."""
@@ -103,7 +123,7 @@ class _Drain:
         for name in names:
             self._cluster.add(cordoned(node_named(self._cluster, name)))
         for name in names:
-            for info in pods_on(self._cluster, name):
+            for info in self._pods_on(name):
                 self._evict(info, name)
 
     def _evict(self, info: PodInfo, node: str) -> None:
@@ -115,7 +135,7 @@ class _Drain:
             return
         if fate is not Fate.LEAVING and any(volume.empty_dir is not None for volume in info.pod.spec.volumes):
             self._empty_dir.append(info.key)
-        refusal = self._budgets.refusal(info) if fate is not Fate.LEAVING else None
+        refusal = self._refusal(info) if fate is not Fate.LEAVING else None
         if refusal is not None:
             budget, why = refusal
             self._blocks.append(BlockRecord(pod=info.key, node=node, budget=budget, reason=why))

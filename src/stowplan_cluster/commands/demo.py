@@ -24,6 +24,7 @@ from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.api.decode import convert, to_dict
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.types import Node, Pod
+from stowplan.client.cluster_flags import ClusterFlags
 from stowplan.cluster.objects import STORED
 from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import InputError, reported
@@ -118,7 +119,7 @@ async def _show(api: Api, kubeconfig: str) -> None:
 
 async def _asked(kubeconfig: str) -> ClusterSource:
     """The cluster as `stowplan explain` reads it."""
-    return await ClusterSource.of_live_cluster(kubeconfig=kubeconfig, context=None, config=None, plugins=())
+    return await ClusterSource.of_live_cluster(live=ClusterFlags(kubeconfig=kubeconfig), config=None, plugins=())
 
 
 def _placed(about: ClusterSource, total: int, seconds: float) -> list[Block]:

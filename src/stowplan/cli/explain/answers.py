@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stowplan.explain.text.tables import Block
     from stowplan.inspection.records import GroupVerdictRecord, SummaryRecord, VerdictRecord
     from stowplan.sources.cluster_source import ClusterSource
+    from stowplan.sources.references import Reference
     from stowplan.sources.selection import Selection
 
     _Told = tuple[Group, ReportedStatus | None]
@@ -184,8 +185,8 @@ def _record(
 # -- a group --------------------------------------------------------------------------------------------------------
 
 
-def about_group(about: ClusterSource, name: str, output: str) -> Answer:
-    verdict = about.cluster.explain_group(about.find_group(name), extenders=about.extenders)
+def about_group(about: ClusterSource, wanted: Reference, output: str) -> Answer:
+    verdict = about.cluster.explain_group(about.find_group(wanted), extenders=about.extenders)
     found = group_relief(about.cluster, verdict)
     return Answer(
         lambda: document(replace(verdict.record(), relief=tuple(found))),
@@ -197,9 +198,8 @@ def about_group(about: ClusterSource, name: str, output: str) -> Answer:
 # -- a node ---------------------------------------------------------------------------------------------------------
 
 
-def about_node(about: ClusterSource, name: str, output: str) -> Answer:
-    about.check_node(name)
-    view = _view(about, name)
+def about_node(about: ClusterSource, wanted: Reference, output: str) -> Answer:
+    view = _view(about, about.find_node(wanted))
     return Answer(lambda: document(view.record()), lambda: node_page(view, wide=output == "wide"))
 
 

@@ -7,32 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.about import a_cluster, a_scheduler, cluster_of, config_option
+from stowplan.cli.about import NO, a_cluster, a_scheduler, cluster_of, config_option, exit_code_option, role_option
 from stowplan.cli.data_output import write_data
-from stowplan.cli.explain.answers import about_group, about_node, about_pods, watch
-from stowplan.cli.explain.options import Options, Question
-from stowplan.cli.moment_option import moment_from_option
-from stowplan.cli.shell_completion import complete_file, complete_pod, complete_question
+from stowplan.cli.shell_completion import complete_file, complete_namespace, complete_pod, complete_question
 from stowplan.command_line.errors import reported
-from stowplan.command_line.event_loop import run
-from stowplan.explain.text.tables import write
-from stowplan.sources.cluster_source import ClusterSource
-from stowplan.sources.templates import named_object
 
 if TYPE_CHECKING:
     from stowplan.cli.explain.answers import Answer
+    from stowplan.cli.explain.options import Options, Question
+    from stowplan.sources.cluster_source import ClusterSource
     from stowplan.sources.running_scheduler import SchedulerEndpoint
     from stowplan.sources.selection import Selection
-
-#: With --exit-code: some pod gets no node.
-_SOME_WITHOUT_NODE = 3
 
 
 @click.command(short_help="Why a pod gets its node, or none.")
 @click.argument(
     "question",
     nargs=-1,
-    metavar="[pod [NS/]NAME… | KIND/[NS/]NAME… | podgroup/[NS/]NAME | pending | node NAME]",
+    metavar="[[KIND/][NS/]NAME… | KIND NAME… | node NAME | podgroup NAME | pending]",
     shell_complete=complete_question,
 )
 @a_cluster
@@ -50,19 +42,47 @@ _SOME_WITHOUT_NODE = 3
     "pod",
     metavar="[NS/]NAME",
     shell_complete=complete_pod,
-    help="The pod to explain, pending or placed.",
+    help="The pod to explain, pending or placed; the same as naming it without this option.",
 )
-@click.option("--pending", is_flag=True, help="All pods without a node. The default question.")
-@click.option("-n", "--namespace", metavar="NS", help="Namespace of named or pending pods.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Pending pods of all namespaces; the default.")
+@click.option("--pending", is_flag=True, help="Explain all pods without a node, as without a question.")
 @click.option(
-    "-l", "--selector", metavar="LABELS", default="", help="Only pods with these labels, in kubectl's syntax."
+    "-n",
+    "--namespace",
+    metavar="NS",
+    shell_complete=complete_namespace,
+    help="Namespace of named or pending pods.",
 )
-@click.option("--field-selector", metavar="FIELDS", default="", help="Only pods with these fields.")
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Explain pending pods of all namespaces. This is the default."
+)
+@click.option(
+    "-l", "--selector", metavar="LABELS", default="", help="Explain only pods with these labels, in kubectl's syntax."
+)
+@click.option(
+    "--field-selector",
+    metavar="FIELDS",
+    default="",
+    help="Explain only pods with these fields, such as spec.nodeName=node-1.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Answer again whenever the answer changes; needs a live cluster.")
-@click.option("--watch-interval", metavar="SECONDS", type=click.FloatRange(min=0.1), default=5.0, show_default=True)
-@click.option("--exit-code", is_flag=True, help=f"Exit with {_SOME_WITHOUT_NODE} if any of the pods gets no node.")
-@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
+@click.option(
+    "--watch-interval",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    help="Time between the answers of --watch.",
+)
+@exit_code_option("any of the pods gets no node")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Format of the answer; wide explains every group of pods and every node.",
+)
+@role_option
 @a_scheduler
 def explain(**given: Any) -> None:
     """Show which node a pod gets and why, why every other node was refused, and what would help a pod that fits
@@ -104,6 +124,11 @@ def explain(**given: Any) -> None:
       stowplan explain --recording cluster.recording --at 2026-11-20T12:03 pod shop/web-0
       stowplan explain --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt pod shop/web-0
     """
+    # Slow to import, and not needed for the help.
+    from stowplan.cli.explain.answers import watch
+    from stowplan.cli.explain.options import Options, Question
+    from stowplan.cli.moment_option import moment_from_option
+
     options = Options(**given)
     question = Question.of(options)
     moment = moment_from_option(options.at)
@@ -122,18 +147,19 @@ def explain(**given: Any) -> None:
         found = answer()
         found.write(options.output)
     if options.exit_code and found.some_without_node():
-        raise SystemExit(_SOME_WITHOUT_NODE)
+        raise SystemExit(NO)
 
 
 def _cluster(question: Question, options: Options, selection: Selection, moment: float | None) -> ClusterSource:
     if options.recording is not None:
+        from stowplan.sources.cluster_source import ClusterSource
+
         found = ClusterSource.of_recording(options.recording, moment, options.config, options.plugins)
     else:
         found = cluster_of(
             files=options.files,
             recursive=options.recursive,
-            kubeconfig=options.kubeconfig,
-            context=options.context,
+            live=options.live,
             config=options.config,
             plugins=options.plugins,
             pod_groups=options.pod_groups,
@@ -146,6 +172,8 @@ def _cluster(question: Question, options: Options, selection: Selection, moment:
 
 
 def _answer(question: Question, about: ClusterSource, selection: Selection, output: str) -> Answer:
+    from stowplan.cli.explain.answers import about_group, about_node, about_pods
+
     match question.what:
         case "node":
             return about_node(about, question.names[0], output)
@@ -158,12 +186,13 @@ def _answer(question: Question, about: ClusterSource, selection: Selection, outp
 
 
 def _ask_scheduler(question: Question, options: Options, url: str) -> None:
+    from stowplan.command_line.event_loop import run
+    from stowplan.explain.text.tables import write
     from stowplan.sources.running_scheduler import SchedulerEndpoint, page_of
 
     endpoint = SchedulerEndpoint(
         url=url,
-        kubeconfig=options.kubeconfig,
-        context=options.context,
+        live=options.live,
         token_file=options.token_file,
         certificate_authority=options.certificate_authority,
         insecure=options.insecure_skip_tls_verify,
@@ -182,17 +211,19 @@ async def _fetched(question: Question, options: Options, endpoint: SchedulerEndp
     page = "" if options.as_data else options.output
     match question.what:
         case "pods":
-            return await fetch_pod(endpoint, _only_pod(question, options.namespace), page=page)
+            return await fetch_pod(endpoint, _key(question, options.namespace), page=page)
         case "node":
-            return await fetch_node(endpoint, question.names[0], page=page)
+            return await fetch_node(endpoint, question.names[0].name, page=page)
         case "podgroup":
-            return await fetch_group(endpoint, question.names[0], page=page)
+            return await fetch_group(endpoint, _key(question, options.namespace), page=page)
     return await fetch_pending(endpoint, page=page)
 
 
-def _only_pod(question: Question, namespace: str | None) -> str:
-    """A scheduler can only be asked about one pod at a time; raises click.UsageError."""
-    kinds = [named_object(name, namespace or "") for name in question.names]
-    if len(kinds) != 1 or kinds[0][0] != "Pod":
-        raise click.UsageError("--from-scheduler answers about one pod or all that wait: name one pod.")
-    return "/".join(part for part in kinds[0][1:] if part)
+def _key(question: Question, namespace: str | None) -> str:
+    """Of the one pod or group; a scheduler can only be asked about one at a time. Raises click.UsageError."""
+    names = question.names
+    if len(names) != 1 or names[0].kind not in ("", "Pod", "PodGroup"):
+        raise click.UsageError("--from-scheduler answers about one pod, one pod group, a node, or all pending pods.")
+    (wanted,) = names
+    where = wanted.namespace or namespace
+    return f"{where}/{wanted.name}" if where else wanted.name

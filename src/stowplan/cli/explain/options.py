@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import click
+from msgspec.structs import replace
 
+from stowplan.api.manifest_folders import SUFFIXES
 from stowplan.loading.wanted_events import EventsWanted
-from stowplan.sources.selection import Selection, spelled
-from stowplan.sources.templates import POD_GROUP, named_object
+from stowplan.sources.references import Reference, kind_of, reference, references
+from stowplan.sources.selection import Selection
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-What = Literal["pods", "pending", "node", "podgroup"]
+    from stowplan.client.cluster_flags import ClusterFlags
 
-_WANTED = 'Ask for "pod [NS/]NAME…", "deployment/NAME", "podgroup/NAME", "pending" or "node NAME"'
+What = Literal["pods", "pending", "node", "podgroup"]
+#: Kinds that are explained one at a time.
+_SINGLE: Mapping[str, What] = {"Node": "node", "PodGroup": "podgroup"}
+
+_WANTED = 'Ask about "[NS/]NAME", "KIND/NAME", "podgroup/NAME", "node NAME" or "pending"'
 
 
 class Options(PlainStruct, frozen=True, kw_only=True):
@@ -27,8 +33,7 @@ class Options(PlainStruct, frozen=True, kw_only=True):
     recursive: bool
     recording: str | None
     at: str | None
-    kubeconfig: str | None
-    context: str | None
+    live: ClusterFlags
     config: str | None
     pod: str | None
     pending: bool
@@ -55,20 +60,20 @@ class Options(PlainStruct, frozen=True, kw_only=True):
 
 class Question(PlainStruct, frozen=True):
     what: What
-    #: `[KIND/][NS/]NAME` of pods and their owners, or the single name of a node or group.
-    names: list[str]
+    #: Pods and their owners, or a single node or group.
+    names: list[Reference]
 
     @classmethod
     def of(cls, options: Options) -> Question:
-        """Raises click.UsageError for mutually exclusive options, InputError for a kind without a name."""
+        """Raises click.UsageError for mutually exclusive options, InputError for what is not a name."""
         _check_clusters(options)
         what, names = _asked(options.question, options.pod, pending=options.pending)
         if options.from_scheduler is not None:
             _check_scheduler(options, what)
         else:
             _check_cluster(options, what)
-        if what == "podgroup" and options.namespace is not None and "/" not in names[0]:
-            names = [f"{options.namespace}/{names[0]}"]
+        if what == "podgroup" and options.namespace is not None and names[0].namespace is None:
+            names = [replace(names[0], namespace=options.namespace)]
         return cls(what, names)
 
     def selection(self, options: Options) -> Selection:
@@ -82,35 +87,41 @@ class Question(PlainStruct, frozen=True):
             return None
         if not selection.names:
             return EventsWanted(namespace=selection.namespace)
-        found = [named_object(name, selection.namespace or "") for name in selection.names]
         if selection.is_one_pod:
-            _, namespace, name = found[0]
-            return EventsWanted(pod=f"{namespace}/{name}" if namespace else name)
-        namespaces = {namespace for _, namespace, _ in found}
+            (pod,) = selection.names
+            namespace = pod.namespace or selection.namespace
+            return EventsWanted(pod=f"{namespace}/{pod.name}" if namespace else pod.name)
+        namespaces = {wanted.namespace or selection.namespace or "" for wanted in selection.names}
         return EventsWanted(namespace=namespaces.pop() if len(namespaces) == 1 else None)
 
 
-def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[What, list[str]]:
+def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[What, list[Reference]]:
     if words and (pod or pending):
         raise click.UsageError(f"{_WANTED}, or use --pod or --pending, not both.")
-    match list(words):
-        case []:
-            return ("pods", [pod]) if pod else ("pending", [])
-        case ["pending"]:
-            return "pending", []
-        case ["node" | "nodes" | "no", name] if name:
-            return "node", [name]
-        case [one] if one.startswith(("node/", "no/")) and one.partition("/")[2]:
-            return "node", [one.partition("/")[2]]
-        case [kind, name] if kind.lower() in POD_GROUP and name:
-            return "podgroup", [name]
-        case [one] if one.partition("/")[0].lower() in POD_GROUP and one.partition("/")[2]:
-            return "podgroup", [one.partition("/")[2]]
-        case [first, *_] if first != "pending" and (len(words) > 1 or "/" in first):
-            names = spelled(words)
-            if all(names):
-                return "pods", names
-    raise click.UsageError(f"{_WANTED}; got {' '.join(words)!r}.")
+    if not words:
+        return ("pods", [reference(pod)]) if pod else ("pending", [])
+    if words[0] == "pending":
+        if len(words) > 1:
+            raise click.UsageError(f"pending takes no names, got {' '.join(words[1:])}; -n and -l select among them.")
+        return "pending", []
+    _refuse_other_words(words)
+    names = references(words)
+    single = [one.kind for one in names if one.kind in _SINGLE]
+    if not single:
+        return "pods", names
+    if len(names) > 1:
+        raise click.UsageError(f"Ask about one {single[0]} at a time, got {' '.join(words)}.")
+    return _SINGLE[single[0]], names
+
+
+def _refuse_other_words(words: Sequence[str]) -> None:
+    """Raise click.UsageError for words that are neither kinds nor names."""
+    first = words[0]
+    if len(words) == 1 and kind_of(first):
+        raise click.UsageError(f"{first} is a kind: give a name, too, or ask about pending pods with: explain pending")
+    files = [word for word in words if word.endswith(SUFFIXES)]
+    if files:
+        raise click.UsageError(f"{files[0]} is a file: give it with -f.")
 
 
 # -- mutually exclusive options ----------------------------------------------------------------------------------------
@@ -124,9 +135,8 @@ def _check_clusters(options: Options) -> None:
         raise click.UsageError("-n and -A exclude each other.")
     if options.at is not None and options.recording is None:
         raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
-    live = {"--kubeconfig": options.kubeconfig, "--context": options.context}
     if options.recording is not None:
-        elsewhere = {"-f": options.files, "-R": options.recursive, **live}
+        elsewhere = {"-f": options.files, "-R": options.recursive, **_live(options.live)}
         elsewhere |= {"--from-scheduler": options.from_scheduler, "--watch": options.watch}
         _excluded("--recording has a cluster of its own", elsewhere)
 
@@ -145,8 +155,7 @@ def _check_scheduler(options: Options, what: What) -> None:
     }
     _excluded("a scheduler can be asked about one pod or all pending pods", narrower)
     if options.token_file:
-        user = {"--kubeconfig": options.kubeconfig, "--context": options.context}
-        _excluded("the kubeconfig is not read with --token-file", user)
+        _excluded("the kubeconfig is not read with --token-file", _live(options.live))
 
 
 def _check_cluster(options: Options, what: What) -> None:
@@ -165,6 +174,10 @@ def _check_cluster(options: Options, what: What) -> None:
         _excluded("a group is asked about, these are about pods", labels)
     if options.watch and (options.files or options.as_data):
         raise click.UsageError("--watch is for a live cluster, and for text: give neither -f nor -o json or yaml.")
+
+
+def _live(live: ClusterFlags) -> dict[str, object]:
+    return {"--kubeconfig": live.kubeconfig, "--context": live.context, "--as": live.as_user}
 
 
 def _excluded(why: str, options: Mapping[str, object]) -> None:

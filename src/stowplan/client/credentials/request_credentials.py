@@ -57,6 +57,9 @@ class Credentials(Protocol):
     def client_certificate(self) -> ClientCertificate | None:
         """The current client certificate; `TlsSettings.context()` loads it, and detects changes."""
 
+    def impersonating(self, user: str, groups: Iterable[str]) -> Credentials:
+        """The same credentials for requests in the name of another user."""
+
 
 class AuthorizationSource(Protocol):
     async def authorization(self) -> str | None:
@@ -170,6 +173,10 @@ class UserCredentials:
         self._impersonation = tuple(impersonation)
         self._current: str | None = None
         self._headers = self._built(None)
+
+    def impersonating(self, user: str, groups: Iterable[str]) -> UserCredentials:
+        headers = (("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups))
+        return UserCredentials(self._authorization, certificate=self._certificate, impersonation=headers)
 
     async def headers(self) -> MultiMapping[str]:
         value = await self._authorization.authorization()
