@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from golden import compare
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.older_configurations import OLDER, config, named, policy
 from support.processes import forked
 from support.tables import every_case
@@ -159,6 +160,51 @@ def test_validate_reads_stdin(run):
     assert run("config", "validate", "-", stdin=b"\xff").err == "error: read stdin: not UTF-8 text\n"
 
 
+def test_validate_reads_the_kubeconfig(run, write, tmp_path):
+    (path,) = write(v1() | {"clientConnection": {"kubeconfig": str(tmp_path / "kubeconfig")}})
+    ran = run("config", "validate", path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"error: {path}: stat {tmp_path}/kubeconfig: no such file or directory\n"
+        "hint: clientConnection.kubeconfig is read on the machine of the scheduler\n"
+    )
+    write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+    assert (run("config", "validate", path).code, run("config", "view", path).code) == (0, 0)
+
+
+V1BETA1_ONLY = config("v1beta1", profiles=[{"plugins": {"score": {"enabled": named("NodeLabel")}}}])
+NOT_REGISTERED = (
+    'kube-scheduler 1.36 refuses it (it reads v1 alone, which stowplan config convert writes): no kind "{}" is '
+    'registered for version "{}" in scheme "pkg/scheduler/apis/config/scheme/scheme.go:29"\n'
+)
+ONLY_HERE = (
+    "kube-scheduler 1.36 refuses {} (only Stowplan has LegacyNodeLabel, LegacyNodePreferAvoidPods): initializing "
+    'profiles: creating profile for scheduler name default-scheduler: ScorePlugin "LegacyNodePreferAvoidPods" does not '
+    "exist\n"
+)
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3", "Policy"])
+def test_validate_says_that_kube_scheduler_refuses_older_versions(run, write, version):
+    document = {"apiVersion": "v1", "kind": "Policy"} if version == "Policy" else config(version)
+    (path,) = write(document)
+    ran = run("config", "validate", path)
+    assert (ran.code, ran.err) == (
+        0,
+        f"warning: {path}: " + NOT_REGISTERED.format(document["kind"], document["apiVersion"]),
+    )
+    assert run("config", "validate", *write(v1())).err == ""
+
+
+def test_convert_and_validate_say_that_kube_scheduler_lacks_a_plugin(run, write):
+    (path,) = write(V1BETA1_ONLY)
+    ran = run("config", "convert", path)
+    assert (ran.code, ran.err) == (0, f"warning: {path}: " + ONLY_HERE.format("the result"))
+    (new,) = write(ran.out)
+    validated = run("config", "validate", new)
+    assert (validated.code, validated.err) == (0, f"warning: {new}: " + ONLY_HERE.format("it"))
+
+
 def test_validate_warns_about_settings_without_effect(run, write):
     ran = run("config", "validate", *write(v1(plugins={"score": {"disabled": named("NodeAffinitty")}})))
     assert ran.code == 0
@@ -231,6 +277,14 @@ def test_feature_gates(run, write):
             f'(KubeSchedulerConfiguration is version "{V1}")',
             "EBSLimits: NodeVolumeLimits does its work today",
             id="a plugin that is gone",
+        ),
+        pytest.param(
+            config("v1beta2", profiles=[{"plugins": {"score": {"enabled": named("NodeResourcesMostAllocated")}}}]),
+            'profiles[0].plugins.score.enabled[0]: Invalid value: "NodeResourcesMostAllocated": was removed in version '
+            '"kubescheduler.config.k8s.io/v1beta2" (KubeSchedulerConfiguration is version '
+            '"kubescheduler.config.k8s.io/v1beta2")',
+            "NodeResourcesMostAllocated: NodeResourcesFit does its work today: its scoringStrategy of type ",
+            id="a plugin that was gone in an older version",
         ),
         pytest.param(
             v1(plugins={"score": {"enabled": named("LoadAwareScheduling")}}),

@@ -146,11 +146,14 @@ def test_what_a_killed_scheduler_leaves_is_passed_over(ask, server, tmp_path, ru
     )
 
 
-def test_schedulers_of_another_cluster_are_not_asked(run, tmp_path, server):
+def test_schedulers_of_another_cluster_are_not_asked(run, tmp_path, server, monkeypatch):
     with embedded_server(tmp_path, "--nodes=1") as another:
         ran = run("explain", "--kubeconfig", str(another.kubeconfig), "--from-scheduler", "auto")
-    assert ran.code == 2
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        nowhere = run("explain", "--kubeconfig", str(another.kubeconfig), "--from-scheduler", "auto")
+    assert (ran.code, nowhere.code) == (2, 2)
     assert "runs on this machine under this user, and that server is not stowplan up" in ran.err
+    assert "no scheduler on this machine can be found: XDG_RUNTIME_DIR is not set; set XDG_RUNTIME_DIR" in nowhere.err
 
 
 def test_a_socket_needs_no_kubeconfig(run, server, runtime, tmp_path, monkeypatch):

@@ -49,13 +49,23 @@ def private_folder(environ: Mapping[str, str]) -> Path | None:
 def sockets_of(connection: Connection, environ: Mapping[str, str]) -> list[Path]:
     """Sockets of the schedulers of this cluster, the newest first; some may be left over."""
     folder = private_folder(environ)
-    if folder is None or not folder.is_absolute() or _why_not_private(folder.parent) or _why_not_private(folder):
+    if folder is None or why_no_sockets(environ):
         return []
     found = []
     for path in folder.glob(f"{_cluster_digest(connection)}-*{_SUFFIX}"):
         with suppress(OSError):
             found.append((path.lstat().st_mtime_ns, path))
     return [path for _, path in sorted(found, reverse=True)]
+
+
+def why_no_sockets(environ: Mapping[str, str]) -> str:
+    """Why schedulers cannot be found by sockets; "" if they can, even if there are none."""
+    folder = private_folder(environ)
+    if folder is None:
+        return "XDG_RUNTIME_DIR is not set"
+    if not folder.is_absolute():
+        return f"{folder} is not an absolute path"
+    return _why_not_private(folder.parent) or (_why_not_private(folder) if folder.exists() else "")
 
 
 def check_socket(path: Path) -> None:

@@ -75,6 +75,8 @@ class PluginDeclaration:
     reads: Kinds | Callable[[Any], Kinds] = ()
     #: Annotation keys that the plugin reads: recordings keep these.
     annotations: tuple[str, ...] = ()
+    #: False: of the built-in plugins, one that Kubernetes has removed and Stowplan keeps.
+    in_kube_scheduler: bool = True
     #: Plugins of older releases that this one replaces -> how, for users who still name them.
     replaces: Mapping[str, str] = field(default_factory=dict)
 

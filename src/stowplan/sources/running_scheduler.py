@@ -32,7 +32,7 @@ from stowplan.client.http.answers import Subject
 from stowplan.client.http.lanes import Lanes, Turns
 from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.http.user_agent import user_agent
-from stowplan.client.local_sockets import LocalSocketError, check_socket, sockets_of
+from stowplan.client.local_sockets import LocalSocketError, check_socket, sockets_of, why_no_sockets
 from stowplan.command_line.errors import InputError
 from stowplan.explain.text.page_json import PageError, page_from_json
 from stowplan.inspection.records import (
@@ -173,12 +173,19 @@ async def _answering(endpoint: SchedulerEndpoint) -> list[Connection]:
         with suppress(*_UNAVAILABLE):
             await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit="0")
             found.append(connection)
-    if not found:
+    if found:
+        return found
+    reason = why_no_sockets(os.environ)
+    if reason:
         raise InputError(
-            f"--from-scheduler {AUTO}: no Stowplan scheduler of {user.server} runs on this machine under this user, "
-            "and that server is not stowplan up; --from-scheduler URL asks one elsewhere"
+            f"--from-scheduler {AUTO}: {user.server} is not stowplan up, and no scheduler on this machine can be "
+            f"found: {reason}; set XDG_RUNTIME_DIR to a private directory, here and for the scheduler, or ask one with "
+            "--from-scheduler URL"
         )
-    return found
+    raise InputError(
+        f"--from-scheduler {AUTO}: no Stowplan scheduler of {user.server} runs on this machine under this user, "
+        "and that server is not stowplan up; --from-scheduler URL asks one elsewhere"
+    )
 
 
 async def _title(connection: Connection) -> str:

@@ -21,6 +21,7 @@ from stowplan.config.documents import parse_document
 from stowplan.config.load import load_document
 from stowplan.config.reports.conversion import converted, converted_text
 from stowplan.config.reports.differences import differences
+from stowplan.config.reports.kube_scheduler import refusals
 
 
 @click.command(short_help="Convert any version, or a policy, to v1.")
@@ -32,7 +33,8 @@ def convert(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], outp
     Comments say what changed and why; settings that v1 cannot express are also reported on stderr. A v1 file is not
     changed.
 
-    The result is loaded again and compared with the original before it is written.
+    The result is loaded again and compared with the original before it is written. A warning says if kube-scheduler
+    would refuse it, because it needs a plugin that Kubernetes removed and Stowplan keeps.
 
     \b
     Example:
@@ -47,9 +49,10 @@ def convert(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], outp
     upgrade = loaded.upgrade
     assert upgrade is not None
     text = converted_text(document, upgrade)
-    again = load_document(parse_document(text), plugins=known, features=features)
+    result = parse_document(text)
+    again = load_document(result, plugins=known, features=features)
     if differences(loaded.configuration, again.configuration):
         raise AssertionError(f"{shown(file)} converted is another configuration")
-    for warning in upgrade.warnings:
+    for warning in (*upgrade.warnings, *refusals("the result", result, again.configuration, known, features)):
         click.echo(f"warning: {shown(file)}: {warning}", err=True)
     click.echo(json.dumps(converted(upgrade), indent=2) if output == "json" else text, nl=output == "json")

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.config.about import file_argument, known_plugins, output_option, read, shown, what_exists
+from stowplan.cli.config.about import (
+    file_argument,
+    known_plugins,
+    output_option,
+    read,
+    shown,
+    what_exists,
+)
 from stowplan.cli.data_output import write_data
 from stowplan.command_line.feature_gates import features_of
 from stowplan.command_line.named_plugins import plugin_names
@@ -15,6 +22,7 @@ from stowplan.config import ConfigError
 from stowplan.config.errors import ConfigFileError
 from stowplan.config.load import load_document
 from stowplan.config.reports.idle import idle_settings
+from stowplan.config.reports.kube_scheduler import refusals
 from stowplan.config.schema import API_VERSION
 from stowplan.config.unused import unused_plugins
 
@@ -35,9 +43,10 @@ def validate(
     ctx: click.Context, *, files: tuple[str, ...], plugins: tuple[str, ...], gates: tuple[str, ...], output: str
 ) -> None:
     """Check whether a scheduler would start with each FILE. Errors are kube-scheduler's own, with additional hints, and
-    warnings about settings without effect (an unknown plugin name that is disabled, for instance).
+    warnings about settings without effect (an unknown plugin name that is disabled, for instance), and about files that
+    work here, but that kube-scheduler 1.36 would refuse, such as those of older versions.
 
-    Files and certificates named in the configuration are checked; no cluster is contacted.
+    The kubeconfig, files and certificates named in the configuration are read on this machine; no cluster is contacted.
 
     Exit codes: 0: all are valid; 2: a file is invalid.
     """
@@ -56,6 +65,7 @@ def _validated(file: str, known: Declarations, features: FeatureGates, asked_for
     try:
         document = read(file)
         loaded = load_document(document, plugins=known, features=features)
+        _check_kubeconfig(loaded.configuration.client_connection.kubeconfig)
     except ConfigError as error:
         record["error"] = str(error)
         record["hints"] = list(error.hints)
@@ -67,8 +77,21 @@ def _validated(file: str, known: Declarations, features: FeatureGates, asked_for
     record["profiles"] = [profile.scheduler_name for profile in loaded.configuration.profiles]
     warnings = upgrade.warnings if upgrade is not None else ()
     unused = unused_plugins(loaded.configuration, asked_for)
-    record["warnings"] = list(islice(chain(warnings, idle_settings(loaded, known), unused), _MAX_WARNINGS))
+    refused = refusals("it", document, loaded.configuration, known, features)
+    record["warnings"] = list(islice(chain(refused, warnings, idle_settings(loaded, known), unused), _MAX_WARNINGS))
     return record
+
+
+def _check_kubeconfig(path: str) -> None:
+    """Raise ConfigError with kube-scheduler's message if no cluster can be found by it."""
+    if not path:
+        return
+    from stowplan.client.connection import ClientConfigError, connect_from_scheduler_flags
+
+    try:
+        connect_from_scheduler_flags(kubeconfig=path, master=None)
+    except ClientConfigError as error:
+        raise ConfigError(str(error), "clientConnection.kubeconfig is read on the machine of the scheduler") from None
 
 
 def _tell(record: dict[str, Any]) -> None:

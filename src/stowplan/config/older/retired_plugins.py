@@ -9,6 +9,7 @@
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from stowplan.api.field_errors import aggregate
@@ -16,6 +17,7 @@ from stowplan.config.errors import ConfigError, invalid
 from stowplan.config.older.draft import Draft, Json, args_of, config_of, config_path, enabled_at, plugin_path
 from stowplan.config.older.schema import api_version
 from stowplan.config.schema import POINTS
+from stowplan.config.suggestions import MAX_HINTS, unknown_plugin_hint
 
 _LIMITS = ("EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits")
 _SPREADING = ("SelectorSpread", "DefaultPodTopologySpread")
@@ -33,21 +35,24 @@ _REMOVED_IN_V1BETA2 = frozenset({"NodeLabel", "ServiceAffinity", "NodePreferAvoi
 
 def check_removed(draft: Draft) -> None:
     """Raise ConfigError for plugins that the file's version no longer had, and for those that we lack."""
-    problems = [problem for path, profile in draft.profiles() for problem in _removed(draft, path, profile)]
-    if problems:
-        raise ConfigError(aggregate(problems))
+    found = [removed for path, profile in draft.profiles() for removed in _removed(draft, path, profile)]
+    if found:
+        names = dict.fromkeys(name for name, _ in found if name not in REFUSED)
+        hints = (unknown_plugin_hint(name, draft.plugins) for name in names)
+        raise ConfigError(aggregate([problem for _, problem in found]), *islice(hints, MAX_HINTS))
 
 
-def _removed(draft: Draft, path: str, profile: Json) -> Iterator[str]:
+def _removed(draft: Draft, path: str, profile: Json) -> Iterator[tuple[str, str]]:
+    """(plugin, problem)."""
     for point in POINTS:
         for i, plugin in enumerate(enabled_at(profile, point)):
             name = plugin.get("name", "")
             where = f"{path}.plugins.{point}.enabled[{i}]"
             if draft.origin in ("v1beta2", "v1beta3") and name in _REMOVED_IN_V1BETA2:
                 own = f"KubeSchedulerConfiguration is version {_quoted(draft.origin)}"
-                yield invalid(where, name, f"was removed in version {_quoted('v1beta2')} ({own})")
+                yield name, invalid(where, name, f"was removed in version {_quoted('v1beta2')} ({own})")
             elif name in REFUSED:
-                yield invalid(where, name, REFUSED[name])
+                yield name, invalid(where, name, REFUSED[name])
 
 
 def _quoted(version: str) -> str:

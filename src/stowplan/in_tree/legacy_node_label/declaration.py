@@ -46,6 +46,7 @@ DECLARATION = PluginDeclaration(
     name="LegacyNodeLabel",
     points=frozenset({"filter", "score"}),
     args_type=LegacyNodeLabelArgs,
+    in_kube_scheduler=False,
     replaces={
         "NodeLabel": "Kubernetes removed it; this plugin of Stowplan works as it did",
     },

@@ -6,6 +6,7 @@ from stowplan.in_tree.common.annotations import PREFER_AVOID_PODS
 DECLARATION = PluginDeclaration(
     name="LegacyNodePreferAvoidPods",
     points=frozenset({"score"}),
+    in_kube_scheduler=False,
     replaces={
         "NodePreferAvoidPods": "Kubernetes removed it; this plugin of Stowplan works as it did",
     },

@@ -27,5 +27,6 @@ DECLARATION = PluginDeclaration(
     points=frozenset({"preFilter", "filter", "score"}),
     args_type=LegacyServiceAffinityArgs,
     reads=(Service,),
+    in_kube_scheduler=False,
     replaces={"ServiceAffinity": "Kubernetes removed it; this plugin of Stowplan works as it did"},
 )
