@@ -213,6 +213,15 @@ def test_smallest_changes(texts, objects, pod, expected):
     assert texts(objects, pod.obj()) == expected
 
 
+def test_a_limit_follows_the_request_where_both_must_be_equal():
+    pod = a_pod("p").requests({"nvidia.com/gpu": 1, "cpu": "8"}).limits({"nvidia.com/gpu": 1, "cpu": "9"})
+    verdict = stowplan.Cluster([a_node("a").obj(), pod.obj()]).explain("p")
+    (suggestion,) = verdict.suggestions()
+    resources = suggestion.applied_to(verdict.pod.pod).spec.containers[0].resources
+    assert (resources.requests["nvidia.com/gpu"], resources.limits["nvidia.com/gpu"]) == ("0", "0")
+    assert (resources.requests["cpu"], resources.limits["cpu"]) == ("4", "9")
+
+
 @pytest.mark.parametrize(
     ("pod", "less"),
     [

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 replace = msgspec.structs.replace
 
+#: Of all other resources a limit must equal the request.
+_MAY_OVERCOMMIT = ("cpu", "memory", "ephemeral-storage")
+
 
 def smaller_requests(pod: Pod, targets: Mapping[str, int], *, note: str = "", about: str = "") -> Change | None:
     """Reduce the requests to at most these totals (the scheduler's integers); None if that is impossible."""
@@ -100,4 +103,8 @@ def _with_request(container: Container, name: str, nano: int) -> Container:
 def _set(resources: Any, name: str, nano: int) -> Any:
     old = resources.requests.get(name, 0)
     form = read_quantity(old).format if isinstance(old, str) else Format.DECIMAL_SI
-    return replace(resources, requests={**resources.requests, name: format_quantity(nano, form)})
+    smaller = {name: format_quantity(nano, form)}
+    limits = resources.limits
+    if name in limits and name not in _MAY_OVERCOMMIT:
+        limits = {**limits, **smaller}
+    return replace(resources, requests={**resources.requests, **smaller}, limits=limits)
