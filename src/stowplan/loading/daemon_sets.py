@@ -52,14 +52,26 @@ def tied_to(pod: Pod, node: str) -> Pod:
     return replace(pod, spec=replace(pod.spec, affinity=replace(affinity, node_affinity=node_affinity)))
 
 
+def untied(pod: Pod) -> Pod:
+    """The template of a DaemonSet's pod, as far as the pod tells: its required node affinity was replaced."""
+    spec, affinity = pod.spec, pod.spec.affinity
+    if affinity is not None and affinity.node_affinity is not None:
+        node_affinity = replace(affinity.node_affinity, required_during_scheduling_ignored_during_execution=None)
+        affinity = replace(affinity, node_affinity=node_affinity)
+    return replace(pod, spec=replace(spec, node_name="", affinity=affinity))
+
+
 def node_of(pod: Pod) -> str:
-    """The node that a pod is restricted to."""
+    """The node that a pod is restricted to; "" if it is not restricted to one."""
     affinity = pod.spec.affinity
     node_affinity = None if affinity is None else affinity.node_affinity
-    assert node_affinity is not None, "it is tied to one"
-    required = node_affinity.required_during_scheduling_ignored_during_execution
-    assert required is not None, "it is tied to one"
-    return required.node_selector_terms[0].match_fields[0].values[0]
+    required = None if node_affinity is None else node_affinity.required_during_scheduling_ignored_during_execution
+    match required and required.node_selector_terms:
+        case (NodeSelectorTerm(match_expressions=(), match_fields=(field,)),) if (
+            field.key == "metadata.name" and field.operator == "In" and len(field.values) == 1
+        ):
+            return field.values[0]
+    return ""
 
 
 def _tolerated(key: str, effect: str) -> Toleration:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.structs import PlainStruct
 from stowplan.what_if.changes import Reconfigure
+from stowplan.what_if.daemon_sets import DaemonSets
 from stowplan.what_if.pods import Fate, fate_of
 from stowplan.what_if.records import SideRecord, WhatIfRecord
 from stowplan.what_if.settling import Settling
@@ -62,8 +63,11 @@ class _Side(PlainStruct, frozen=True):
 
 def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
     with cluster.transaction():
-        for change in changes:
-            change.apply(cluster)
+        if changes:
+            daemon_sets = DaemonSets(cluster)
+            for change in changes:
+                change.apply(cluster)
+            daemon_sets.follow()
         settling = Settling(cluster)
         settling.settle_all()
         look(cluster)

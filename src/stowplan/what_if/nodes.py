@@ -11,9 +11,12 @@ from msgspec.structs import replace
 
 from stowplan.api.affinity import Taint
 from stowplan.api.types import CSINode, ResourceSlice
+from stowplan.loading.daemon_sets import tied_to
 from stowplan.offline import ClusterError
 from stowplan.structs import PlainStruct
-from stowplan.what_if.pods import Fate, fate_of, on_node
+from stowplan.what_if.claims import with_own_claims
+from stowplan.what_if.daemon_sets import daemons_waiting_for
+from stowplan.what_if.pods import Fate, copy_of, fate_of, on_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -90,11 +93,14 @@ class NodeTemplate:
         self,
         node: Node,
         pods: tuple[Pod, ...] = (),
+        waiting: tuple[Pod, ...] = (),
         slices: tuple[ResourceSlice, ...] = (),
         csi_node: CSINode | None = None,
     ) -> None:
         self.node = node
         self._pods = pods
+        #: Pods of DaemonSets that the model has no room for.
+        self._waiting = waiting
         self._slices = slices
         self._csi_node = csi_node
 
@@ -107,7 +113,8 @@ class NodeTemplate:
         daemons = tuple(pod for pod in pods if fate_of(pod) is Fate.BELONGS_TO_NODE)
         objects = cluster.state.objects
         slices = tuple(one for one in objects.all(ResourceSlice) if one.spec.node_name == like)
-        return cls(node_named(cluster, like), daemons, slices, objects.get(CSINode, like))
+        waiting = tuple(daemons_waiting_for(cluster, like))
+        return cls(node_named(cluster, like), daemons, waiting, slices, objects.get(CSINode, like))
 
     def add_to(self, cluster: Cluster, count: int) -> list[str]:
         """Add nodes to the cluster and return their names."""
@@ -122,6 +129,10 @@ class NodeTemplate:
                 cluster.add(pod)
             for one in self._slices:
                 cluster.add(_slice_like(one, name))
+            for pod in self._waiting:
+                fresh = tied_to(copy_of(pod, f"{pod.metadata.name}-on-{name}"), name)
+                cluster.add(with_own_claims(cluster, fresh, pod))
+                cluster.places([f"{fresh.metadata.namespace or 'default'}/{fresh.metadata.name}"])
         return names
 
     def _pods_on(self, node_name: str) -> Iterator[Pod]:
