@@ -102,6 +102,17 @@ def test_a_pod_that_another_scheduler_has_placed_is_not_pending(run, files):
     assert asked.out.startswith("default/theirs runs on a: not scheduled here\n")
 
 
+def test_a_pod_that_names_no_scheduler_is_one_of_default_scheduler(run, files, tmp_path):
+    profile = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [%s]}'
+    (tmp_path / "config.yaml").write_text(profile % '{"schedulerName": "mine"}')
+    options = ("-f", files(NODE, a_pod("web").obj()), "--config", str(tmp_path / "config.yaml"))
+    assert (
+        'its schedulerName is "default-scheduler", this configuration is for mine'
+        in run("explain", *options, "pod", "web").out
+    )
+    assert 'for scheduler "default-scheduler"' in run("explain", *options, "pending").err
+
+
 def test_pending_pods_of_other_schedulers_are_mentioned(run, files):
     path = files(NODE, a_pod("theirs").scheduler("volcano").obj())
     assert run("explain", "-f", path).out == "No pod is pending for the schedulers of this configuration.\n"

@@ -13,7 +13,7 @@ import msgspec
 from stowplan.api.pod import FINISHED
 from stowplan.api.types import Event, Pod, PodGroup, PriorityClass
 from stowplan.api.yaml_text import first_value
-from stowplan.cluster.pod_info import group_key
+from stowplan.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES, ConfigError
@@ -304,7 +304,7 @@ class ClusterSource:
         others: dict[str, list[str]] = {}
         for info in infos:
             if self.cluster.engine.framework_for(info) is None:
-                others.setdefault(info.pod.spec.scheduler_name, []).append(info.key)
+                others.setdefault(scheduler_name_of(info.pod), []).append(info.key)
         for scheduler, keys in others.items():
             who = keys[0] if len(keys) == 1 else f"{len(keys)} pods ({keys[0]}, …)"
             note(
@@ -330,7 +330,7 @@ class ClusterSource:
         return replace(verdict, error=error(unjudged), node_name="") if unjudged else verdict
 
     def _nobody_schedules(self, info: PodInfo) -> Verdict:
-        name = info.pod.spec.scheduler_name
+        name = scheduler_name_of(info.pod)
         profiles = joined([profile.scheduler_name for profile in self.cluster.config.profiles])
         why = f'no profile schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
         # Known by a scheduler that was found.
