@@ -55,6 +55,7 @@ check: $(STAMP) ## linters, types and layer order only
 
 demo: $(USABLE) ## a small cluster comes up, a workload is placed, one pod that waits is explained
 	@$(BIN)/stowplan demo
+	@command -v stowplan >/dev/null || printf '  %-32s %s\n' 'source $(BIN)/activate' 'first: puts stowplan on your PATH'
 
 site: $(STAMP) ## the documentation, in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
