@@ -52,7 +52,13 @@ def objects():
         a_pod("later", "shop").gated("wait"),
         a_pod("theirs", "shop").scheduler("volcano"),
         a_pod("job", "shop"),
+        a_pod("cart-5d4-x", "shop").owner("ReplicaSet", "cart-5d4").on("b"),
     ]
+    for kind, name in (("Deployment", "cart"), ("ReplicaSet", "cart-5d4"), ("StatefulSet", "db")):
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "app"}]}}
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
+        about = {"metadata": {"name": name, "namespace": "shop", "uid": f"{name}-uid"}, "spec": spec}
+        yield {"apiVersion": "apps/v1", "kind": kind, **about}
     for pod in pods:
         made = pod.obj()
         made["spec"]["containers"] = made["spec"].get("containers") or [{"name": "main"}]
@@ -86,6 +92,15 @@ def server(tmp_path_factory):
             an_event("huge.2", uid, "last words", time="2026-01-02T12:06:00.000000Z", **repeated),
             an_event("other.1", "another-uid", "of another pod", time="2026-01-02T12:07:00.000000Z"),
         ]
+        cart = started.json("get", "pod", "cart-5d4-x", "-n", "shop")["metadata"]["uid"]
+        db = started.json("get", "statefulset", "db", "-n", "shop")["metadata"]["uid"]
+        scheduled = {"reason": "Scheduled", "type": "Normal"}
+        failed = {"reason": "FailedCreate", "regarding": {"kind": "StatefulSet", "name": "db", "namespace": "shop"}}
+        failed["regarding"]["uid"] = db
+        events += [
+            an_event("cart.1", cart, "assigned", time="2026-01-02T12:05:00.000000Z", **scheduled),
+            an_event("db.1", db, "exceeded quota", time="2026-01-02T12:05:00.000000Z", **failed),
+        ]
         started.kubectl("create", "-f", "-", stdin=events)
         yield started
 
@@ -112,16 +127,15 @@ def test_a_pending_pod_with_the_schedulers_message(ask):
     ran = ask("pod", "shop/huge")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert lines[:7] == [
-        "shop/huge is pending: none of 2 nodes takes it",
-        f"  {MESSAGE}",
-        "",
-        "What the scheduler said",
+    assert lines[:2] == ["shop/huge is pending: none of 2 nodes takes it", f"  {MESSAGE}"]
+    # What to do comes before what was said.
+    assert lines.index("What would help") < lines.index("What the scheduler said")
+    said = lines[lines.index("What the scheduler said") + 1 :]
+    assert said[:3] == [
         f"  PodScheduled=False (Unschedulable) since {SINCE}: the same",
-        "  2026-01-02T12:08:00.000000Z FailedScheduling ×3: last words",
-        "  2026-01-02T12:05:00.000000Z FailedScheduling: first words",
+        "  2026-01-02T12:08:00Z FailedScheduling ×3: last words",
+        "  2026-01-02T12:05:00Z FailedScheduling: first words",
     ]
-    assert "What would help" in lines
     assert "another pod" not in ran.out
 
 
@@ -139,7 +153,7 @@ def test_an_outdated_scheduler_message_is_marked(ask):
 
 def test_a_placed_pod_is_evaluated_in_the_current_state(ask):
     out = ask("pod", "shop/web-0").out
-    assert out.startswith("shop/web-0 runs on a")
+    assert out.startswith("shop/web-0 is bound to a")
     assert "what the scheduler saw when it chose the node cannot be seen from outside" in out
 
 
@@ -196,14 +210,30 @@ def test_a_bare_name_is_in_the_namespace_of_the_context(run, server, tmp_path):
     assert ran.out.startswith("shop/huge is pending")
 
 
+def test_a_workload_with_the_events_of_its_running_pod(ask):
+    out = ask("deployment/shop/cart").out
+    assert out.startswith("Deployment shop/cart wants 1 pod: 1 has a node but does not run yet\n")
+    assert "  2026-01-02T12:05:00Z Scheduled: assigned\n" in out
+
+
+def test_a_workload_without_pods(ask):
+    ran = ask("sts/shop/db", "--exit-code")
+    assert ran.out == (
+        "StatefulSet shop/db wants 1 pod: 1 is not created\n"
+        "  not created: exceeded quota (FailedCreate, 2026-01-02T12:05:00Z)\n"
+    )
+    assert ran.code == 3
+    assert ask("sts/shop/db-0").err == 'error: StatefulSet "shop/db-0" not found\n'
+
+
 def test_events_of_all_pending_pods(ask):
     """The newest one of each pod: a page about many pods stays short."""
     out = ask("pending").out
-    assert "  2026-01-02T12:08:00.000000Z FailedScheduling ×3: last words\n" in out
+    assert "  2026-01-02T12:08:00Z FailedScheduling ×3: last words\n" in out
     assert "first words" not in out
     assert "of another pod" not in out
     wide = ask("pending", "-n", "shop", "-o", "wide").out
-    assert "  2026-01-02T12:05:00.000000Z FailedScheduling: first words\n" in wide
+    assert "  2026-01-02T12:05:00Z FailedScheduling: first words\n" in wide
     (huge,) = (one for one in json.loads(ask("-o", "json").out)["verdicts"] if one["pod"] == "shop/huge")
     assert [event["note"] for event in huge["scheduler"]["events"]] == ["last words", "first words"]
 

@@ -124,7 +124,7 @@ def test_two_of_one_cluster_each_knows_its_own_pods(ask, server, tmp_path, runti
         [other] = [name for name in names if f"{name} (schedules for mine)" in both.err]
         chosen = ask("--from-scheduler", f"unix:{other}")
     assert "waits on Permit for n1" in held.out
-    assert mine.out.startswith("default/mine runs on n1")
+    assert mine.out.startswith("default/mine is bound to n1")
     assert both.code == 2
     assert both.err.startswith(
         "error: --from-scheduler auto: 2 schedulers were found, name one: --from-scheduler unix:"

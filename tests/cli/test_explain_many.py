@@ -86,10 +86,61 @@ def test_pods_that_fit_alone_and_not_together(run, files, replicas, together):
     assert (told["summary"]["placeable"], told["summary"]["together"]) == (replicas, together)
 
 
-def test_running_pods_keep_their_room(run, files):
-    running = [a_pod(name).requests(cpu="2").on("a").obj() for name in ("x", "y")]
-    told = json.loads(run("explain", "-f", files(NODE, *running), "pod", "x", "y", "-o", "json").out)["summary"]
-    assert (told["placeable"], told["together"]) == (2, 2)
+def test_running_pods_do_not_wait(run, files):
+    """Nor do those that would not get their node again, or wait for their images there."""
+    running = [a_pod(name).requests(cpu="2").on("a").phase("Running") for name in ("x", "y")]
+    beside = [a_pod("pulls").on("a").phase("Pending"), a_pod("leaves").on("a").deleted("2026-01-02T12:00:00Z")]
+    path = files(a_node("a").allocatable(cpu="1", pods="110").obj(), *(pod.obj() for pod in (*running, *beside)))
+    ran = run("explain", "-f", path, "pod", "x", "y", "pulls", "leaves", "--exit-code")
+    assert ran.out.startswith("4 pods: 2 run, 1 has a node but does not run yet, 1 is being deleted\n")
+    assert ran.code == 0
+    told = json.loads(run("explain", "-f", path, "pod", "x", "y", "-o", "json").out)["summary"]
+    assert (told["running"], told["placeable"], told["refused"], told["causes"], told["relief"]) == (2, 0, 0, [], [])
+    for name, is_there in (("x", "runs on a"), ("pulls", "is bound to a"), ("leaves", "is being deleted on a")):
+        assert run("explain", "-f", path, "pod", name).out.startswith(f"default/{name} {is_there} and ")
+
+
+# -- workloads
+
+
+def of_web(name, **fields):
+    pod = a_pod(name, "shop").requests(cpu="1").owner("ReplicaSet", "web-5d4").obj()
+    return {**pod, "spec": {**pod["spec"], **fields}}
+
+
+def test_pods_that_are_not_created(run, files):
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: small"}
+    web = deployment(uid="1") | {"status": {"replicas": 1, "updatedReplicas": 1, "conditions": [failure]}}
+    nothing = deployment("none", uid="2")
+    path = files(NODE, web, nothing, of_web("web-5d4-x", nodeName="a"))
+    ran = run("explain", "-f", path, "deploy/shop/web", "--exit-code")
+    assert ran.out.startswith(
+        "Deployment shop/web wants 3 pods: 1 runs, 2 are not created\n"
+        "  not created: exceeded quota: small (FailedCreate)\n\nshop/web-5d4-x runs on a "
+    )
+    assert ran.code == 3
+    told = json.loads(run("explain", "-f", path, "deploy/shop/web", "-o", "json").out)
+    assert told["workloads"] == [
+        {
+            "kind": "Deployment",
+            "workload": "shop/web",
+            "wanted": 3,
+            "existing": 1,
+            "missing": 2,
+            "reason": "FailedCreate",
+            "message": "exceeded quota: small",
+        }
+    ]
+    assert run("explain", "-f", path, "deploy/shop/none").out == (
+        "Deployment shop/none wants 3 pods: 3 are not created\n"
+        "  not created, and nothing that can be read from here says why\n"
+    )
+    both = run("explain", "-f", path, "deploy/shop/web", "deploy/shop/none").out.splitlines()
+    assert [line for line in both if line.startswith(("Deployment", "1 pod"))] == [
+        "Deployment shop/web wants 3 pods: 1 runs, 2 are not created",
+        "Deployment shop/none wants 3 pods: 3 are not created",
+        "1 pod: 1 runs",
+    ]
 
 
 def test_the_summary_as_json(run, shops):

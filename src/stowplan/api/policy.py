@@ -125,6 +125,9 @@ class Event(ApiStruct, frozen=True, kw_only=True):
     related: ObjectReference | None = None
     note: str = ""
     type: str = ""
+    #: Only these are set in Events that kubelets and most controllers write, which use the older API.
+    deprecated_last_timestamp: str | None = None
+    deprecated_count: Int32 = 0
 
 
 class EventSource(ApiStruct, frozen=True, kw_only=True):

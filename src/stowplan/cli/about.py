@@ -18,11 +18,12 @@ from stowplan.cli.shell_completion import complete_file, complete_namespace
 from stowplan.command_line.plugin_option import PLUGINS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.explain.text.tables import Block
     from stowplan.loading.wanted_events import EventsWanted
+    from stowplan.loading.workloads import WorkloadName
     from stowplan.offline import Cluster
     from stowplan.sources.cluster_source import ClusterSource
     from stowplan.what_if.records import NotedAnswer
@@ -176,6 +177,7 @@ def cluster_of(
     pod_groups: bool,
     groups: bool = False,
     events: EventsWanted | None = None,
+    workloads: Collection[WorkloadName] = (),
     namespace: str | None = None,
     from_scheduler: str | None = None,
     token_file: str | None = None,
@@ -184,7 +186,7 @@ def cluster_of(
 ) -> ClusterSource:
     """`groups`: the question is about a pod group, so groups are scheduled as groups in any case.
 
-    `events`: whether to read Events of a live cluster; `namespace`: the default for names without one.
+    `events`, `workloads`: what else to read of a live cluster; `namespace`: the default for names without one.
     """
     from stowplan.command_line.event_loop import run
     from stowplan.sources.cluster_source import ClusterSource
@@ -214,6 +216,7 @@ def cluster_of(
             recursive=recursive,
             groups=groups or pod_groups,
             events=events,
+            workloads=workloads,
         )
     if namespace is not None:
         found.namespace = namespace
@@ -229,6 +232,7 @@ def _cluster_of(
     recursive: bool,
     groups: bool,
     events: EventsWanted | None,
+    workloads: Collection[WorkloadName],
 ) -> ClusterSource:
     from stowplan.command_line.event_loop import run
     from stowplan.config.features import GROUP_GATES
@@ -247,6 +251,7 @@ def _cluster_of(
             config=config,
             plugins=plugins,
             events=events,
+            workloads=workloads,
             gates=GROUP_GATES if groups else None,
         )
     )

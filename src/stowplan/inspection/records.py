@@ -453,6 +453,28 @@ class GroupStateRecord(Record, frozen=True, kw_only=True):
     page: list[Any] | None = None
 
 
+class WorkloadRecord(Record, frozen=True, kw_only=True):
+    """What a workload wants, and what there is of it."""
+
+    kind: str
+    #: namespace/name.
+    workload: str
+    #: The number of pods that its controller would have now; of a CronJob: those that it has.
+    wanted: int
+    #: Its unfinished pods, and how many were not created.
+    existing: int
+    missing: int = 0
+    #: Why: the ReplicaFailure condition, or the last Warning about it; and since when.
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+    #: Of a Job.
+    succeeded: int = 0
+    failed: int = 0
+    #: What else keeps pods from being created or replaced: it is paused, suspended, being deleted.
+    notes: tuple[str, ...] = ()
+
+
 class CauseRecord(Record, frozen=True, kw_only=True):
     """Pending pods with the same reason, by the plugin that rejects most nodes."""
 
@@ -467,16 +489,21 @@ class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A summary of many pods."""
 
     pods: int
+    #: Numbers of pods that run, that have a node but do not run yet, and that are being deleted.
+    running: int
+    starting: int
+    deleting: int
     #: Number of pods that wait on Permit, according to their scheduler.
     on_permit: int
-    #: Numbers of pods that would be placed now, that fit nowhere, that are gated, and that no profile here schedules.
+    #: Of those without a node, the numbers that would be placed now, that fit nowhere, that are gated, and that no
+    #: profile here schedules.
     placeable: int
     #: How many of the placeable ones have room at the same time; absent if there are too many to try.
     together: int | msgspec.UnsetType = msgspec.UNSET
     refused: int
     gated: int
     unjudged: int
-    #: For all except the placeable ones; the cause of most pods first.
+    #: For all that do not run and are neither placeable nor being deleted; the cause of most pods first.
     causes: tuple[CauseRecord, ...]
     #: Namespace -> number of pods.
     namespaces: dict[str, int]
@@ -488,6 +515,8 @@ class VerdictListRecord(Record, frozen=True, kw_only=True):
     """The verdicts on several pods."""
 
     kind: str
+    #: The workloads that were named.
+    workloads: tuple[WorkloadRecord, ...] = ()
     summary: SummaryRecord
     verdicts: tuple[VerdictRecord, ...]
 

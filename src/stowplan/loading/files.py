@@ -6,22 +6,23 @@ and nodes, are generated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.load import load_files
 from stowplan.api.types import Node, PriorityClass, StorageClass
 from stowplan.loading.admission import admit
 from stowplan.loading.generated_claims import with_ephemeral_claims
 from stowplan.loading.generated_devices import TEMPLATE, with_devices
-from stowplan.loading.generated_pods import WORKLOADS, generated_pods
+from stowplan.loading.generated_pods import WORKLOADS, generated_pods, name_of
 from stowplan.loading.manifest_checks import checked
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import BinaryIO
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.loading.workloads import WorkloadName
 
 
 class Filed(PlainStruct, frozen=True):
@@ -30,8 +31,10 @@ class Filed(PlainStruct, frozen=True):
     objects: Sequence[ApiStruct]
     #: Notes for the user about what was skipped or generated.
     notes: tuple[str, ...]
-    #: Workloads whose pods were generated: kind, namespace, name.
-    workloads: tuple[tuple[str, str, str], ...] = ()
+    #: Workloads whose pods were generated.
+    workloads: tuple[WorkloadName, ...] = ()
+    #: All workloads.
+    manifests: Mapping[WorkloadName, Mapping[str, Any]] = {}
 
 
 def objects_of_files(
@@ -56,4 +59,5 @@ def objects_of_files(
     classes = [obj for obj in beside if isinstance(obj, PriorityClass | StorageClass)]
     admitted = admit((*classes, *objects))
     notes = (*loaded.notes, *checks, *made.notes, *device_notes, *claim_notes, *admitted.notes)
-    return Filed(admitted.objects[len(classes) :], notes, made.workloads)
+    named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
+    return Filed(admitted.objects[len(classes) :], notes, made.workloads, named)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.meta import ApiStruct
     from stowplan.api.types import Node
+    from stowplan.loading.workloads import WorkloadName
 
 #: Maximum number of pods of one workload.
 MOST_PODS = 100_000
@@ -43,7 +44,7 @@ class GeneratedPods(PlainStruct, frozen=True):
     #: Notes about them.
     notes: tuple[str, ...]
     #: Their workloads: kind, namespace, name; including those with zero replicas.
-    workloads: tuple[tuple[str, str, str], ...]
+    workloads: tuple[WorkloadName, ...]
 
 
 def generated_pods(
@@ -70,10 +71,10 @@ def generated_pods(
         notes.append(f"{len(without_pods)} workloads ({_name(without_pods[0][0])}, …) have no pods yet: {asked}")
     else:
         notes += (_asking(*each) for each in without_pods)
-    return GeneratedPods(tuple(made), tuple(notes), tuple(_known_as(manifest) for manifest, _ in workloads))
+    return GeneratedPods(tuple(made), tuple(notes), tuple(name_of(manifest) for manifest, _ in workloads))
 
 
-def _known_as(manifest: Mapping[str, Any]) -> tuple[str, str, str]:
+def name_of(manifest: Mapping[str, Any]) -> WorkloadName:
     return manifest["kind"], _namespace(manifest), manifest["metadata"].get("name") or ""
 
 

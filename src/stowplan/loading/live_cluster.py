@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import field
 
 from stowplan.api.api_errors import ApiError, Expired, Forbidden, NotFound
+from stowplan.api.custom_objects import custom_resource
 from stowplan.api.decode import DecodeError
 from stowplan.api.meta import ApiStruct
 from stowplan.api.port import Unreachable
@@ -27,10 +28,11 @@ from stowplan.client.unreachable import unreachable_message
 from stowplan.client.watching.list_watch import Undecodable
 from stowplan.config import ClientConnection
 from stowplan.framework.explanations.formatting import listed
+from stowplan.loading.workloads import WORKLOAD_RESOURCES
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from stowplan.api.documents import Documents
     from stowplan.api.port import Api, Listing
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.loading.wanted_events import EventsWanted
+    from stowplan.loading.workloads import WorkloadName
 
 T = TypeVar("T", bound=ApiStruct)
 
@@ -69,6 +72,8 @@ class LiveCluster(PlainStruct):
     unserved: list[WatchedKind] = field(default_factory=list)
     #: Events about the requested pods; None if not requested or not readable.
     events: list[Event] | None = None
+    #: The requested workloads by kind, namespace and name, as decoded JSON; None: it does not exist.
+    workloads: dict[WorkloadName, dict[str, Any] | None] = field(default_factory=dict)
 
 
 async def read_live_cluster(
@@ -77,15 +82,17 @@ async def read_live_cluster(
     *,
     agent: str,
     events: EventsWanted | None = None,
+    workloads: Collection[WorkloadName] = (),
     documents: Documents | None = None,
 ) -> LiveCluster:
     """Raises LiveClusterError.
 
-    `documents` stores the original objects, as far as needed; `agent` is the User-Agent.
+    `workloads`: to read as well; without a namespace, they are in the context's. `documents` stores the original
+    objects, as far as needed; `agent` is the User-Agent.
     """
     try:
         connection = live.connect()
-        return await _read(connection, kinds, events, documents, agent)
+        return await _read(connection, kinds, events, workloads, documents, agent)
     except (ClientConfigError, CredentialsError) as error:
         failed = LiveClusterError(str(error))
         failed.nothing_named = True
@@ -114,6 +121,7 @@ async def _read(
     connection: Connection,
     kinds: Sequence[WatchedKind],
     events: EventsWanted | None,
+    workloads: Collection[WorkloadName],
     documents: Documents | None,
     agent: str,
 ) -> LiveCluster:
@@ -121,11 +129,16 @@ async def _read(
     async with HttpApi.open(
         connection, client_settings=settings, agent=agent, limits=_LIMITS, documents=documents
     ) as api:
-        return await read_from(api, kinds, events=events, namespace=connection.namespace)
+        return await read_from(api, kinds, events=events, workloads=workloads, namespace=connection.namespace)
 
 
 async def read_from(
-    api: Api, kinds: Sequence[WatchedKind], *, events: EventsWanted | None = None, namespace: str = "default"
+    api: Api,
+    kinds: Sequence[WatchedKind],
+    *,
+    events: EventsWanted | None = None,
+    workloads: Collection[WorkloadName] = (),
+    namespace: str = "default",
 ) -> LiveCluster:
     """`namespace`: of a bare pod name."""
     found = LiveCluster(namespace)
@@ -137,6 +150,8 @@ async def read_from(
     elif events is not None:
         within = namespace if events.namespace == "" else events.namespace or ""
         found.events = await reading.events(within, events.field_selector)
+    for kind, within, name in workloads:
+        await reading.workload((kind, within or namespace, name))
     return found
 
 
@@ -199,6 +214,16 @@ class _Reading(PlainStruct):
         except (NotFound, Forbidden, DecodeError):
             # The lookup among the objects will report that it does not exist.
             return
+
+    async def workload(self, wanted: WorkloadName) -> None:
+        kind, namespace, name = wanted
+        resource = custom_resource(WORKLOAD_RESOURCES[kind])
+        try:
+            self.found.workloads[wanted] = (await self.api.get(resource, name, namespace=namespace)).content
+        except NotFound:
+            self.found.workloads[wanted] = None
+        except Forbidden as error:
+            self.found.notes.append(f"{kind} {namespace}/{name} cannot be read, so only its pods are known: {error}")
 
     async def events(self, namespace: str, selector: str) -> list[Event] | None:
         """`namespace` "": all. None if events.k8s.io is not served or not readable."""

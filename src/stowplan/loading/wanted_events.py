@@ -15,8 +15,12 @@ class EventsWanted(PlainStruct, frozen=True):
     pod: str = ""
     #: For all pods: their namespace; "": the context's; None: all.
     namespace: str | None = None
+    #: All Events there, also about the workloads of the pods: some of those were named, and may run.
+    of_workloads: bool = False
 
     @property
     def field_selector(self) -> str:
         """For many pods."""
+        if self.of_workloads:
+            return ""
         return ",".join(["regarding.kind=Pod", *(f"reason!={reason}" for reason in _OF_NO_INTEREST)])

@@ -12,6 +12,21 @@ from stowplan.api.types import Pod
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Kind, namespace, name.
+WorkloadName = tuple[str, str, str]
+#: Kind -> its resource, as `custom_resource` takes it.
+WORKLOAD_RESOURCES = {
+    "Deployment": "deployments.v1.apps",
+    "StatefulSet": "statefulsets.v1.apps",
+    "DaemonSet": "daemonsets.v1.apps",
+    "ReplicaSet": "replicasets.v1.apps",
+    "ReplicationController": "replicationcontrollers.v1.",
+    "Job": "jobs.v1.batch",
+    "CronJob": "cronjobs.v1.batch",
+}
+#: Kind -> the kind through which it manages pods.
+_THROUGH = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+
 
 def pod_of(manifest: Mapping[str, Any]) -> Pod:
     """The pod template of an object, or the pod itself; raises LoadError."""
@@ -48,10 +63,10 @@ def workload_of(pod: Pod) -> tuple[str, str] | None:
 
 
 def belongs_to(pod: Pod, kind: str, name: str) -> bool:
-    """Whether a controller manages the pod; a Deployment does so through a ReplicaSet named after it."""
+    """Whether a controller manages the pod; a Deployment and a CronJob do so through others, named after them."""
     owner = controller_of(pod.metadata)
     if owner is None:
         return False
-    if kind == "Deployment":
-        return owner.kind == "ReplicaSet" and owner.name.rpartition("-")[0] == name
+    if kind in _THROUGH:
+        return owner.kind == _THROUGH[kind] and owner.name.rpartition("-")[0] == name
     return (owner.kind, owner.name) == (kind, name)

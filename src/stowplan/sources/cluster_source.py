@@ -20,8 +20,10 @@ from stowplan.config import DEFAULT_FEATURES, ConfigError
 from stowplan.config.features import GROUP_GATES
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.input_log.recording import RecordingError
+from stowplan.explain.reported_events import last_reported_time
 from stowplan.explain.text.reported_status import ReportedStatus
 from stowplan.explain.verdicts.verdict import Verdict
+from stowplan.explain.workloads import workload_record
 from stowplan.framework.explanations.formatting import joined, listed
 from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.framework.status import error
@@ -31,7 +33,7 @@ from stowplan.inspection.queue_state import WAITS_ON_PERMIT
 from stowplan.inspection.records import SchedulerRecord
 from stowplan.loading.admission import admit
 from stowplan.loading.files import objects_of_files
-from stowplan.loading.workloads import workload_of
+from stowplan.loading.workloads import belongs_to, workload_of
 from stowplan.offline import Cluster
 from stowplan.offline.names import near_names
 from stowplan.recordings.files import moment_text
@@ -41,14 +43,15 @@ from stowplan.sources.references import SINGULARS
 from stowplan.what_if.group_relief import group_relief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
-    from stowplan.inspection.records import GroupVerdictRecord
+    from stowplan.inspection.records import GroupVerdictRecord, WorkloadRecord
     from stowplan.loading.live_cluster import LiveCluster
     from stowplan.loading.wanted_events import EventsWanted
+    from stowplan.loading.workloads import WorkloadName
     from stowplan.page.records import ConfigurationRecord
     from stowplan.sources.references import Reference
     from stowplan.sources.running_scheduler import SchedulerEndpoint
@@ -77,6 +80,8 @@ class ClusterSource:
     events: list[Event] | None = field(default=None, repr=False)
     #: Pods as known by a scheduler at the API server's address, by their keys.
     known: dict[str, SchedulerRecord] = field(default_factory=dict, repr=False)
+    #: Workloads as decoded JSON: those of the files, or the named ones of a live cluster; None: it does not exist.
+    workloads: Mapping[WorkloadName, Mapping[str, Any] | None] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_files(
@@ -87,7 +92,7 @@ class ClusterSource:
         note(*found.notes)
         gates = GROUP_GATES if any(isinstance(obj, PodGroup) for obj in found.objects) else None
         cluster = Cluster(found.objects, config, plugins=named_plugins(plugins), feature_gates=gates)
-        return cls(cluster, _finished(found.objects))
+        return cls(cluster, _finished(found.objects), workloads=found.manifests)
 
     @classmethod
     def of_recording(cls, path: str, when: float | None, config: str | None, plugins: Sequence[str]) -> ClusterSource:
@@ -121,9 +126,10 @@ class ClusterSource:
         config: str | Mapping[str, Any] | None,
         plugins: Sequence[str],
         events: EventsWanted | None = None,
+        workloads: Collection[WorkloadName] = (),
         gates: Mapping[str, bool] | None = None,
     ) -> ClusterSource:
-        """`gates`: feature gates that differ from their defaults."""
+        """`workloads`: those to read as well. `gates`: feature gates that differ from their defaults."""
         # The HTTP client is slow to import, and not needed for files.
         from stowplan import __version__
         from stowplan.client.http.user_agent import user_agent
@@ -136,6 +142,7 @@ class ClusterSource:
                 live,
                 agent=user_agent(command="stowplan", version=__version__, purpose="explain"),
                 events=events,
+                workloads=workloads,
                 documents=cluster.documents,
             )
         except LiveClusterError as error:
@@ -160,6 +167,7 @@ class ClusterSource:
             reports=True,
             whole=True,
             events=read.events,
+            workloads=read.workloads,
         )
 
     @classmethod
@@ -358,6 +366,22 @@ class ClusterSource:
             return []
         members = (info.pod for info in pods if info.pod.spec.scheduling_group is not None)
         return list(dict.fromkeys(group_key(pod) for pod in members))
+
+    def workload_record(self, name: WorkloadName) -> WorkloadRecord | None:
+        """What it wants and has; None if only its pods are known."""
+        manifest = self.workloads.get(name)
+        if manifest is None:
+            return None
+        kind, namespace, own_name = name
+        pods = (info.pod for info in self.pods() if info.namespace == namespace)
+        own = [pod for pod in pods if belongs_to(pod, kind, own_name)]
+        return workload_record(manifest, own, self.events or ())
+
+    def starting_reason(self, info: PodInfo) -> str:
+        """Why a pod does not run on its node yet, by its last Event; "" if that is unknown."""
+        own = [event for event in self.events or () if event.regarding.uid == info.uid]
+        last = max(own, key=last_reported_time, default=None)
+        return f"{last.reason}: {last.note}" if last is not None and last.type == "Warning" else ""
 
     def permit_node(self, info: PodInfo) -> str:
         """The node for which the pod waits on Permit; "" if it does not, or that is unknown."""

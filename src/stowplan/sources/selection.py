@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stowplan.api.selector_text import FieldTerm
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.loading.workloads import WorkloadName
     from stowplan.sources.cluster_source import ClusterSource
     from stowplan.sources.references import Reference
 
@@ -68,6 +69,12 @@ class Selection(PlainStruct, frozen=True):
         """Whether the selection is a subset of the pending pods."""
         return self.namespace is not None or not self.labels.empty or bool(self.fields)
 
+    def workloads(self, context: str = "") -> list[WorkloadName]:
+        """The named workloads. `context`: the namespace of its context."""
+        namespace = self.namespace or context
+        named = (name for name in self.names if name.kind not in ("", "Pod"))
+        return [(name.kind, namespace if name.namespace is None else name.namespace, name.name) for name in named]
+
     def pods(self, about: ClusterSource) -> list[PodInfo]:
         """Without duplicates, in the requested order; raises InputError for unknown names."""
         if not self.names:
@@ -83,8 +90,12 @@ class Selection(PlainStruct, frozen=True):
         found = [
             info for info in about.pods() if info.namespace == namespace and belongs_to(info.pod, wanted.kind, name)
         ]
-        if not found:
-            raise InputError(f"no pod of {wanted.kind} {key} in {about.where}{about.hint_about(wanted.kind, key)}")
+        workload = (wanted.kind, namespace, name)
+        if not found and about.workloads.get(workload) is None:
+            hint = about.hint_about(wanted.kind, key)
+            if workload in about.workloads:
+                raise InputError(f'{wanted.kind} "{key}" not found{hint}')
+            raise InputError(f"no pod of {wanted.kind} {key} in {about.where}{hint}")
         return found
 
     def _takes(self, pod: Pod) -> bool:

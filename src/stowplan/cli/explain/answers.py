@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,12 @@ from stowplan.explain.node_view import NodeView, node_view
 from stowplan.explain.text.group_text import group_page
 from stowplan.explain.text.node_text import node_page
 from stowplan.explain.text.overview import Group, crowded, overview, summary
+from stowplan.explain.text.states import STARTING, WITHOUT_NODE, placed_state
 from stowplan.explain.text.tables import Line, plain, write
 from stowplan.explain.text.verdict_text import explanation
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import VerdictListRecord, document
+from stowplan.loading.workloads import belongs_to
 from stowplan.structs import PlainStruct
 from stowplan.what_if.group_relief import group_relief
 from stowplan.what_if.relief import relief, together
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.engine.engine import Engine
     from stowplan.explain.text.reported_status import ReportedStatus
     from stowplan.explain.text.tables import Block
-    from stowplan.inspection.records import GroupVerdictRecord, SummaryRecord, VerdictRecord
+    from stowplan.inspection.records import GroupVerdictRecord, SummaryRecord, VerdictRecord, WorkloadRecord
     from stowplan.sources.cluster_source import ClusterSource
     from stowplan.sources.references import Reference
     from stowplan.sources.selection import Selection
@@ -89,6 +92,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
     reported = [about.reported(first) for first, _ in kinds]
     engine = about.cluster.engine
     wide = output == "wide"
+    workloads = _workloads(about, selection, groups)
 
     @cache
     def summary_record() -> SummaryRecord:
@@ -100,16 +104,19 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
                 replace(_record(detailed, engine, groups[0], reported[0]), pod_group=_group_of(about, pods))
             )
         found = tuple(_record(summarized, engine, *one) for one in zip(groups, reported, strict=True))
-        return document(VerdictListRecord(kind="ExplainList", summary=summary_record(), verdicts=found))
+        named = tuple(workload for workload, _ in workloads)
+        return document(
+            VerdictListRecord(kind="ExplainList", workloads=named, summary=summary_record(), verdicts=found)
+        )
 
     def page() -> list[Block]:
-        if not groups:
+        if not groups and not workloads:
             return [Line(_nobody(about, selection))]
         shown = _most_first(list(zip(groups, reported, strict=True)), wide)
         several = len(groups) > 1
-        blocks = (
-            overview(summary_record(), wide=wide) if several or (groups[0].alike and crowded(summary_record())) else []
-        )
+        blocks: list[Block] = []
+        if several or workloads or (groups[0].alike and crowded(summary_record())):
+            blocks = overview(summary_record(), workloads, wide=wide)
         for group, status in shown:
             blocks += [Line()] if blocks else []
             blocks += explanation(
@@ -126,8 +133,10 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
         return blocks
 
     def some_without_node() -> bool:
-        return any(not group.verdict.node_name and not group.permit_node for group in groups) or crowded(
-            summary_record()
+        return (
+            any(group.state in WITHOUT_NODE for group in groups)
+            or any(workload.missing for workload, _ in workloads)
+            or crowded(summary_record())
         )
 
     return Answer(data, page, some_without_node)
@@ -136,14 +145,31 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
 def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, Group]]:
     """Equal pods, each kind with its first pod.
 
-    Pods that wait on Permit have a node, and are not equal to any others.
+    Pods that wait on Permit have a node, and are not equal to any others; nor is a pod that runs to one that does not.
     """
-    by_node: dict[str, list[PodInfo]] = {}
+    by_state: dict[tuple[str, str], list[PodInfo]] = {}
     for info in pods:
-        by_node.setdefault(about.permit_node(info), []).append(info)
-    for node, infos in by_node.items():
+        by_state.setdefault((about.permit_node(info), placed_state(info, info.node_name)), []).append(info)
+    for (node, state), infos in by_state.items():
         for first, alike in kinds_of(about.engine, infos):
-            yield first, Group(about.verdict(first), alike, permit_node=node)
+            reason = about.starting_reason(first) if state == STARTING else ""
+            yield first, Group(about.verdict(first), alike, permit_node=node, starting_reason=reason)
+
+
+def _workloads(
+    about: ClusterSource, selection: Selection, groups: Sequence[Group]
+) -> list[tuple[WorkloadRecord, Counter[str]]]:
+    """The named workloads, and how many of their selected pods are in each state."""
+    states = {key: group.state for group in groups for key in group.keys}
+    found = []
+    for name in selection.workloads(about.namespace):
+        record = about.workload_record(name)
+        if record is not None:
+            kind, namespace, own_name = name
+            pods = (info for info in map(about.find, states) if info.namespace == namespace)
+            own = (states[info.key] for info in pods if belongs_to(info.pod, kind, own_name))
+            found.append((record, Counter(own)))
+    return found
 
 
 def _group_of(about: ClusterSource, pods: Sequence[PodInfo]) -> GroupVerdictRecord | None:
@@ -168,9 +194,7 @@ def _most_first(found: list[_Told], wide: bool) -> list[_Told]:
     """Pending pods with suggestions before those that have a node, or will get one; the largest group first."""
     if wide or len(found) <= _GROUPS:
         return found
-    return sorted(found, key=lambda one: (one[0].state == "placeable", one[0].state == "on permit", -len(one[0].keys)))[
-        :_GROUPS
-    ]
+    return sorted(found, key=lambda one: (one[0].state not in WITHOUT_NODE, one[0].state, -len(one[0].keys)))[:_GROUPS]
 
 
 def _record(

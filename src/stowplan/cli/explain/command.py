@@ -165,6 +165,7 @@ def _cluster(question: Question, options: Options, selection: Selection, moment:
             pod_groups=options.pod_groups,
             groups=question.what == "podgroup",
             events=question.events(selection),
+            workloads=selection.workloads(),
         )
         found.check_nodes()
     found.extenders = not options.no_extenders

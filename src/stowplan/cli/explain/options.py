@@ -92,7 +92,8 @@ class Question(PlainStruct, frozen=True):
             namespace = pod.namespace or selection.namespace
             return EventsWanted(pod=f"{namespace}/{pod.name}" if namespace else pod.name)
         namespaces = {wanted.namespace or selection.namespace or "" for wanted in selection.names}
-        return EventsWanted(namespace=namespaces.pop() if len(namespaces) == 1 else None)
+        within = namespaces.pop() if len(namespaces) == 1 else None
+        return EventsWanted(namespace=within, of_workloads=bool(selection.workloads()))
 
 
 def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[What, list[Reference]]:

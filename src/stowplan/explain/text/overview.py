@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from stowplan.explain.reported_events import seconds_of
+from stowplan.explain.text.states import SETTLED, STARTING, STATES, placed_state
 from stowplan.explain.text.tables import Grid, Line
 from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count
@@ -18,11 +20,11 @@ from stowplan.inspection.records import CauseRecord, SummaryRecord
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from stowplan.explain.text.tables import Block, Cell
+    from stowplan.explain.text.tables import Block, Cell, Span
     from stowplan.explain.verdicts.verdict import Verdict
-    from stowplan.inspection.records import ReliefRecord
+    from stowplan.inspection.records import ReliefRecord, WorkloadRecord
 
 #: Maximum number of items per part in the short form.
 _CAUSES, _NAMESPACES, _RELIEF = 8, 6, 5
@@ -36,6 +38,8 @@ class Group(PlainStruct, frozen=True):
     alike: tuple[str, ...] = ()
     #: The node for which they wait on Permit, according to their scheduler.
     permit_node: str = ""
+    #: Why they do not run on their node yet, as far as that is known.
+    starting_reason: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -49,8 +53,11 @@ class Group(PlainStruct, frozen=True):
     @property
     def state(self) -> str:
         verdict = self.verdict
+        placed = placed_state(verdict.pod, verdict.current_node)
+        if placed:
+            return placed
         if self.permit_node:
-            return "on permit"
+            return "on_permit"
         if verdict.error is not None:
             return "unjudged"
         if verdict.gated is not None:
@@ -68,30 +75,29 @@ def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = (), togeth
         of_state[state] += len(group.keys)
         where = Counter(key.partition("/")[0] for key in group.keys)
         namespaces += where
-        if state == "on permit":
-            of_cause.setdefault(("", "waits on Permit"), Counter()).update(where)
-        elif state != "placeable":
-            of_cause.setdefault(_cause(group.verdict), Counter()).update(where)
+        if state not in SETTLED:
+            of_cause.setdefault(_cause(group, state), Counter()).update(where)
     causes = [
         CauseRecord(plugin=plugin, reason=reason, pods=where.total(), namespaces=dict(where.most_common()))
         for (plugin, reason), where in of_cause.items()
     ]
     return SummaryRecord(
         pods=namespaces.total(),
-        on_permit=of_state["on permit"],
-        placeable=of_state["placeable"],
+        **{state: of_state[state] for state in STATES},
         together=UNSET if together is None else together,
-        refused=of_state["refused"],
-        gated=of_state["gated"],
-        unjudged=of_state["unjudged"],
         causes=tuple(sorted(causes, key=lambda cause: (-cause.pods, cause.plugin, cause.reason))),
         namespaces=dict(namespaces.most_common()),
         relief=tuple(relief),
     )
 
 
-def _cause(verdict: Verdict) -> tuple[str, str]:
+def _cause(group: Group, state: str) -> tuple[str, str]:
     """(plugin, reason). Messages that contain the pod's name would be a separate cause for each pod."""
+    verdict = group.verdict
+    if state == "on_permit":
+        return "", "waits on Permit"
+    if state == STARTING:
+        return "", group.starting_reason or "has a node, but does not run yet"
     if verdict.error is not None:
         return verdict.error.plugin, verdict.error.message.replace(f'"{verdict.key}"', "the pod")
     if verdict.gated is not None:
@@ -103,9 +109,13 @@ def _cause(verdict: Verdict) -> tuple[str, str]:
 # -- pages -------------------------------------------------------------------------------------------------------------
 
 
-def overview(record: SummaryRecord, *, wide: bool = False) -> list[Block]:
-    """The summary that precedes the groups."""
-    blocks: list[Block] = [_headline(record)]
+def overview(
+    record: SummaryRecord, workloads: Sequence[tuple[WorkloadRecord, Mapping[str, int]]] = (), *, wide: bool = False
+) -> list[Block]:
+    """The summary that precedes the groups. `workloads`: those that were named, with the states of their pods."""
+    blocks: list[Block] = [line for one in workloads for line in _workload(*one, record, alone=len(workloads) == 1)]
+    if len(workloads) != 1:
+        blocks += [*([Line()] if blocks else []), _headline(record)]
     if record.causes:
         blocks += [Line(), Line((("Why they wait", "head"),)), *_causes(record, wide)]
     if len(record.namespaces) > 1:
@@ -116,27 +126,50 @@ def overview(record: SummaryRecord, *, wide: bool = False) -> list[Block]:
 
 
 def _headline(record: SummaryRecord) -> Line:
-    states = (
-        (record.on_permit, "wait on Permit" if record.on_permit != 1 else "waits on Permit", "pending"),
-        (record.placeable, _placeable(record), "pending" if crowded(record) else "good"),
-        (record.refused, "fit nowhere" if record.refused != 1 else "fits nowhere", "bad"),
-        (record.gated, "gated", "pending"),
-        (record.unjudged, "not judged", "bad"),
-    )
-    states_shown = [((f"{number:,} {what}", style)) for number, what, style in states if number]
-    spans = [span for state in states_shown for span in ((", ", ""), state)][1:]
-    return Line(((count(record.pods, "pod"), "name"), (": ", ""), *spans))
+    numbers = {state: getattr(record, state) for state in STATES}
+    return Line(((count(record.pods, "pod"), "name"), (": ", ""), *_states(numbers, record)))
+
+
+def _workload(
+    workload: WorkloadRecord, states: Mapping[str, int], record: SummaryRecord, *, alone: bool
+) -> list[Block]:
+    wants = f" wants {count(workload.wanted, 'pod')}" if workload.kind != "CronJob" else ""
+    if workload.existing > workload.wanted or workload.kind == "CronJob":
+        wants += f"{',' if wants else ''} has {count(workload.existing, 'pod')}"
+    found = _states(states, record if alone else None)
+    if workload.missing:
+        missing = f"{workload.missing:,} {'are' if workload.missing != 1 else 'is'} not created"
+        found += [*([(", ", "")] if found else []), (missing, "bad")]
+    for number, what, style in ((workload.succeeded, "succeeded", "good"), (workload.failed, "failed", "bad")):
+        if number:
+            found += [*([(", ", "")] if found else []), (f"{number:,} {what}", style)]
+    head = ((f"{workload.kind} {workload.workload}", "name"), (f"{wants}{': ' if found else ''}", ""), *found)
+    blocks: list[Block] = [Line(head)]
+    if workload.message:
+        about = ", ".join(part for part in (workload.reason, seconds_of(workload.since)) if part)
+        blocks.append(Line(((f"not created: {workload.message}", ""), (f" ({about})" if about else "", "dim")), 2))
+    elif workload.missing:
+        blocks.append(Line((("not created, and nothing that can be read from here says why", "dim"),), 2))
+    return [*blocks, *(Line(note, 2) for note in workload.notes)]
+
+
+def _states(numbers: Mapping[str, int], record: SummaryRecord | None) -> list[Span]:
+    """`record`: of all these pods, which knows whether the placeable ones have room at the same time."""
+    found: list[Span] = []
+    for state, (one, several, style) in STATES.items():
+        number, text = numbers.get(state, 0), one
+        if number != 1:
+            text = several
+        if state == "placeable" and record is not None and crowded(record):
+            text, style = f"would each get a node now, but only {record.together:,} of them together", "pending"
+        if number:
+            found += [*([(", ", "")] if found else []), (f"{number:,} {text}", style)]
+    return found
 
 
 def crowded(record: SummaryRecord) -> bool:
     """Whether some pods would each get a node now, but not all of them together."""
     return record.together is not UNSET and record.together < record.placeable
-
-
-def _placeable(record: SummaryRecord) -> str:
-    if not crowded(record):
-        return "would get a node now"
-    return f"would each get a node now, but only {record.together:,} of them together"
 
 
 def _causes(record: SummaryRecord, wide: bool) -> list[Block]:

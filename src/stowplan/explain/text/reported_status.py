@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stowplan.explain.reported_events import last_reported_time, seconds_of, times_reported
 from stowplan.explain.text.scheduler_text import scheduler_blocks
 from stowplan.explain.text.tables import Line
 from stowplan.framework.explanations.formatting import count
@@ -78,18 +79,20 @@ class ReportedStatus(PlainStruct, frozen=True):
             blocks += _listed(self.events, said, shown)
         if verdict.current_node:
             blocks.append(Line(((_PAST, "dim"),), 2))
-        if self.known is not None:
-            blocks += scheduler_blocks(self.known, wide=wide, asked_for_story=not among_others)
-        elif verdict.node_name and not verdict.current_node:
+        if self.known is None and verdict.node_name and not verdict.current_node:
             blocks.append(Line(((_ASK_THERE, "dim"),), 2))
         return blocks
+
+    def known_blocks(self, *, wide: bool, among_others: bool = False) -> list[Block]:
+        """The scheduler's own record, which may be long."""
+        return [] if self.known is None else scheduler_blocks(self.known, wide=wide, asked_for_story=not among_others)
 
     def _spoken(self, verdict: Verdict) -> Cell:
         condition = self.condition
         if condition is None:
             nothing = "nothing" if verdict.current_node else "nothing yet"
             return ((f"{nothing}: the pod has no PodScheduled condition", "pending"),)
-        since = f" since {condition.last_transition_time}" if condition.last_transition_time else ""
+        since = f" since {seconds_of(condition.last_transition_time)}" if condition.last_transition_time else ""
         reason = f" ({condition.reason})" if condition.reason else ""
         style = "good" if condition.status == "True" else "pending"
         spans: list[Span] = [(f"PodScheduled={condition.status}", style), (f"{reason}{since}", "dim")]
@@ -105,16 +108,6 @@ def _computed_message(verdict: Verdict) -> str:
     return verdict.full_message if verdict.gated is None else verdict.gated.message
 
 
-def last_reported_time(event: Event) -> str:
-    """When it last happened, in the API's time format."""
-    series = event.series.last_observed_time if event.series is not None else None
-    return series or event.event_time or event.metadata.creation_timestamp or ""
-
-
-def _times(event: Event) -> int:
-    return event.series.count if event.series is not None else 1
-
-
 def _listed(events: Sequence[Event], said: Collection[str], most: int) -> list[Block]:
     """Events that do not repeat what was `said` above; long ones are printed below, at full width."""
     if not events:
@@ -123,8 +116,9 @@ def _listed(events: Sequence[Event], said: Collection[str], most: int) -> list[B
     blocks: list[Block] = []
     for event in shown:
         style = "bad" if event.type == "Warning" else ""
-        number = f" ×{_times(event)}" if _times(event) > 1 else ""
-        head: tuple[Span, ...] = ((f"{last_reported_time(event)} ", "dim"), (f"{event.reason}{number}", style))
+        number = f" ×{times_reported(event)}" if times_reported(event) > 1 else ""
+        time = seconds_of(last_reported_time(event))
+        head: tuple[Span, ...] = ((f"{time} ", "dim"), (f"{event.reason}{number}", style))
         if event.note in said:
             blocks.append(Line((*head, (": the same", "")), 2))
         elif len(event.note) <= _SHORT:
@@ -152,5 +146,5 @@ def _event(event: Event) -> EventRecord:
         reason=event.reason,
         note=event.note,
         from_=event.reporting_controller,
-        count=_times(event),
+        count=times_reported(event),
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stowplan.explain.reported_events import seconds_of
 from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count, listed
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from stowplan.inspection.records import DecisionsRecord, GroupStateRecord, QueueRecord, SchedulerRecord, StepRecord
 
 #: Number of steps of a story in the short form; the last ones.
-_STEPS = 12
+_STEPS = 8
 
 
 def scheduler_blocks(record: SchedulerRecord, *, wide: bool, asked_for_story: bool = True) -> list[Block]:
@@ -70,7 +71,7 @@ def group_state_page(record: GroupStateRecord, *, wide: bool) -> list[Block]:
 def _state(record: SchedulerRecord) -> Cell:
     parts = [count(record.attempts, "attempt")] if record.attempts else []
     if record.backoff_until:
-        parts.append(f"until {record.backoff_until}")
+        parts.append(f"until {seconds_of(record.backoff_until)}")
     if record.gated_by:
         parts.append(f"gated by {record.gated_by}")
     elif record.rejected_by:
@@ -90,7 +91,7 @@ def _steps(steps: Sequence[StepRecord]) -> Grid:
         text = (replace(step, message="as before") if repeats else step).text()
         said = step.message if step.decided else said
         style = "" if not step.decided else "good" if step.node else "bad"
-        rows.append([((step.time, "dim"),), ((text, style),)])
+        rows.append([((seconds_of(step.time), "dim"),), ((text, style),)])
     return Grid(rows)
 
 

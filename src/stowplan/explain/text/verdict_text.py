@@ -13,6 +13,7 @@ import numpy as np
 
 from stowplan.explain.suggestions.explanations import Explanations
 from stowplan.explain.suggestions.inspection import inspecting
+from stowplan.explain.text.states import placed_state
 from stowplan.explain.text.tables import Cell, Grid, Line, not_asked_block
 from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count, listed, sentence
@@ -70,7 +71,7 @@ def _not_judged(verdict: Verdict, alike: Sequence[str], reported: ReportedStatus
     else:
         blocks = [Line((*who, (" cannot be judged", "bad"))), Line((("error: ", "bad"), (why, "")), 2)]
     if reported is not None:
-        blocks += reported.blocks(verdict, wide=wide)
+        blocks += [*reported.blocks(verdict, wide=wide), *reported.known_blocks(wide=wide)]
     blocks += _extenders(verdict)
     if any(word.failed for word in verdict.extenders):
         blocks.append(Line((("`stowplan explain --no-extenders` judges the pod without them", "dim"),), 2))
@@ -115,7 +116,7 @@ class _Page:
             on_its_way, self._current_node = reported.on_its_way
         if alike and on_its_way == WAITS_ON_PERMIT:
             on_its_way = on_its_way.replace("waits", "wait")
-        self._has_its_node = f"is {on_its_way}" if on_its_way == BEING_BOUND else on_its_way or "runs on"
+        self._has_its_node = f"is {on_its_way}" if on_its_way == BEING_BOUND else on_its_way or self._is_there()
         self._explanations = Explanations(at)
 
     def blocks(self) -> list[Block]:
@@ -129,13 +130,13 @@ class _Page:
         else:
             blocks.append(Line(verdict.full_message, 2))
         blocks += self._nominated()
-        blocks += self._said()
         blocks += self._help()
+        blocks += self._said()
         if not verdict.node_name:
             blocks += self._preemption()
             blocks += _extenders(verdict)
             blocks += not_asked_block(self._verdict.not_asked)
-        return [*blocks, *self._refused()]
+        return [*blocks, *self._refused(), *self._known()]
 
     def _nominated(self) -> list[Block]:
         nominated = self._verdict.pod.pod.status.nominated_node_name
@@ -150,6 +151,20 @@ class _Page:
         if self._reported is None:
             return []
         return self._reported.blocks(self._verdict, wide=self._wide, among_others=self._among_others)
+
+    def _known(self) -> list[Block]:
+        if self._reported is None:
+            return []
+        return self._reported.known_blocks(wide=self._wide, among_others=self._among_others)
+
+    def _is_there(self) -> str:
+        plural = bool(self._alike)
+        match placed_state(self._verdict.pod, self._current_node):
+            case "deleting":
+                return "are being deleted on" if plural else "is being deleted on"
+            case "starting":
+                return "are bound to" if plural else "is bound to"
+        return "run on" if plural else "runs on"
 
     # -- headline -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,24 @@
+"""When Events happened last, and how often, whichever of the two APIs wrote them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.api.types import Event
+
+
+def last_reported_time(event: Event) -> str:
+    """When it last happened, in the API's time format."""
+    series = event.series.last_observed_time if event.series is not None else None
+    return series or event.event_time or event.deprecated_last_timestamp or event.metadata.creation_timestamp or ""
+
+
+def times_reported(event: Event) -> int:
+    return event.series.count if event.series is not None else max(1, event.deprecated_count)
+
+
+def seconds_of(time: str) -> str:
+    """A time as conditions have it; some sources are more precise than others."""
+    whole, point, _ = time.partition(".")
+    return f"{whole}Z" if point else time
