@@ -8,7 +8,7 @@ from stowplan.api.label_selectors import EVERYTHING, SelectorError
 from stowplan.api.selector_text import parse_field_selector, parse_label_selector
 from stowplan.command_line.errors import InputError
 from stowplan.framework.explanations.formatting import joined
-from stowplan.loading.workloads import belongs_to
+from stowplan.loading.workloads import WORKLOAD_RESOURCES, belongs_to
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Selection(PlainStruct, frozen=True):
     def workloads(self, context: str = "") -> list[WorkloadName]:
         """The named workloads. `context`: the namespace of its context."""
         namespace = self.namespace or context
-        named = (name for name in self.names if name.kind not in ("", "Pod"))
+        named = (name for name in self.names if name.kind in WORKLOAD_RESOURCES)
         return [(name.kind, namespace if name.namespace is None else name.namespace, name.name) for name in named]
 
     def pods(self, about: ClusterSource) -> list[PodInfo]:
