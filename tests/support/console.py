@@ -58,7 +58,7 @@ class Command:
             return True
         if self.program != "stowplan" or len(words) < 2 or words[1] not in OFFLINE:
             return False
-        return words[1] in ("config", "completion") or "-f" in words
+        return words[1] in ("config", "completion") or not {"-f", "--rbac"}.isdisjoint(words)
 
 
 def blocks(markdown):
