@@ -1,5 +1,6 @@
 """Completion: by the words before the cursor, as click's scripts request it, and in a real bash."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,14 +11,18 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from stowplan.cli.main import cli
+from stowplan.sources import object_names
 from stowplan.testing import a_node, a_pod
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.http.misbehaving_server import Misbehaving, answers, hangs, resets
 
 OBJECTS = [
     {**a_node("big-1").obj(), "metadata": {"name": "big-1", "labels": {"topology.kubernetes.io/zone": "eu-a"}}},
     a_node("small-1").obj(),
     a_pod("web-0").obj(),
     a_pod("cache-0", namespace="shop").obj(),
+    {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}},
+    {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cache", "namespace": "shop"}},
 ]
 
 
@@ -62,7 +67,15 @@ def test_files(words):
 
 
 def test_names_of_objects_in_files(cluster):
-    assert names("explain", "-f", cluster, "") == ["pod", "pending", "node"]
+    kinds = ["pod", "node", "replicationcontroller", "deployment", "statefulset", "daemonset", "replicaset"]
+    kinds += ["job", "cronjob", "podgroup"]
+    assert names("explain", "-f", cluster, "") == ["pending", *kinds]
+    assert names("explain", "-f", cluster, "w") == ["web-0"]
+    assert names("explain", "-f", cluster, "pending", "") == []
+    assert names("explain", "-f", cluster, "deploy", "") == ["shop/cache", "web"]
+    assert names("explain", "-f", cluster, "po/s") == ["po/shop/cache-0"]
+    assert names("explain", "-f", cluster, "-n", "shop", "po/") == ["po/cache-0"]
+    assert names("explain", "-f", cluster, "-n", "") == ["default", "shop"]
     assert names("explain", "-f", cluster, "pod", "") == ["shop/cache-0", "web-0"]
     assert names("explain", "-f", cluster, "pod", "sh") == ["shop/cache-0"]
     assert names("explain", "-f", cluster, "node", "b") == ["big-1"]
@@ -70,8 +83,84 @@ def test_names_of_objects_in_files(cluster):
     assert names("drain", "-f", cluster, "") == ["big-1", "small-1"]
     assert names("drain", "-f", cluster, "--zone", "") == ["eu-a"]
     assert names("what-if", "-f", cluster, "--remove", "s") == ["small-1"]
+    assert names("drain", "-f", cluster, "no/") == ["no/big-1", "no/small-1"]
+    assert names("survive", "-f", cluster, "--only", "b") == ["big-1"]
     assert names("fit", "-f", cluster, "web") == ["web-0"]
+    assert names("fit", "-f", cluster, "deployment", "s") == ["shop/cache"]
+    assert names("fit", "-f", cluster, "") == [*(kind for kind in kinds if kind != "node"), "shop/cache-0", "web-0"]
+    assert names("what-if", "-f", cluster, "--scale", "dep") == ["deployment/"]
+    assert names("what-if", "-f", cluster, "--scale", "deployment/") == ["deployment/shop/cache", "deployment/web"]
     assert offered("fit", "-f", cluster, "new.y") == [("file", "new.y")]
+
+
+class TestLiveCluster:
+    @pytest.fixture
+    def names_of(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(object_names, "SECONDS", 30)
+
+        async def found(server, command, *words):
+            config = a_kubeconfig(cluster={"server": server.url}, context={"cluster": "c", "user": "u", "namespace": "shop"})
+            path = str(write_kubeconfig(tmp_path / "config", config))
+            return await asyncio.to_thread(names, command, "--kubeconfig", path, *words)
+
+        return found
+
+    @pytest.mark.parametrize(
+        ("words", "path", "offered"),
+        [
+            (("explain", "pod", ""), "/api/v1/pods", ["db-0", "ml/train"]),
+            (("explain", "pod", "ml/"), "/api/v1/namespaces/ml/pods", ["ml/train"]),
+            (("explain", "-n", "ml", "pod", ""), "/api/v1/namespaces/ml/pods", ["shop/db-0", "train"]),
+            (("explain", "sts/d"), "/apis/apps/v1/statefulsets", ["sts/db-0"]),
+            (("fit", "job", ""), "/apis/batch/v1/jobs", ["db-0", "ml/train"]),
+            (
+                ("explain", "podgroup/"),
+                "/apis/scheduling.k8s.io/v1alpha2/podgroups",
+                ["podgroup/db-0", "podgroup/ml/train"],
+            ),
+            (("drain", "--as", "ada", ""), "/api/v1/nodes", ["db-0", "ml/train"]),
+            (("explain", "-n", ""), "/api/v1/namespaces", ["db-0", "ml/train"]),
+        ],
+    )
+    async def test_one_request_for_names(self, names_of, words, path, offered):
+        items = [
+            {"metadata": {"name": "train", "namespace": "ml"}},
+            {"metadata": {"name": "db-0", "namespace": "shop"}},
+        ]
+        async with Misbehaving(answers(200, {"kind": "PartialObjectMetadataList", "items": items})) as server:
+            assert await names_of(server, *words) == offered
+        (seen,) = server.seen
+        assert (seen.path, seen.query, seen.headers.get("impersonate-user")) == (
+            path,
+            {"limit": "500"},
+            "ada" if "ada" in words else None,
+        )
+        assert seen.headers["accept"].startswith("application/json;as=PartialObjectMetadataList;")
+
+    async def test_no_names_of_a_cluster_that_does_not_answer(self, names_of, monkeypatch, capsys):
+        monkeypatch.setattr(object_names, "SECONDS", 0.05)
+        async with Misbehaving(hangs) as server:
+            assert await names_of(server, "drain", "") == []
+        assert capsys.readouterr() == ("", "")
+
+    @pytest.mark.parametrize("action", [answers(403, {}), answers(200, {"items": 3}), resets])
+    async def test_no_names_without_an_answer(self, names_of, action, capsys):
+        async with Misbehaving(action) as server:
+            assert await names_of(server, "drain", "") == []
+        assert capsys.readouterr() == ("", "")
+
+
+def test_completion_imports_nothing_that_is_slow(cluster):
+    words = {"COMP_WORDS": f"stowplan explain -f {cluster} pod ", "COMP_CWORD": "5"}
+    code = (
+        "import sys; from stowplan.cli.main import main\ntry: main()\nfinally:\n"
+        " import stowplan.sources.object_names; print([*sys.modules], file=sys.stderr)"
+    )
+    environment = {**os.environ, **words, "_STOWPLAN_COMPLETE": "bash_complete"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    assert "web-0" in ran.stdout
+    slow = {"numpy", "aiohttp", "uvloop", "stowplan.framework", "stowplan.config.load", "importlib.metadata"}
+    assert {name for name in slow if f"'{name}'" in ran.stderr} == set()
 
 
 def test_fields():

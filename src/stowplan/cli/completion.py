@@ -13,8 +13,9 @@ _VARIABLE = "_STOWPLAN_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, *, shell: str) -> None:
-    """Print a completion script for SHELL. It completes commands, options and their values, files, contexts, and names
-    of pods and nodes (from the files of -f or the live cluster).
+    """Print a completion script for SHELL. It completes commands, options, files, contexts, namespaces, kinds, and
+    names of nodes, pods and workloads, from the files of -f or the live cluster. A cluster that does not answer within
+    half a second offers no names.
 
     \b
     For this session, or in ~/.bashrc, ~/.zshrc:

@@ -9,6 +9,7 @@ import click
 
 from stowplan.cli.about import about_a_cluster, answer, cluster_of
 from stowplan.cli.progress import Progress
+from stowplan.cli.shell_completion import complete_node
 from stowplan.command_line.errors import reported
 
 
@@ -19,7 +20,12 @@ from stowplan.command_line.errors import reported
     help="What is lost at a time: a node, or all nodes with the same value of a label. "
     "Default: zones if there are several, otherwise nodes.",
 )
-@click.option("--only", metavar="VALUE", help="Show only the loss of this node, or of this value of the label.")
+@click.option(
+    "--only",
+    metavar="VALUE",
+    shell_complete=complete_node,
+    help="Show only the loss of this node, or of this value of the label.",
+)
 @about_a_cluster(no="some loss leaves a pod without a node, or deletes one for good")
 def survive(*, by: str | None, only: str | None, output: str, exit_code: bool, **source: Any) -> None:
     """Show what the loss of each node, zone or rack would cost, one loss at a time. Controllers recreate its pods, and

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
-from stowplan.cli.shell_completion import complete_file, complete_node
+from stowplan.cli.shell_completion import complete_file, complete_node, complete_workload
 from stowplan.command_line.errors import InputError, reported
 
 if TYPE_CHECKING:
@@ -56,7 +56,14 @@ _PAIR = (str, str)
     shell_complete=complete_node,
     help="Set a taint, or remove it with KEY-. Repeatable.",
 )
-@click.option("--scale", "scales", metavar="KIND/[NS/]NAME=N", multiple=True, help="Scale a workload. Repeatable.")
+@click.option(
+    "--scale",
+    "scales",
+    metavar="KIND/[NS/]NAME=N",
+    multiple=True,
+    shell_complete=complete_workload,
+    help="Scale a workload to N pods. Repeatable.",
+)
 @click.option(
     "--apply",
     "applied",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.command_line.contributed_commands import installed_commands
 from stowplan.command_line.errors import disk_full, handle_closed_output, internal_error
 from stowplan.command_line.standard_streams import discard_unwritable_output
 from stowplan.structs import PlainStruct
@@ -88,6 +87,9 @@ class Commands(click.Group):
 
     def _contributed(self, ctx: click.Context) -> ContributedCommands:
         if _CONTRIBUTED not in ctx.meta:
+            # Reads the metadata of all installed packages, which most commands do not need.
+            from stowplan.command_line.contributed_commands import installed_commands
+
             ctx.meta[_CONTRIBUTED] = installed_commands(taken=self._own_names())
         found: ContributedCommands = ctx.meta[_CONTRIBUTED]
         return found

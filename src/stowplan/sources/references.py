@@ -9,6 +9,7 @@ Completion imports this module, so it imports no objects.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from stowplan.command_line.errors import InputError
 from stowplan.structs import PlainStruct
@@ -36,6 +37,11 @@ WORKLOADS = tuple(kind for kind in _NAMES if kind not in ("Node", "PodGroup"))
 SINGULARS = {kind: names[0] for kind, (_, names) in _NAMES.items()}
 
 
+#: Kinds without a namespace, and versions other than v1.
+_OF_CLUSTER = ("Node", "Namespace")
+_VERSIONS = {"PodGroup": "v1alpha2"}
+
+
 class Reference(PlainStruct, frozen=True):
     """What a user names."""
 
@@ -52,6 +58,14 @@ class Reference(PlainStruct, frozen=True):
     def in_namespace(self, default: str) -> str:
         """Its key."""
         return f"{default if self.namespace is None else self.namespace}/{self.name}"
+
+
+def collection_of(kind: str, namespace: str | None) -> str:
+    """The path of a kind's objects in the API, as far as a namespace has them; without one, of all."""
+    group, names = _NAMES.get(kind, ("", (kind.lower(), f"{kind.lower()}s")))
+    root = f"/apis/{group}/{_VERSIONS.get(kind, 'v1')}" if group else "/api/v1"
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind not in _OF_CLUSTER else ""
+    return f"{root}{within}/{names[1]}"
 
 
 def kind_of(word: str) -> str:
