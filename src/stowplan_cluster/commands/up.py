@@ -107,8 +107,8 @@ def up(
 ) -> None:
     """Run a cluster that schedules: an API server, controllers and the scheduler in one process.
 
-    Nodes have no machines, and bound pods are reported as running; everything else works as in a real cluster.
-    It listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
+    Nodes have no machines, bound pods are reported as running, and kinds without a controller here are only stored,
+    such as CronJobs. It listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
 
     \b
       stowplan up &
