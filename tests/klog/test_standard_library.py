@@ -66,6 +66,20 @@ def test_closing_leaves_logging_as_it_was(log_with):
     assert not log.text
 
 
+def test_only_a_scheduler_is_quiet_in_a_program_without_logging(monkeypatch):
+    printed = []
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging, "lastResort", logging.NullHandler())
+    monkeypatch.setattr(logging.lastResort, "handle", lambda record: printed.append(record.name))
+    for name in (
+        "stowplan.engine.cycle.failure_handler",
+        "stowplan.framework.runtime.framework",
+        "stowplan.guarding.x",
+    ):
+        logging.getLogger(name).error("no")
+    assert printed == ["stowplan.guarding.x"]
+
+
 def test_unconfigured_lines_are_records_of_their_module(caplog):
     caplog.set_level(logging.INFO)
     log = get_logger("stowplan.live.scheduler")

@@ -29,11 +29,18 @@ if TYPE_CHECKING:
 
     from stowplan.klog.entry import Severity, Sink
 
+#: Packages that decide. Without handlers, the standard library prints errors on stderr: right for errors of the
+#: process, wrong for a scheduler's log in a program that only asks or simulates.
+_DECIDING = ("stowplan.engine", "stowplan.framework", "stowplan.preemption", "stowplan.queue")
 _STANDARD_LEVELS: dict[Severity, int] = {"I": logging.INFO, "W": logging.WARNING, "E": logging.ERROR}
 
 
 class StandardLibrary:
     """Passes lines to the standard library's loggers, with the keys as text."""
+
+    def __init__(self) -> None:
+        for name in _DECIDING:
+            logging.getLogger(name).addHandler(_NOWHERE)
 
     def write(self, entry: Entry) -> None:
         level = logging.DEBUG if entry.level else _STANDARD_LEVELS[entry.severity]
@@ -42,6 +49,9 @@ class StandardLibrary:
             text = entry.message + text_of_keys(entry.error, entry.keys)
             record = logger.makeRecord(logger.name, level, entry.file, entry.line, text, (), None)
             logger.handle(record)
+
+
+_NOWHERE = logging.NullHandler()
 
 
 class _State:
