@@ -11,7 +11,10 @@ from support import console
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md"), *ROOT.glob("*.md")])
 #: Pages that use examples/: every command that can run there does.
-GUIDES = ["start.md", "explain.md", "what-if-recipes.md", "what-if.md", "migrate.md", "port-a-go-plugin.md", "faq.md"]
+GUIDES = [
+    *("start.md", "explain.md", "what-if-recipes.md", "what-if.md", "migrate.md", "port-a-go-plugin.md", "faq.md"),
+    "simulate.md",
+]
 #: Programs that pages may name and that tests do not run.
 ELSEWHERE = {
     *("TOKEN", "cd", "cp", "crictl", "curl", "docker", "echo", "export", "helm"),
@@ -46,6 +49,11 @@ def test_commands_give_the_output_that_is_shown(name):
                     again = f"PYTHONPATH=tests python -m support.console docs/{name} writes it anew"
                     right = not command.shown.strip() or console.output_matches(command.shown, output)
                     assert right, f"{again}\n$ {command.line}\n{output}"
+
+
+def test_the_scenario_that_is_shown_is_the_one_that_runs():
+    shown = re.search(r"^```yaml\n(.*?)^```", (ROOT / "docs/simulate.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert shown.group(1) == (ROOT / "examples/simulation/day.yaml").read_text("utf-8")
 
 
 def files_exist(command, folder):

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 WIDTH = 100
 LEFT_OUT = "…"
 #: Commands that work on files alone.
-OFFLINE = {"explain", "fit", "drain", "survive", "what-if", "config", "completion"}
+OFFLINE = {"explain", "fit", "drain", "survive", "what-if", "config", "completion", "simulate"}
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -58,7 +58,7 @@ class Command:
             return True
         if self.program != "stowplan" or len(words) < 2 or words[1] not in OFFLINE:
             return False
-        return words[1] in ("config", "completion") or not {"-f", "--rbac"}.isdisjoint(words)
+        return words[1] in ("config", "completion", "simulate") or not {"-f", "--rbac"}.isdisjoint(words)
 
 
 def blocks(markdown):
