@@ -1,5 +1,6 @@
 """A timeline: its frames lead from the first plan to the last, even if moments were merged."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,7 +8,7 @@ from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
 from stowplan.page.plan import Plan, PlanChange, difference, plan_of
 from stowplan.page.timeline import MOST_MARKS, Run, timeline_of
-from stowplan.timing.waits import Waits
+from stowplan.timing.waits import WaitingPods
 from support.examples import times
 from support.what_if.objects import node, pod
 
@@ -31,7 +32,7 @@ def played(state, steps):
 
 
 def seen(state, moments, **options):
-    return timeline_of([Run(state, moments)], Waits(), **options)
+    return timeline_of([Run(state, moments)], WaitingPods(), **options)
 
 
 def filled():
@@ -146,7 +147,7 @@ def test_runs_follow_one_another():
         Run(first, played(first, [(1.0, lambda: None), (2.0, lambda: put(first, "p", "a"))])),
         Run(second, played(second, steps)),
     ]
-    timeline = timeline_of(runs, Waits())
+    timeline = timeline_of(runs, WaitingPods())
     assert [look.time for look in timeline.looks] == [1, 2, 4, 5]
     assert timeline.looks[2].change == PlanChange(gone_pods=("default/p",))
     assert timeline.marks == []
@@ -154,9 +155,15 @@ def test_runs_follow_one_another():
 
 
 def test_waiting_times_so_far():
-    state, waits = filled(), Waits()
-    steps = [(0.0, lambda: None), (5.0, lambda: waits.add(4.0)), (6.0, lambda: put(state, "p", "a"))]
-    timeline = timeline_of([Run(state, played(state, steps))], waits)
+    """Pods that still wait at that moment count as well."""
+    state, waiting = filled(), WaitingPods()
+    steps = [
+        (0.0, lambda: waiting.arrived("p", 0.0)),
+        (4.0, lambda: waiting.placed("p", 4.0)),
+        (6.0, lambda: put(state, "p", "a")),
+        (8.0, lambda: [waiting.arrived(uid, 7.0) for uid in "qr"]),
+    ]
+    timeline = timeline_of([Run(state, played(state, steps))], waiting)
     columns = {column.name: column for column in timeline.time_record("t").series.columns}
     assert columns["waitHalf"].unit == "seconds"
-    assert columns["waitHalf"].values == (0, 4, 4)
+    assert columns["waitHalf"].values == pytest.approx((0, 4, 4, 1), rel=0.01)

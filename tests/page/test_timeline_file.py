@@ -15,7 +15,7 @@ from stowplan.page.records import ConfigurationRecord
 from stowplan.page.timeline import MOST, Run, timeline_of
 from stowplan.page.timeline_file import TimelineFileError, TimelineHeader, TimelineWriter, read_timeline
 from stowplan.testing import a_node, a_pod
-from stowplan.timing.waits import Waits
+from stowplan.timing.waits import WaitingPods
 
 HEADER = TimelineHeader(title="week", scheduler_name="mine", configuration=ConfigurationRecord(profiles=()))
 TEXT = st.text("ab/\u2028<", max_size=3)
@@ -42,13 +42,14 @@ def without_uids(plan):
 
 def written(path, moments, duration=None, until=None):
     """A node at first, then one more pod at each moment; returns the state."""
-    state, waits = ClusterState(), Waits()
+    state, waiting = ClusterState(), WaitingPods()
     state.add_node(decode_object(a_node("a").obj()))
     writer = TimelineWriter(path, HEADER, duration=duration)
-    writer.begin(state, waits)
+    writer.begin(state, waiting)
     for i, now in enumerate(moments):
         state.add_pod(decode_object(a_pod(f"p{i}").on("a").obj()))
-        waits.add(float(i))
+        waiting.arrived(f"p{i}", now - i)
+        waiting.placed(f"p{i}", now)
         writer.moment(now)
     if until is not None:
         writer.end(until)
@@ -127,5 +128,5 @@ def test_a_missing_file(tmp_path):
 def test_timelines_of_files_and_states_agree(tmp_path):
     state = written(tmp_path / "timeline", [1.0], until=1.0)
     _, read = read_timeline(tmp_path / "timeline")
-    seen = timeline_of([Run(state, [1.0])], Waits())
+    seen = timeline_of([Run(state, [1.0])], WaitingPods())
     assert read.end() == without_uids(seen.end())

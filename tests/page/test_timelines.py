@@ -13,7 +13,7 @@ from stowplan.page.timeline import Run, timeline_of
 from stowplan.page.timelines import Timelines
 from stowplan.serving.requests.messages import Request
 from stowplan.testing import a_node, a_pod
-from stowplan.timing.waits import Waits
+from stowplan.timing.waits import WaitingPods
 from support.page.client import rows
 
 
@@ -34,7 +34,7 @@ def a_timeline(*nodes):
         state.add_pod(decode_object(a_pod("p").on(nodes[0]).obj()))
         yield 2.0
 
-    return timeline_of([Run(state, moments())], Waits())
+    return timeline_of([Run(state, moments())], WaitingPods())
 
 
 def test_a_timeline_is_computed_once_for_two_routes():

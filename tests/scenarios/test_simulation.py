@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import msgspec
@@ -87,6 +88,87 @@ def test_unknown_schedulers_and_gates_are_causes():
     assert {one.cause for one in found.summary.causes} == {"not tried yet", "SchedulingGates"}
 
 
+def test_an_error_of_a_plugin_is_noted():
+    found = run_with_plugin(Broken, scenario({"name": "w", "manifest": pod(), "each": 2}, duration=60))
+    (note,) = found.summary.notes
+    failed = f"{found.summary.attempts} attempts failed with an error"
+    assert note.startswith(f"{failed}; the first: pod default/w-1: ")
+    assert "no such model" in note
+    assert [one.cause for one in found.summary.causes] == ["error"]
+
+
+def run_with_plugin(plugin, given_scenario):
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+    }
+    return run(given_scenario, plugins=[plugin], config=config)
+
+
+class Broken(NodeFilterPlugin):
+    name = "Broken"
+
+    def filter_node(self, state, pod, node):
+        raise LookupError("no such model")
+
+
+def gangs(*sizes, gates=True):
+    """One gang per size, which is also the number of its pods; each takes half a node of two."""
+    names = [f"gang{i}" for i in range(len(sizes))]
+    given = scenario(
+        *(
+            {"name": name, "manifest": pod("2", schedulingGroup={"podGroupName": name}), "each": size}
+            for name, size in zip(names, sizes, strict=True)
+        ),
+        groups=[group(count=2)],
+        duration=120,
+    )
+    if gates:
+        given["scheduler"] = {"featureGates": {"GenericWorkload": True, "GangScheduling": True}}
+    items = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
+        }
+        for name, size in zip(names, sizes, strict=True)
+    ]
+    return given, {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def run_with_files(tmp_path, given, objects):
+    (tmp_path / "objects.json").write_text(json.dumps(objects))
+    given["cluster"]["files"] = [str(tmp_path / "objects.json")]
+    return run(given)
+
+
+def test_a_gang_that_can_never_fit(tmp_path):
+    found = run_with_files(tmp_path, *gangs(3, 5))
+    assert found.summary.ends == {"pending": 5, "running": 3}
+    assert found.summary.notes == ("gang1 can never run: it needs 10 cpu for 5 pods, nodes and groups allow at most 8",)
+    # It is tried again when its backoff of 1, 2, 4, 8, 10, 10, … s is over, as by kube-scheduler.
+    assert found.summary.attempts == 3 + 5 * 14 == sum(row.attempts for row in found.decisions)
+    assert {one.cause for one in found.summary.causes} == {"NodeResourcesFit", "pod group"}
+
+
+def test_gangs_need_their_gate(tmp_path):
+    found = run_with_files(tmp_path, *gangs(5, gates=False))
+    assert found.summary.ends == {"pending": 1, "running": 4}
+    assert found.summary.notes == ("gangs are ignored: scheduler.featureGates does not enable GangScheduling",)
+
+
+def test_a_pod_that_can_never_fit():
+    groups = [group(count=0, autoscale={"min": 0, "max": 2, "boot": "60s"})]
+    found = run(scenario({"name": "w", "manifest": pod("5")}, groups=groups, duration=300))
+    assert found.summary.notes == ("w can never run: a pod requests 5 cpu, nodes have at most 4",)
+    fits = run(scenario({"name": "w", "manifest": pod("4"), "each": 2}, groups=groups, duration=300))
+    assert not fits.summary.notes
+    assert fits.summary.ends == {"running": 2}, "the autoscaler also adds the first node"
+    assert {one.cause for one in fits.summary.causes} == {"no nodes"}
+
+
 def test_refused_pods_have_a_row():
     # Both create a pod named x-1-1.
     found = run(
@@ -115,13 +197,8 @@ class OnlyTheFirst(NodeFilterPlugin):
 
 
 def test_out_of_tree_plugins():
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "OnlyTheFirst"}]}}}],
-    }
     given_scenario = scenario({"name": "w", "manifest": pod("3"), "each": 2}, duration=5)
-    found = run(given_scenario, plugins=[OnlyTheFirst], config=config)
+    found = run_with_plugin(OnlyTheFirst, given_scenario)
     assert sorted(row.node for row in found.decisions) == ["", "a-1"]
     assert found.summary.causes[0].cause == "NodeResourcesFit, OnlyTheFirst"
 

@@ -75,20 +75,21 @@ def sample(time, used, cost):
 
 
 def test_a_part_counts_the_pods_created_in_it():
-    waits = WaitsRecord(pods=0, at_once=0, mean=0, p50=0, p90=0, p95=0, p99=0, longest=0)
+    waits = WaitsRecord(pods=0, unplaced=0, at_once=0, mean=0, p50=0, p90=0, p95=0, p99=0, longest=0)
     summary = SummaryRecord(
         name="n", seed=1, simulated=100.0, arrived=5, placements=3, attempts=3, ends={}, evictions=1, waits=waits
     )
     rows = [
-        row(10.0, placed=49.0, ended=60.0, evicted=55.0, end="preempted"),
-        row(50.0, placed=52.0, end="running"),
+        row(10.0, attempts=9, placed=49.0, ended=60.0, evicted=55.0, end="preempted"),
+        row(50.0, attempts=2, placed=52.0, end="running"),
+        row(50.0, placed=50.0, end="running"),
         row(60.0, end="pending"),
         row(70.0, ended=76.0, end="deleted"),
         row(80.0, end="refused"),
     ]
     series = [sample(0.0, 1, 0.0), sample(50.0, 2, 4.0), sample(100.0, 4, 9.0)]
     found = measured_since(SimulationResult(summary=summary, series=series, decisions=rows), 50.0)
-    # 2 s; 40 s so far, which count; 6 s until it was deleted.
+    # 2 s; nothing, as one came with a node; 40 s so far, which count; 6 s until it was deleted.
     assert found["waits.mean"] == 16.0
     assert (found["waits.longest"], found["unplaced"]) == (40.0, 2.0)
     assert found["evictions"] == 1, "created before, and evicted in this part"

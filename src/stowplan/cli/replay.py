@@ -26,7 +26,8 @@ from stowplan.guarding.interrupted_calls import InterruptedCalls
 from stowplan.recordings.files import entries_of, files_of_run, header_of, moment_text, rotated
 from stowplan.recordings.moment import moment_of, note_of
 from stowplan.recordings.replaying import Replayed, difference
-from stowplan.recordings.rerun import percentiles, rerun, waits
+from stowplan.recordings.rerun import rerun
+from stowplan.timing.waits import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.registry import Registry
     from stowplan.recordings.replaying import Step
     from stowplan.recordings.rerun import RerunResult
+    from stowplan.timing.waits import Waits
 
 #: With --check: a decision differs.
 _DIFFERENT = 3
@@ -255,8 +257,7 @@ def _as_item(obj: Any) -> Any:
 def _show_rerun(found: RerunResult, output: str) -> None:
     pods, moved = list(found.pods.values()), found.placed_differently
     placed_then, placed_now = (sum(1 for pod in pods if node(pod)) for node in (_node_then, _node_now))
-    waits_then = percentiles(waits(found, lambda pod: pod.bound_then))
-    waits_now = percentiles(waits(found, lambda pod: pod.bound_now))
+    waits_then, waits_now = _quantiles(found.waits_then), _quantiles(found.waits_now)
     data = {
         "kind": "Rerun",
         "from": moment_text(found.began),
@@ -272,19 +273,22 @@ def _show_rerun(found: RerunResult, output: str) -> None:
         Line(f"{count(len(pods), 'pod')} to place: placed then: {placed_then:,}, now: {placed_now:,}"),
         Line(f"{len(moved):,} are placed differently" if moved else "every pod is on the same node"),
     ]
-    if waits_then or waits_now:
+    if waits_now:
         rows = [
             (name, *(f"{seconds:,.3f} s" for seconds in waited.values()))
             for name, waited in (("then", waits_then), ("now", waits_now))
-            if waited
         ]
-        page += [Line(), Grid(rows, ("from coming to bound", "p50", "p90", "p99"))]
+        page += [Line(), Grid(rows, ("waits", *waits_now)), Line(COUNTED)]
     if moved:
         rows = [(pod.key, pod.node_then or "nowhere", pod.node_now or "nowhere") for pod in moved[:_SHOWN]]
         page += [Line(), Grid(rows, ("pod", "then", "now"))]
         if len(moved) > _SHOWN:
             page.append(Line(f"… and {len(moved) - _SHOWN:,} more: -o json has them"))
     _shown(data, page, output)
+
+
+def _quantiles(waits: Waits) -> dict[str, float]:
+    return {f"p{percent}": waits.quantile(percent / 100) for percent in (50, 90, 99)} if waits.count else {}
 
 
 def _node_then(pod: Any) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Seconds between progress updates, on a terminal and elsewhere.
 _OFTEN, _SELDOM = 0.2, 15.0
+_ERASED = "\r\x1b[K"
 
 
 @click.command(short_help="Run a scenario (pods, nodes and faults from a file) in virtual time.")
@@ -112,6 +113,8 @@ class _Shown:
         self._begin = self._last = time.monotonic()
         self._on_one_line = on_one_line()
         self._shown = False
+        #: How many notes were shown.
+        self._told = 0
 
     def __call__(self, progress: Progress, simulation: Simulation) -> None:
         if self._stop.requested:
@@ -120,12 +123,17 @@ class _Shown:
         if self._quiet or now - self._last < (_OFTEN if self._on_one_line else _SELDOM):
             return
         self._last, self._shown = now, True
+        # What will never run, for example, is worth knowing before the end of a long run.
+        notes = list(simulation.world.notes)
+        for note in notes[self._told :]:
+            click.echo(f"{_ERASED if self._on_one_line else ''}note: {note}", err=True)
+        self._told = len(notes)
         line = self._line(progress, now - self._begin)
-        click.echo(f"\r\x1b[K{line}" if self._on_one_line else line, err=True, nl=not self._on_one_line)
+        click.echo(f"{_ERASED}{line}" if self._on_one_line else line, err=True, nl=not self._on_one_line)
 
     def close(self) -> None:
         if self._shown and self._on_one_line:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            click.echo(_ERASED, err=True, nl=False)
 
     @staticmethod
     def _line(progress: Progress, seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stowplan.compare.text import NO_DIFFERENCE, how_often, letters, spread, title_of
 from stowplan.scenarios.report.html import standing_page
 from stowplan.scenarios.report.pictures import WIDTH
+from stowplan.timing.waits import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ def _body(found: ComparisonRecord) -> Iterator[str]:
     yield f"<h1>Comparison of configurations: {escape(found.scenario)}</h1>"
     listed = "".join(f"<li>{escape(name)}: {escape(one)}</li>" for name, one in zip(names, found.configs, strict=True))
     spans = "" if found.notes else "; whiskers are 95 % intervals of confidence of the mean"
-    yield f"<ul>{listed}</ul><p>{how_often(found)}{spans}.</p>"
+    yield f"<ul>{listed}</ul><p>{how_often(found)}{spans}. {COUNTED}</p>"
     for note in found.notes:
         yield f"<p>{escape(note)}</p>"
     if found.seeds and found.is_same:

@@ -7,8 +7,6 @@ utilization and cost are not measured, and the notes explain how to read the res
 
 from __future__ import annotations
 
-from math import ceil
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from stowplan.compare.runs import Run
@@ -19,6 +17,7 @@ from stowplan.guarding.hang_guard import CallGuard
 from stowplan.recordings.files import files_of_run, header_of
 from stowplan.recordings.rerun import rerun
 from stowplan.structs import PlainStruct
+from stowplan.timing.waits import wait_measures
 
 if TYPE_CHECKING:
     from stowplan.config import Configuration
@@ -66,16 +65,11 @@ def measured_recording(job: RecordingJob) -> Run:
 
 
 def _values(found: RerunResult) -> dict[str, float]:
-    """Measures of the pods to schedule; a pod without a node has waited until it was deleted, or until the end."""
-    pods = list(found.pods.values())
-    ends = (pod.bound_now if pod.bound_now is not None else pod.went or found.ended for pod in pods)
-    waits = sorted(end - pod.came for end, pod in zip(ends, pods, strict=True))
+    """Measures of the pods to schedule."""
+    pods = len(found.pods)
     return {
-        "waits.mean": fmean(waits) if waits else 0.0,
-        "waits.p95": waits[ceil(0.95 * len(waits)) - 1] if waits else 0.0,
-        "waits.longest": waits[-1] if waits else 0.0,
-        "unplaced": float(sum(not pod.node_now for pod in pods)),
-        PLACED_DIFFERENTLY: 100 * len(found.placed_differently) / len(pods) if pods else 0.0,
+        **wait_measures(found.waits_now),
+        PLACED_DIFFERENTLY: 100 * len(found.placed_differently) / pods if pods else 0.0,
     }
 
 

@@ -39,19 +39,17 @@ def measured(job: Job) -> Run:
     """Simulate; importable, for worker processes."""
     plugins = [load_plugin(path) for path in job.plugins]
     result = simulate_scenario(job.scenario, config=job.config, seed=job.seed, plugins=plugins)
-    rows = result.decisions or []
-    unplaced = sum(row.placed is None for row in rows)
-    return Run(values_of(result.summary, unplaced), {row.pod: row.node for row in rows})
+    return Run(values_of(result.summary), {row.pod: row.node for row in result.decisions or ()})
 
 
-def values_of(summary: SummaryRecord, unplaced: int) -> dict[str, float]:
+def values_of(summary: SummaryRecord) -> dict[str, float]:
     """The compared measures of a simulation; shares in percent, waits in seconds."""
     waits = summary.waits
     return {
         "waits.mean": waits.mean,
         "waits.p95": waits.p95,
         "waits.longest": waits.longest,
-        "unplaced": float(unplaced),
+        "unplaced": float(waits.unplaced),
         "evictions": float(summary.evictions),
         **{f"utilisation.{name}": 100 * share for name, share in summary.utilisation.items()},
         **{f"fragmentation.{name}": 100 * share for name, share in summary.fragmentation.items()},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stowplan.compare.recorded import PLACED_DIFFERENTLY
 from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
+from stowplan.timing.waits import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,6 +64,7 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
         rows.append(["placed differently (%)", *[""] * len(found.configs), *others])
         yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
         yield Line()
+        yield Line(COUNTED)
         if not found.notes:
             yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")
     for note in found.notes:

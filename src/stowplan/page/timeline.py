@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stowplan.cluster.state import ClusterState
-    from stowplan.timing.waits import Waits
+    from stowplan.timing.waits import WaitingPods, Waits
 
 #: Maximum number of frames, and the initial interval in seconds.
 MOST, FIRST_INTERVAL = 1000, 0.1
@@ -194,12 +194,12 @@ def _frame(look: FrameChanges) -> FrameRecord:
     )
 
 
-def timeline_of(runs: Iterable[Run], waits: Waits, *, most: int = MOST) -> Timeline:
-    """The timeline of consecutive runs; `waits` grows while they are played."""
+def timeline_of(runs: Iterable[Run], waiting: WaitingPods, *, most: int = MOST) -> Timeline:
+    """The timeline of consecutive runs; `waiting` changes while they are played."""
     timeline, interval = Timeline(), FIRST_INTERVAL
     plan = Plan()
     for run in runs:
-        watch, last, now = Watch(run.state, waits, plan), None, None
+        watch, last, now = Watch(run.state, waiting, plan), None, None
         try:
             for now in run.moments:
                 if last is not None and now - last < interval:
@@ -220,10 +220,10 @@ def timeline_of(runs: Iterable[Run], waits: Waits, *, most: int = MOST) -> Timel
 class Watch:
     """Samples a state."""
 
-    def __init__(self, state: ClusterState, waits: Waits, before: Plan | None = None) -> None:
+    def __init__(self, state: ClusterState, waiting: WaitingPods, before: Plan | None = None) -> None:
         """`before`: the plan that the first frame is compared with."""
         self._state = state
-        self._waits = waits
+        self._waiting = waiting
         self._follower = PlanFollower(state)
         self._follower.begin()
         self._before: Plan | None = Plan() if before is None else before
@@ -246,7 +246,7 @@ class Watch:
         elif not change and self._last == now:
             return None
         self._last = now
-        return FrameChanges(now, change, figures_of(self._state, plan, self._waits))
+        return FrameChanges(now, change, figures_of(self._state, plan, self._waiting.until(now)))
 
     def look_into(self, timeline: Timeline, now: float) -> None:
         found = self.look(now)

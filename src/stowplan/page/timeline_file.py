@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from stowplan.cluster.state import ClusterState
-    from stowplan.timing.waits import Waits
+    from stowplan.timing.waits import WaitingPods
 
 NAME = "timeline.jsonl.gz"
 #: Incremented when the encoding of nodes and pods changes.
@@ -84,8 +84,8 @@ class TimelineWriter:
         self._watch: Watch | None = None
         self._write(header)
 
-    def begin(self, state: ClusterState, waits: Waits) -> None:
-        self._watch = Watch(state, waits)
+    def begin(self, state: ClusterState, waiting: WaitingPods) -> None:
+        self._watch = Watch(state, waiting)
 
     def moment(self, now: float) -> None:
         """Called at each moment of the state; samples it if a frame is due."""

@@ -35,10 +35,10 @@ from stowplan.simulate.object_store import ObjectStore
 from stowplan.simulate.virtual_api import VirtualApi
 from stowplan.structs import PlainStruct
 from stowplan.timing.manual_time import ManualTime
-from stowplan.timing.waits import Waits
+from stowplan.timing.waits import WaitingPods, Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from stowplan.cluster.state import ClusterState
     from stowplan.config import Configuration
@@ -65,9 +65,6 @@ class PodHistory(PlainStruct, kw_only=True):
     #: "" if it was not placed.
     node_then: str = ""
     node_now: str = ""
-    bound_then: float | None = None
-    bound_now: float | None = None
-    went: float | None = None
 
 
 class RerunResult(PlainStruct, kw_only=True):
@@ -75,6 +72,9 @@ class RerunResult(PlainStruct, kw_only=True):
 
     began: float
     ended: float = 0.0
+    #: In the recording, and in this run.
+    waits_then: Waits = field(default_factory=Waits)
+    waits_now: Waits = field(default_factory=Waits)
     #: By UID, in order of arrival.
     pods: dict[str, PodHistory] = field(default_factory=dict)
     #: Number of recorded changes that the store rejected, because this run is in another state.
@@ -123,7 +123,8 @@ class Rerun:
     """One run over a recording, step by step."""
 
     def __init__(self, header: Header, registry: Registry, configuration: Configuration | None) -> None:
-        self.waits = Waits()
+        #: The waits in the recording, and in this run.
+        self.waiting_then, self.waiting_now = WaitingPods(), WaitingPods()
         features = DEFAULT_FEATURES.with_gates(header.gates)
         if configuration is None:
             configuration = load_config(header.configuration, plugins=registry.declarations, features=features)
@@ -168,8 +169,8 @@ class Rerun:
     def bound(self, attempt: Attempt) -> None:
         pod = self._found.pods.get(attempt.pod.uid)
         if pod is not None:
-            pod.node_now, pod.bound_now = attempt.node_name, self._time.now
-            self.waits.add(pod.bound_now - pod.came)
+            pod.node_now = attempt.node_name
+            self.waiting_now.placed(attempt.pod.uid, self._time.now)
 
     # -- recorded inputs -----------------------------------------------------------------------------------------------
 
@@ -194,9 +195,10 @@ class Rerun:
     def end(self) -> RerunResult:
         self._paced.is_idle = True
         self._time.advance(0.0)
-        self._found.ended = self._time.now
+        found, now = self._found, self._time.now
+        found.ended, found.waits_then, found.waits_now = now, self.waiting_then.until(now), self.waiting_now.until(now)
         self._time.close()
-        return self._found
+        return found
 
     def _write(self, request: Request, grace: int = 0) -> None:
         try:
@@ -211,9 +213,8 @@ class Rerun:
         if new is None:
             assert old is not None, "something has changed"
             metadata = old.metadata
-            gone = self._found.pods.get(metadata.uid)
-            if gone is not None:
-                gone.went = now
+            self.waiting_then.gone(metadata.uid, now)
+            self.waiting_now.gone(metadata.uid, now)
             return [Delete(kind=type(old), namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)]
         if isinstance(new, Pod) and self._is_ours(new):
             return self._of_our_pod(old, new, now)
@@ -228,12 +229,15 @@ class Rerun:
             if not new.spec.node_name:
                 key = f"{new.metadata.namespace}/{new.metadata.name}"
                 self._found.pods[uid] = PodHistory(key=key, came=now)
+                self.waiting_then.arrived(uid, now)
+                self.waiting_now.arrived(uid, now)
             return [Create(obj=new)]
         history = self._found.pods.get(uid)
         if history is None:
             return [Update(obj=_any_version(new))]
         if new.spec.node_name and not history.node_then:
-            history.node_then, history.bound_then = new.spec.node_name, now
+            history.node_then = new.spec.node_name
+            self.waiting_then.placed(uid, now)
         return self._updated(old, new)
 
     def _updated(self, old: Pod, new: Pod) -> list[Request]:
@@ -260,15 +264,3 @@ class Rerun:
 
 def _any_version(obj: Any) -> Any:
     return replace(obj, metadata=replace(obj.metadata, resource_version=""))
-
-
-def percentiles(values: Sequence[float], shares: Sequence[int] = (50, 90, 99)) -> dict[str, float]:
-    """p50 and so on; empty without values."""
-    ordered = sorted(values)
-    last = len(ordered) - 1
-    return {f"p{share}": ordered[round(last * share / 100)] for share in shares} if ordered else {}
-
-
-def waits(found: RerunResult, when: Callable[[PodHistory], float | None]) -> list[float]:
-    """Seconds from the arrival of pods until they were bound."""
-    return [bound - pod.came for pod in found.pods.values() if (bound := when(pod)) is not None]

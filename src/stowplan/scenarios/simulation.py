@@ -24,13 +24,14 @@ from stowplan.api.documents import Documents
 from stowplan.api.meta import ObjectMeta, controller_of
 from stowplan.api.pod import Pod
 from stowplan.api.timestamps import parse_timestamp
-from stowplan.api.types import Namespace, Node, PriorityClass
+from stowplan.api.types import Namespace, Node, PodGroup, PriorityClass
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.engine.engine import Engine
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.extenders.asking import asking, extenders_without_binders
 from stowplan.extenders.calls import Calls
+from stowplan.framework.explanations.formatting import count
 from stowplan.framework.requests import Create
 from stowplan.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.guarding.guarded_plugins import guarded_registry
@@ -42,6 +43,7 @@ from stowplan.page.timeline_file import RerunRecord, TimelineHeader, TimelineWri
 from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import Problems, ScenarioError
 from stowplan.scenarios.faults import Faults
+from stowplan.scenarios.never_fitting import Supply, never_fitting
 from stowplan.scenarios.nodes.autoscaler import Autoscaler
 from stowplan.scenarios.nodes.budgets import BudgetController
 from stowplan.scenarios.nodes.drains import Drains
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.results.output import Sink
     from stowplan.scenarios.results.records import DecisionRow, SampleRow
     from stowplan.scenarios.workloads.owners import Template
+    from stowplan.timing.waits import Waits
 
 GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -344,11 +347,19 @@ class Simulation:
         for group in self.fleet.groups.values():
             for _ in range(group.spec.count):
                 self.fleet.add_to(group)
-        self._begin_workloads([one for one in objects if isinstance(one, PriorityClass)])
+        templates = self._templates(classes := [one for one in objects if isinstance(one, PriorityClass)])
+        self._note_trouble_ahead(objects, templates)
+        self._begin_workloads(templates, classes)
 
-    def _begin_workloads(self, classes: Sequence[PriorityClass]) -> None:
+    def _note_trouble_ahead(self, objects: Sequence[Any], templates: Mapping[str, Template]) -> None:
+        if not self._features.enabled("GangScheduling") and any(isinstance(one, PodGroup) for one in objects):
+            self.world.note("gangs are ignored: scheduler.featureGates does not enable GangScheduling")
+            objects = ()
+        for note in never_fitting(list(templates.values()), objects, Supply(self.scenario, self.fleet)):
+            self.world.note(note)
+
+    def _begin_workloads(self, templates: Mapping[str, Template], classes: Sequence[PriorityClass]) -> None:
         scenario, world = self.scenario, self.world
-        templates = self._templates(classes)
         controllers: dict[str, list[Any]] = {}
         for spec in scenario.workloads:
             template = templates.get(spec.name)
@@ -406,7 +417,7 @@ class Simulation:
             self.prepare()
         self._digest.go_to(sink)
         if self._timeline is not None:
-            self._timeline.begin(self.engine.state, self.ledger.waits)
+            self._timeline.begin(self.engine.state, self.ledger.waiting)
         expected = self._expected()
         duration = self.scenario.duration
 
@@ -477,11 +488,15 @@ class Simulation:
         for framework in self.engine.frameworks.values():
             for problem in framework.close():
                 self.world.note(problem)
-        summary = self._summary()
-        page = report_page(summary, self.sampler, self.ledger.waits)
+        if self.ledger.errors:
+            failed = count(self.ledger.errors, "attempt")
+            self.world.note(f"{failed} failed with an error; the first: {self.ledger.first_error}")
+        waits = self.ledger.waiting.until(self._time.now)
+        summary = self._summary(waits)
+        page = report_page(summary, self.sampler, waits)
         return SimulationResult(summary=summary, series=self.sampler.rows, page=page)
 
-    def _summary(self) -> SummaryRecord:
+    def _summary(self, waits: Waits) -> SummaryRecord:
         ledger, fleet, scaler = self.ledger, self.fleet, self.autoscaler
         ends = ledger.ends
         seconds = self._passed
@@ -495,7 +510,7 @@ class Simulation:
             attempts=ledger.attempts,
             ends=dict(sorted(ends.items())),
             evictions=sum(number for how, number in ends.items() if how not in CALM),
-            waits=waits_record(ledger),
+            waits=waits_record(waits),
             causes=causes_of(ledger),
             utilisation={
                 name: round(ledger.used_seconds[name] / amount, _DIGITS)
@@ -515,11 +530,11 @@ class Simulation:
         )
 
 
-def waits_record(ledger: Ledger) -> WaitsRecord:
-    waits = ledger.waits
+def waits_record(waits: Waits) -> WaitsRecord:
     p50, p90, p95, p99 = (round(waits.quantile(share), _DIGITS) for share in (0.5, 0.9, 0.95, 0.99))
     return WaitsRecord(
         pods=waits.count,
+        unplaced=waits.unplaced,
         at_once=waits.none,
         mean=round(waits.mean, _DIGITS),
         p50=p50,

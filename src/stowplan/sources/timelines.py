@@ -20,7 +20,7 @@ from stowplan.page.timeline_file import NAME, TimelineFileError, read_timeline
 from stowplan.recordings.files import entries_of, files_of_run, header_of, rotated
 from stowplan.recordings.replaying import Replayed
 from stowplan.recordings.rerun import Rerun
-from stowplan.timing.waits import Waits
+from stowplan.timing.waits import WaitingPods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 def recorded_timeline(path: str, plugins: Sequence[str]) -> Timeline:
     """Replay a recording, including its rotated files. Raises RecordingError."""
-    waits = _RecordedWaits()
-    return timeline_of(_played(_files(path), plugins, waits), waits)
+    waiting = _RecordedPods()
+    return timeline_of(_played(_files(path), plugins, waiting), waiting)
 
 
 def _files(path: str) -> list[str]:
@@ -48,26 +48,21 @@ def _registry(plugins: Sequence[str], guard: Guard) -> Registry:
     return guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), guard)
 
 
-def _played(files: Sequence[str], plugins: Sequence[str], waits: _RecordedWaits) -> Iterator[Run]:
+def _played(files: Sequence[str], plugins: Sequence[str], waiting: _RecordedPods) -> Iterator[Run]:
     for file in files:
         calls = InterruptedCalls()
         with Replayed(file, _registry(plugins, calls), interrupted=calls) as again:
-            yield Run(again.engine.state, _moments(again, waits))
+            yield Run(again.engine.state, _moments(again, waiting))
 
 
-def _moments(again: Replayed, waits: _RecordedWaits) -> Iterator[float]:
+def _moments(again: Replayed, waiting: _RecordedPods) -> Iterator[float]:
     for step in again.steps():
-        waits.take(step.entry.input, step.entry.now)
+        waiting.take(step.entry.input, step.entry.now)
         yield step.entry.now
 
 
-class _RecordedWaits(Waits):
-    """Waiting times of pods that arrived during the recording."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        #: UID -> arrival, for pods without a node.
-        self._came: dict[str, float] = {}
+class _RecordedPods(WaitingPods):
+    """Pods that arrived during the recording."""
 
     def take(self, input_: Input, now: float) -> None:
         if not isinstance(input_, Changes) or input_.kind is not Pod:
@@ -76,14 +71,12 @@ class _RecordedWaits(Waits):
             old, new = change.old, change.new
             if new is None:
                 assert old is not None, "something has changed"
-                self._came.pop(old.metadata.uid, None)
+                self.gone(old.metadata.uid, now)
             elif new.spec.node_name:
-                came = self._came.pop(new.metadata.uid, None)
-                if came is not None:
-                    self.add(now - came)
+                self.placed(new.metadata.uid, now)
             elif old is None:
-                # A restarted scheduler lists pods that arrived earlier.
-                self._came.setdefault(new.metadata.uid, now)
+                # No-op for those that a restarted scheduler lists again.
+                self.arrived(new.metadata.uid, now)
 
 
 # -- rescheduled recordings --------------------------------------------------------------------------------------------
@@ -93,7 +86,7 @@ def rerun_timeline(path: str, config: str, plugins: Sequence[str]) -> Timeline:
     """The same pods and nodes with another configuration. Raises RecordingError, ConfigError."""
     files = files_of_run(path)
     again, _ = _rerun(files, config, plugins)
-    return timeline_of([Run(again.state, _rerun_moments(again, files))], again.waits)
+    return timeline_of([Run(again.state, _rerun_moments(again, files))], again.waiting_now)
 
 
 def rerun_until(

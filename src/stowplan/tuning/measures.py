@@ -1,22 +1,20 @@
 """Measures of a part of a simulation, from a given time to its end.
 
-They cover the pods that arrived in that part. A pod without a node at the end counts as having waited until then, so
-that a configuration does not look better by leaving pods pending. Shares, nodes and cost are from the samples of that
-part.
+They cover the pods that arrived in that part (waits: `timing.waits`). Shares, nodes and cost are from its samples.
 """
 
 from __future__ import annotations
 
-from math import ceil
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from stowplan.scenarios.results.ledger import CALM, REFUSED
+from stowplan.timing.waits import Waits, wait_measures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stowplan.scenarios.results.records import DecisionRow, SampleRow
+    from stowplan.scenarios.results.records import SampleRow
     from stowplan.scenarios.simulation import SimulationResult
 
 #: Measures of every part, in addition to utilization and fragmentation of each resource.
@@ -37,27 +35,22 @@ def sign(measure: str) -> int:
 def measured_since(result: SimulationResult, since: float) -> dict[str, float]:
     """Measures of a simulation with decisions; shares in percent, waits in seconds."""
     until = result.summary.simulated
-    rows = [row for row in result.decisions or () if row.arrived >= since and row.end != REFUSED]
     samples = [row for row in result.series if row.time >= since] or result.series[-1:]
-    waits = sorted(_wait(row, until) for row in rows)
+    waits = Waits()
+    for row in result.decisions or ():
+        arrived_placed = row.placed is not None and not row.attempts
+        if row.arrived >= since and row.end != REFUSED and not arrived_placed:
+            end = row.placed if row.placed is not None else until if row.ended is None else row.ended
+            waits.add(end - row.arrived, placed=row.placed is not None)
     evicted = (row for row in result.decisions or () if row.evicted is not None and row.evicted >= since)
     return {
-        "waits.mean": fmean(waits) if waits else 0.0,
-        "waits.p95": waits[ceil(0.95 * len(waits)) - 1] if waits else 0.0,
-        "waits.longest": waits[-1] if waits else 0.0,
-        "unplaced": float(sum(row.placed is None for row in rows)),
+        **wait_measures(waits),
         "evictions": float(sum(row.end not in CALM for row in evicted)),
         **_shares("utilisation", samples, _use),
         **_shares("fragmentation", samples, lambda row: row.fragmentation),
         "nodes.mean": fmean(row.nodes for row in samples) if samples else 0.0,
         "cost": samples[-1].cost - samples[0].cost if samples else 0.0,
     }
-
-
-def _wait(row: DecisionRow, until: float) -> float:
-    if row.placed is not None:
-        return row.placed - row.arrived
-    return (until if row.ended is None else row.ended) - row.arrived
 
 
 def _use(row: SampleRow) -> dict[str, float]:

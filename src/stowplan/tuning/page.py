@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stowplan.compare.text import amount, spread, title_of
 from stowplan.scenarios.report.html import figure, standing_page
 from stowplan.scenarios.report.pictures import COLOURS, Dot, Series, lines, scatter
+from stowplan.timing.waits import COUNTED
 from stowplan.tuning.pareto_front import front
 from stowplan.tuning.text import judged_name, parts_text, verdict_text
 
@@ -34,6 +35,7 @@ def _body(found: TuningRecord) -> Iterator[str]:
         yield _timeline(found, scored)
     if found.judged:
         yield f"<h2>On the held-out part</h2>{_judged(found)}"
+        yield f"<p>{COUNTED}</p>"
         yield "<p>± is half of a 95 % interval of confidence; * marks differences that chance does not explain.</p>"
     if found.best is not None:
         rows = [(name, str(value)) for name, value in found.trial(found.best).values.items()]

@@ -8,6 +8,7 @@ from stowplan.compare.text import amount, spread, title_of
 from stowplan.explain.text.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
 from stowplan.scenarios.report.spans import span_text
+from stowplan.timing.waits import COUNTED
 from stowplan.tuning.records import BETTER, NOT_JUDGED
 
 if TYPE_CHECKING:
@@ -93,4 +94,5 @@ def _held_out(found: TuningRecord) -> Iterator[Block]:
         rows, header=("held-out part", "baseline", f"trial {found.best}", "difference"), right=frozenset({1, 2, 3})
     )
     yield Line()
+    yield Line(COUNTED)
     yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")

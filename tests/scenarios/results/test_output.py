@@ -42,12 +42,22 @@ def test_the_files_agree_with_the_result(tmp_path):
     assert (folder / "report.html").read_text() == kept.page
 
 
-def test_parquet_where_pyarrow_is_there(tmp_path):
+def test_parquet_has_the_columns_of_the_lines(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     found = simulate_scenario(SCENARIO, folder=tmp_path)
     table = parquet.read_table(tmp_path / "decisions.parquet")
     assert table.num_rows == found.summary.arrived
     assert parquet.read_table(tmp_path / "series.parquet").num_rows == len(found.series)
+    for name, rows in (("decisions", simulate_scenario(SCENARIO).decisions), ("series", found.series)):
+        table = parquet.read_table(tmp_path / f"{name}.parquet")
+        written = {field for row in rows for field in row.to_dict()}
+        assert set(table.column_names) >= written
+        assert not [field for field in table.column_names if "_" in field]
+
+
+def test_rows_have_requests():
+    (row, *_) = simulate_scenario(SCENARIO).decisions
+    assert row.requests == {"cpu": 2000}
 
 
 def test_only_an_earlier_simulation_is_replaced(tmp_path):

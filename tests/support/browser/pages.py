@@ -19,7 +19,7 @@ from stowplan.page.saved_copy import save_copy
 from stowplan.page.timeline import Run, timeline_of
 from stowplan.page.timelines import Timelines
 from stowplan.sources.cluster_source import ClusterSource
-from stowplan.timing.waits import Waits
+from stowplan.timing.waits import WaitingPods
 from support.processes import forked
 from support.what_if.objects import node, owned, pod
 
@@ -105,7 +105,7 @@ def save_page(folder, objects, *, title):
 
 
 def _standing_still(state):
-    return timeline_of([Run(state, [1.0, 2.0])], Waits())
+    return timeline_of([Run(state, [1.0, 2.0])], WaitingPods())
 
 
 def simulated(folder):

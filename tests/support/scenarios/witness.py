@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import ceil
+from statistics import fmean
+
+import pytest
 
 from stowplan.api.meta import controller_of
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.pod_requests import pod_requests, to_vector
 from stowplan.api.quantity import milli_value, parse_quantity, value
 from stowplan.api.types import Node
+from stowplan.compare.runs import values_of
 from stowplan.scenarios.results.output import Kept
 from stowplan.scenarios.simulation import Simulation
+from stowplan.tuning.measures import measured_since
 
 #: A pod may be bound to a node that is gone, and is removed after this many seconds.
 ORPHANED = 61
@@ -175,4 +181,27 @@ def check_sums(found):
             assert row.ended is None
         times = [one for one in (row.arrived, row.placed, row.evicted, row.ended) if one is not None]
         assert times == sorted(times)
-    assert summary.waits.pods == summary.placements
+    # The scheduler may try a pod of whose deletion it learns later.
+    assert sum(row.attempts for row in rows) <= summary.attempts
+    check_waits(found)
+
+
+def check_waits(found):
+    """The summary's waits, recounted from the rows; a part from the start, and comparisons have the same."""
+    summary, waits = found.summary, found.summary.waits
+    waiting = [row for row in found.decisions if row.end != "refused" and (row.attempts or row.placed is None)]
+    exact = sorted(_first(row.placed, row.ended, summary.simulated) - row.arrived for row in waiting)
+    assert waits.pods == len(exact)
+    assert waits.pods - waits.unplaced == summary.placements
+    if exact:
+        assert waits.mean == pytest.approx(fmean(exact), abs=1e-3)
+        assert waits.longest == pytest.approx(exact[-1], abs=1e-3)
+        for share, quantile in ((0.5, waits.p50), (0.95, waits.p95), (0.99, waits.p99)):
+            assert quantile == pytest.approx(exact[ceil(share * len(exact)) - 1], rel=0.011, abs=1e-3)
+    part, compared = measured_since(found, 0.0), values_of(summary)
+    for measure in ("waits.mean", "waits.p95", "waits.longest", "unplaced", "evictions"):
+        assert part[measure] == pytest.approx(compared[measure], rel=0.011, abs=1e-3), measure
+
+
+def _first(*times):
+    return next(one for one in times if one is not None)

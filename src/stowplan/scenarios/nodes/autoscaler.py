@@ -23,6 +23,7 @@ from stowplan.api.pod import Pod
 from stowplan.api.types import Node
 from stowplan.scenarios.nodes.fleet import amounts_of
 from stowplan.scenarios.nodes.scale_down import REMOVED, ScaleDown
+from stowplan.scenarios.results.ledger import NO_NODE
 from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Autoscaler:
         found = []
         for queued in self._engine.queue.pending():
             entry = self._world.ledger.of(queued.pod.uid)
-            if entry is not None and entry.reasons and not queued.gated:
+            if entry is not None and (entry.reasons or entry.cause == NO_NODE) and not queued.gated:
                 found.append(queued.pod)
         return sorted(found, key=lambda info: info.key)
 

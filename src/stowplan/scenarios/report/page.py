@@ -11,6 +11,7 @@ from stowplan.scenarios.report.html import figure, standing_page
 from stowplan.scenarios.report.pictures import COLOURS, Bar, Series, areas, bars, heat, lines
 from stowplan.scenarios.report.series import ABSENT
 from stowplan.scenarios.report.spans import span_text
+from stowplan.timing.waits import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     )
     yield figure(
         "How long pods waited for a node",
-        f"Of {waits.count:,} placements, from arrival to binding.",
+        f"Of {waits.count:,} pods. {COUNTED}",
         bars("Distribution of waits", _wait_bars(waits)),
         (),
         "waits",

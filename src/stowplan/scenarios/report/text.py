@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.explain.text.tables import Block
-    from stowplan.scenarios.results.records import SummaryRecord
+    from stowplan.scenarios.results.records import SummaryRecord, WaitsRecord
 
 _CAUSES = 6
 
@@ -41,6 +41,13 @@ def _blocks(summary: SummaryRecord, folder: str) -> Iterator[Block]:
     yield Line(f"Results are in {folder}; open {folder}/report.html for pictures.")
 
 
+def unplaced_text(waits: WaitsRecord) -> str:
+    return (
+        f"{waits.unplaced:,} of {count(waits.pods, 'pod')} never got a node; their waits count until they were deleted "
+        "or the run ended, as lower bounds"
+    )
+
+
 def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
     waits = summary.waits
     yield "pods", f"{summary.arrived:,} arrived, {summary.placements:,} placements, {summary.attempts:,} attempts"
@@ -52,6 +59,8 @@ def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
             f"{waits.at_once / waits.pods:.1%} none, mean {span_text(waits.mean)}, median {span_text(waits.p50)}, "
             f"p95 {span_text(waits.p95)}, p99 {span_text(waits.p99)}, longest {span_text(waits.longest)}",
         )
+        if waits.unplaced:
+            yield "", unplaced_text(waits)
     yield "in use", ", ".join(f"{name} {share:.1%}" for name, share in summary.utilisation.items()) or "nothing"
     yield "fragmented", ", ".join(f"{name} {share:.1%}" for name, share in summary.fragmentation.items()) or "nothing"
     yield (

@@ -17,9 +17,10 @@ from msgspec import field
 
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.pod_requests import pod_requests, to_vector
+from stowplan.engine.decision.decision import NO_NODES
 from stowplan.scenarios.results.records import DecisionRow
 from stowplan.structs import PlainStruct
-from stowplan.timing.waits import Waits
+from stowplan.timing.waits import WaitingPods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.queue.queued_pod import QueuedPod
 
 #: Causes of waiting other than plugins.
-NOT_TRIED, GATED, ERROR = "not tried yet", "SchedulingGates", "error"
+NOT_TRIED, GATED, NO_NODE, GROUP, ERROR = "not tried yet", "SchedulingGates", "no nodes", "pod group", "error"
 #: Ends of pods.
 FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "finished",
@@ -43,7 +44,6 @@ FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
 )
 #: Ends that are not evictions.
 CALM = (FINISHED_WELL, RUNNING, PENDING, REFUSED, DELETED, "scaled down", "updated")
-_NOTHING: Mapping[str, int] = {}
 _MOST_SIZES = 4096
 
 
@@ -119,7 +119,7 @@ class Ledger:
         self._origins: dict[str, Origin] = {}
         #: id of a spec -> the spec, which is kept so that the id stays valid, and its requests.
         self._sizes: dict[int, tuple[PodSpec, Mapping[str, int]]] = {}
-        self.waits = Waits()
+        self.waiting = WaitingPods()
         #: Number of pods by end.
         self.ends: Counter[str] = Counter()
         self.arrived = 0
@@ -129,6 +129,9 @@ class Ledger:
         #: Pods without a node, by their current cause of waiting.
         self.pending: Counter[str] = Counter()
         self.causes: dict[str, CauseSum] = {}
+        #: Attempts that failed with an error, and what the first one was.
+        self.errors = 0
+        self.first_error = ""
         #: Resource -> requests of pods without a node.
         self.asked: Counter[str] = Counter()
         #: Resource -> amount × seconds of placed pods.
@@ -178,6 +181,7 @@ class Ledger:
         if pod.spec.node_name:
             self._on_node(entry, pod.spec.node_name, now)
             return
+        self.waiting.arrived(uid, now)
         if pod.spec.scheduling_gates:
             entry.cause = GATED
         self.pending[entry.cause] += 1
@@ -189,7 +193,7 @@ class Ledger:
         self._stops_waiting(entry, now)
         self._on_node(entry, pod.spec.node_name, now)
         self.placements += 1
-        self.waits.add(now - entry.arrived)
+        self.waiting.placed(pod.metadata.uid, now)
 
     def _on_node(self, entry: Entry, node: str, now: float) -> None:
         entry.placed, entry.node = now, node
@@ -215,6 +219,7 @@ class Ledger:
             self._count_use(entry, now)
         else:
             self._stops_waiting(entry, now)
+            self.waiting.gone(pod.metadata.uid, now)
         done = now >= entry.ends and not entry.why
         if done:
             entry.why = FINISHED_WELL
@@ -251,6 +256,7 @@ class Ledger:
         return DecisionRow(
             pod=entry.key,
             workload=entry.origin.workload,
+            requests=dict(entry.requests),
             arrived=_since(start, entry.arrived),
             attempts=entry.attempts,
             reasons=entry.reasons,
@@ -268,8 +274,7 @@ class Ledger:
         if known is None:
             if len(self._sizes) >= _MOST_SIZES:
                 self._sizes.clear()
-            requests = {name: amount for name, amount in to_vector(pod_requests(pod)).items() if amount}
-            known = self._sizes[id(pod.spec)] = pod.spec, requests
+            known = self._sizes[id(pod.spec)] = pod.spec, amounts_of_pod(pod)
         if len(self.shapes) < _MOST_SIZES:
             self.shapes[tuple(known[1].items())] += 1
         return known[1]
@@ -278,24 +283,32 @@ class Ledger:
 
     def decided(self, decision: Decision) -> None:
         self.attempts += 1
+        entry = self._entries.get(decision.pod.uid)
+        if entry is not None:
+            entry.attempts += 1
 
     def bound(self, attempt: Attempt) -> None:
-        entry = self._entries.get(attempt.pod.uid)
-        if entry is not None:
-            entry.attempts = attempt.queued.attempts
+        """The store has the node already."""
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:
         entry = self._entries.get(queued.pod.uid)
         if entry is None or entry.node:
             return
-        entry.attempts = queued.attempts
         entry.message = failure.message
-        plugins = sorted(failure.unschedulable_plugins | failure.pending_plugins)
+        plugins = sorted(filter(None, failure.unschedulable_plugins | failure.pending_plugins))
         for plugin in plugins:
             entry.reasons[plugin] = entry.reasons.get(plugin, 0) + 1
-        self._waits_for(entry, ", ".join(plugins) or ERROR)
+        self._waits_for(entry, ", ".join(plugins) or self._cause_without_plugin(entry, failure))
         for callback in self.on_failure:
             callback(entry)
+
+    def _cause_without_plugin(self, entry: Entry, failure: Failure) -> str:
+        if failure.status.rejected:
+            # A pod for which there is a node is held back if the others of its gang have none.
+            return NO_NODE if failure.message == NO_NODES else GROUP
+        self.errors += 1
+        self.first_error = self.first_error or f"pod {entry.key}: {failure.message}"
+        return ERROR
 
     def _waits_for(self, entry: Entry, cause: str) -> None:
         self._account(entry, self._now())
@@ -331,7 +344,7 @@ class Ledger:
         origin = self._origins.pop(pod.metadata.uid, _UNKNOWN)
         self.arrived += 1
         now = self._now()
-        entry = Entry(pod=pod, origin=origin, arrived=now, requests=_NOTHING, message=why)
+        entry = Entry(pod=pod, origin=origin, arrived=now, requests=amounts_of_pod(pod), message=why)
         self._close(entry, now, REFUSED)
 
     def finish(self) -> None:
@@ -343,6 +356,11 @@ class Ledger:
             else:
                 self._account(entry, now)
             self._close(entry, None, entry.why or (RUNNING if entry.node else PENDING))
+
+
+def amounts_of_pod(pod: Pod) -> dict[str, int]:
+    """Its requests, in the scheduler's integers."""
+    return {name: amount for name, amount in to_vector(pod_requests(pod)).items() if amount}
 
 
 def _since(start: float, at: float) -> float:

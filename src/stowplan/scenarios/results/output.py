@@ -13,7 +13,7 @@ from stowplan.page.timeline_file import NAME as TIMELINE
 from stowplan.scenarios.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from stowplan.inspection.records import Record
@@ -187,25 +187,16 @@ def _text(value: Any) -> str:
 
 
 def _decision_columns(row: DecisionRow) -> dict[str, Any]:
-    """Every column in every row, as nullable numbers or text: the same types in each group of rows."""
-    return {
-        "pod": row.pod,
-        "workload": row.workload,
-        "arrived": row.arrived,
-        "attempts": row.attempts,
-        "reasons": _text(row.reasons),
-        "message": row.message,
-        "placed": float("nan") if row.placed is None else row.placed,
-        "node": row.node,
-        "evicted": float("nan") if row.evicted is None else row.evicted,
-        "ended": float("nan") if row.ended is None else row.ended,
-        "end": row.end,
-    }
+    """The fields of the JSON lines, all in every row, as nullable numbers or text: one type in each group of rows."""
+    times = ("placed", "evicted", "ended")
+    return {name: float("nan") if name in times and value is None else value for name, value in _columns(row)}
 
 
 def _series_columns(row: SampleRow) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name in row.__struct_fields__:
+    return dict(_columns(row))
+
+
+def _columns(row: Record) -> Iterator[tuple[str, Any]]:
+    for name, written in zip(row.__struct_fields__, row.__struct_encode_fields__, strict=True):
         value = getattr(row, name)
-        flat[name] = _text(value) if isinstance(value, dict) else value
-    return flat
+        yield written, _text(value) if isinstance(value, dict) else value

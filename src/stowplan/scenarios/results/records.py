@@ -10,7 +10,7 @@ from msgspec import field
 from stowplan.inspection.records import Record
 
 #: Incremented when a field is removed or changes its meaning.
-SIMULATION_VERSION = 1
+SIMULATION_VERSION = 2
 
 
 class DecisionRow(Record, frozen=True, kw_only=True):
@@ -18,6 +18,8 @@ class DecisionRow(Record, frozen=True, kw_only=True):
 
     pod: str
     workload: str = ""
+    #: Resource -> requested amount, in the integers of `SampleRow.used`.
+    requests: dict[str, int] = field(default_factory=dict)
     arrived: float
     attempts: int = 0
     #: Plugin -> number of attempts in which it rejected the pod.
@@ -63,9 +65,11 @@ class CauseRecord(Record, frozen=True, kw_only=True):
 
 
 class WaitsRecord(Record, frozen=True, kw_only=True):
-    """From arrival to placement, in seconds."""
+    """In seconds; `timing.waits` defines a wait."""
 
     pods: int
+    #: Of them, how many never got a node: their waits are lower bounds.
+    unplaced: int
     at_once: int
     mean: float
     p50: float
