@@ -247,12 +247,39 @@ def test_arguments_of_fit_are_kept_beside_the_strategy():
     assert (args.ignored_resources, args.scoring_strategy.resources[0].weight) == (("example.com/a",), 9)
 
 
-def test_two_scorers_by_resources_are_refused():
-    source = config("v1beta1", profiles=[{"plugins": {"score": {"enabled": named("NodeResourcesMostAllocated")}}}])
-    assert refusal(source) == (
-        'profiles[0].plugins.score.enabled[8]: Invalid value: "NodeResourcesMostAllocated": cannot score together with '
-        "NodeResourcesLeastAllocated: both are strategies of NodeResourcesFit today, which has one at a time; "
-        "enable one of them"
+def test_several_scorers_by_resources_keep_their_weights_and_arguments():
+    loaded = profile(
+        "v1beta1",
+        plugins={"score": {"enabled": [{"name": "NodeResourcesMostAllocated", "weight": 3}]}},
+        pluginConfig=[{"name": "NodeResourcesMostAllocated", "args": {"resources": [{"name": "cpu", "weight": 9}]}}],
+    )
+    found = {ref.name: ref.weight for ref in loaded.points["score"]}
+    assert found.items() >= {"LegacyNodeResourcesLeastAllocated": 1, "LegacyNodeResourcesMostAllocated": 3}.items()
+    assert "NodeResourcesFit" not in found
+    resources = {
+        name: loaded.plugin_args(f"LegacyNodeResources{name}Allocated").resources for name in ("Most", "Least")
+    }
+    assert {name: [(one.name, one.weight) for one in those] for name, those in resources.items()} == {
+        "Most": [("cpu", 9)],
+        "Least": [("cpu", 1), ("memory", 1)],
+    }
+
+
+def test_their_arguments_are_checked():
+    source = config(
+        "v1beta1",
+        profiles=[
+            {
+                "plugins": {"score": {"enabled": named("RequestedToCapacityRatio")}},
+                "pluginConfig": [
+                    {"name": "RequestedToCapacityRatio", "args": {"resources": [{"name": "cpu", "weight": 101}]}}
+                ],
+            }
+        ],
+    )
+    assert refusal(source).endswith(
+        'initializing plugin "LegacyRequestedToCapacityRatio": [resources[0].weight: Invalid value: 101: resource '
+        "weight of cpu not in valid range (0, 100], shape: Required value: at least one point must be specified]"
     )
 
 

@@ -1,17 +1,19 @@
 """Policies: every predicate and priority name, arguments, defaults, and refusals."""
 
 import json
+from itertools import combinations
 
 import pytest
 import yaml
 
-from stowplan import load_config
+from stowplan import Cluster, load_config
 from stowplan.config import ConfigError
 from stowplan.config.documents import parse_document
 from stowplan.config.older.predicates import PREDICATES
 from stowplan.config.older.priorities import PRIORITIES
 from stowplan.config.older.upgrade import upgrade
 from stowplan.in_tree.discovery import declarations
+from stowplan.testing import a_node, a_pod
 
 GROUP = "kubescheduler.config.k8s.io"
 MANDATORY = {"NodeUnschedulable", "TaintToleration"}
@@ -216,6 +218,34 @@ def test_a_priority_that_is_refused(name, said):
 def test_strategy_of_scoring_by_resources(name, strategy):
     args = profile(predicates=[], priorities=[priority(name)]).plugin_args("NodeResourcesFit")
     assert args.scoring_strategy.type == strategy
+
+
+KEPT = {
+    "LeastRequestedPriority": "LegacyNodeResourcesLeastAllocated",
+    "MostRequestedPriority": "LegacyNodeResourcesMostAllocated",
+    "RequestedToCapacityRatioPriority": "LegacyRequestedToCapacityRatio",
+}
+
+
+@pytest.mark.parametrize("listed", [*combinations(KEPT, 2), tuple(KEPT)], ids=" ".join)
+def test_several_strategies_keep_their_weights(listed):
+    found = profile(predicates=[], priorities=[priority(name, 2 + i) for i, name in enumerate(listed)])
+    assert scores(found) == [(KEPT[name], 2 + i) for i, name in enumerate(listed)]
+    converted = upgrade(parse_document(json.dumps(policy(priorities=[*map(priority, listed)]))), declarations())
+    assert not converted.warnings
+    assert load_config(converted.document.value).profiles[0] == profile(priorities=[*map(priority, listed)])
+
+
+@pytest.mark.parametrize(("most", "ratio", "node"), [(3, 1, "used"), (1, 3, "free")])
+def test_several_strategies_decide_together(most, ratio, node):
+    """The default shape of the ratio prefers free nodes."""
+    nodes = [a_node(name).allocatable(cpu="10", memory="10Gi", pods=10).obj() for name in ("used", "free")]
+    held = a_pod("held").requests(cpu="4", memory="4Gi").on("used").obj()
+    listed = [priority("MostRequestedPriority", most), priority("RequestedToCapacityRatioPriority", ratio)]
+    cluster = Cluster([*nodes, held], policy(priorities=listed))
+    pod = a_pod("p").requests(cpu="1", memory="1Gi").obj()
+    (decision,) = cluster.schedule([pod])
+    assert decision.node_name == node
 
 
 def test_a_custom_ratio_of_requested_to_capacity():

@@ -8,6 +8,12 @@ from hypothesis import strategies as st
 
 from stowplan.framework.status import Code
 from stowplan.in_tree.common.args import ResourceSpec, UtilizationShapePoint
+from stowplan.in_tree.legacy_node_resources_least_allocated.declaration import LegacyNodeResourcesLeastAllocatedArgs
+from stowplan.in_tree.legacy_node_resources_least_allocated.plugin import LegacyNodeResourcesLeastAllocated
+from stowplan.in_tree.legacy_node_resources_most_allocated.declaration import LegacyNodeResourcesMostAllocatedArgs
+from stowplan.in_tree.legacy_node_resources_most_allocated.plugin import LegacyNodeResourcesMostAllocated
+from stowplan.in_tree.legacy_requested_to_capacity_ratio.declaration import LegacyRequestedToCapacityRatioArgs
+from stowplan.in_tree.legacy_requested_to_capacity_ratio.plugin import LegacyRequestedToCapacityRatio
 from stowplan.in_tree.node_resources_fit.declaration import (
     NodeResourcesFitArgs,
     RequestedToCapacityRatioParam,
@@ -467,6 +473,51 @@ def test_scores_equal_the_rule(cluster, pod, strategy, resources):
     want = {n["metadata"]["name"]: plain_score(n, on_node(placed, n), pod, *strategy, resources) for n in nodes}
     assert raw == want
     assert normal == want
+
+
+def plain_score_of_1_18(node, on_it, pod, kind, shape, resources):
+    """Every resource counts, and one that is not there or not enough counts as full."""
+    there = integers(node["status"]["allocatable"])
+    total = weights = 0
+    for name, weight in resources.items():
+        defaults = {name: DEFAULTS[name]} if name in DEFAULTS else {}
+        requested = sum(requests_of(other, defaults).get(name, 0) for other in (*on_it, pod))
+        capacity = there.get(name, 0)
+        full = capacity == 0 or requested > capacity
+        free = 0 if full else (capacity - requested) * 100 // capacity
+        if kind == "LeastAllocated":
+            score = free
+        elif kind == "MostAllocated":
+            score = 0 if full else requested * 100 // capacity
+        else:
+            score = interpolate(shape, 100 - free)
+            if score <= 0:
+                continue
+        total, weights = total + score * weight, weights + weight
+    if not weights:
+        return 0
+    return (2 * total + weights) // (2 * weights) if kind == RATIO else total // weights
+
+
+LEGACY = {
+    "LeastAllocated": (LegacyNodeResourcesLeastAllocated, LegacyNodeResourcesLeastAllocatedArgs),
+    "MostAllocated": (LegacyNodeResourcesMostAllocated, LegacyNodeResourcesMostAllocatedArgs),
+    RATIO: (LegacyRequestedToCapacityRatio, LegacyRequestedToCapacityRatioArgs),
+}
+
+
+@given(clusters(), pods(), strategies, weighted)
+def test_scores_of_separate_plugins_equal_the_rule_of_then(cluster, pod, strategy, resources):
+    (nodes, placed, objects), (kind, shape) = cluster, strategy
+    state = state_of(nodes, placed, objects)
+    plugin, args = LEGACY[kind]
+    points = {"shape": tuple(UtilizationShapePoint(*point) for point in shape)} if shape else {}
+    named = tuple(ResourceSpec(name, weight) for name, weight in resources.items())
+    raw, normal = scored(plugin_on(plugin, state, args(resources=named, **points)), state, state.pod_info(struct(pod)))
+    want = {
+        n["metadata"]["name"]: plain_score_of_1_18(n, on_node(placed, n), pod, kind, shape, resources) for n in nodes
+    }
+    assert raw == normal == want
 
 
 @given(

@@ -3,7 +3,7 @@
 - Volume limits of single clouds: NodeVolumeLimits counts those volumes as their CSI drivers'.
 - SelectorSpread: PodTopologySpread's system defaults spread the pods of a workload.
 - NodeResourcesLeastAllocated, NodeResourcesMostAllocated, RequestedToCapacityRatio: strategies of NodeResourcesFit,
-  which has one at a time.
+  which has one at a time; several score as they did, as legacy plugins of our own.
 - NodeLabel, NodePreferAvoidPods, ServiceAffinity: legacy plugins of our own behave the same.
 - NodeResourceLimits: rejected.
 """
@@ -139,29 +139,49 @@ def _spread_by_system_defaults(draft: Draft, path: str, profile: Json) -> None:
 
 
 def use_scoring_strategies(draft: Draft) -> None:
-    """Convert plugins that are now strategies of NodeResourcesFit."""
+    """Convert plugins that are now strategies of NodeResourcesFit, which has one at a time."""
     for path, profile in draft.profiles():
         scorers = [plugin for plugin in enabled_at(profile, "score") if plugin.get("name") in STRATEGIES]
-        if scorers:
-            _use_strategy(draft, path, profile, scorers)
+        if not scorers:
+            continue
+        _check_conflict(draft, path, profile, scorers[0]["name"])
+        if len(scorers) > 1:
+            _keep_scorers(draft, path, profile, scorers)
+        else:
+            _use_strategy(draft, path, profile, scorers[0])
 
 
-def _use_strategy(draft: Draft, path: str, profile: Json, scorers: list[Json]) -> None:
+def _check_conflict(draft: Draft, path: str, profile: Json, scorer: str) -> None:
     names = [plugin.get("name", "") for plugin in enabled_at(profile, "score")]
-    plugin = scorers[0]
-    name = plugin["name"]
     if "NodeResourcesFit" in names:
         version = _quoted(draft.origin)
-        reason = f'was conflict with "{name}" in version {version} (KubeSchedulerConfiguration is version {version})'
+        reason = f'was conflict with "{scorer}" in version {version} (KubeSchedulerConfiguration is version {version})'
         where = f"{path}.plugins.score.enabled[{names.index('NodeResourcesFit')}]"
         raise ConfigError(invalid(where, "NodeResourcesFit", reason))
-    if len(scorers) > 1:
-        reason = (
-            f"cannot score together with {name}: both are strategies of NodeResourcesFit today, which has one at a "
-            "time; enable one of them"
-        )
-        where = f"{path}.plugins.score.enabled[{names.index(scorers[1]['name'])}]"
-        raise ConfigError(invalid(where, scorers[1]["name"], reason))
+
+
+def _keep_scorers(draft: Draft, path: str, profile: Json, scorers: list[Json]) -> None:
+    """Several plugins keep their weights, as plugins of our own; NodeResourcesFit then does not score."""
+    names = dict.fromkeys(plugin["name"] for plugin in scorers)
+    for plugin in scorers:
+        plugin["name"] = _kept(plugin["name"])
+    for name in names:
+        place = plugin_path(path, "score", _kept(name))
+        draft.move(plugin_path(path, "score", name), place)
+        text = f"instead of {name}: NodeResourcesFit has one strategy today; this plugin of Stowplan scores as it did"
+        draft.explain(place, text)
+        entry = config_of(profile, name)
+        if entry is not None:
+            entry["name"] = _kept(name)
+            draft.move(config_path(path, name), config_path(path, _kept(name)))
+
+
+def _kept(name: str) -> str:
+    return f"Legacy{name}"
+
+
+def _use_strategy(draft: Draft, path: str, profile: Json, plugin: Json) -> None:
+    name = plugin["name"]
     plugin["name"] = "NodeResourcesFit"
     draft.move(plugin_path(path, "score", name), plugin_path(path, "score", "NodeResourcesFit"))
     draft.explain(plugin_path(path, "score", "NodeResourcesFit"), f"instead of {name}, one of its strategies today")

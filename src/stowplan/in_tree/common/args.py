@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from stowplan.api.field_errors import child
 from stowplan.api.labels import label_key_errors
+from stowplan.config.declaration import Args
 from stowplan.config.errors import invalid, required
-from stowplan.config.schema import INT32, INT64, STRING, documented, not_omitted, struct
+from stowplan.config.features import FeatureGates
+from stowplan.config.schema import INT32, INT64, STRING, Slice, documented, not_omitted, struct
 
 #: The maximum score of a utilization shape point; plugins scale it to their own maximum.
 MAX_CUSTOM_PRIORITY_SCORE = 10
@@ -40,12 +42,24 @@ SHAPE_POINT = struct(
     score=documented(not_omitted(INT32), "The score there; between two points, on the line.", least=0, most=10),
 )
 
+RESOURCES = documented(Slice(RESOURCE_SPEC), "Resources that count.")
+SHAPE = documented(Slice(SHAPE_POINT), "The score of a node by how full it would be, as points of a line.")
+
+_MAX_RESOURCE_WEIGHT = 100
+
 #: Default resources of the resource plugins.
 DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
 
 
 def completed_resources(resources: Sequence[ResourceSpec]) -> tuple[ResourceSpec, ...]:
     return tuple(replace(resource, weight=resource.weight or 1) for resource in resources or DEFAULT_RESOURCES)
+
+
+def resources_errors(path: str, resources: Sequence[ResourceSpec]) -> Iterator[str]:
+    for i, resource in enumerate(resources):
+        if not 0 < resource.weight <= _MAX_RESOURCE_WEIGHT:
+            reason = f"resource weight of {resource.name} not in valid range (0, {_MAX_RESOURCE_WEIGHT}]"
+            yield invalid(child(f"{path}[{i}]", "weight"), resource.weight, reason)
 
 
 def label_name_errors(path: str, name: str) -> Iterator[str]:
@@ -71,3 +85,15 @@ def _first_disorder(path: str, shape: Sequence[UtilizationShapePoint]) -> Iterat
             reason = "values must be sorted in increasing order"
             yield invalid(child(f"{path}[{i}]", "utilization"), shape[i].utilization, reason)
             return
+
+
+class LegacyAllocationArgs(Args, frozen=True):
+    """Arguments of the plugins that score by the allocation of nodes as Kubernetes 1.18 to 1.20 did."""
+
+    resources: tuple[ResourceSpec, ...] = ()
+
+    def completed(self, features: FeatureGates) -> "LegacyAllocationArgs":
+        return replace(self, resources=completed_resources(self.resources))
+
+    def validate_at_build(self) -> Iterator[str]:
+        return resources_errors("resources", self.resources)

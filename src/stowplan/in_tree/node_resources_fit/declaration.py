@@ -1,6 +1,6 @@
 """NodeResourcesFit's declaration and arguments."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import msgspec
@@ -13,12 +13,13 @@ from stowplan.config.features import FeatureGates
 from stowplan.config.schema import STRING, Pointer, Slice, Struct, documented, kind, named_string, struct
 from stowplan.in_tree.common.args import (
     DEFAULT_RESOURCES,
-    RESOURCE_SPEC,
-    SHAPE_POINT,
+    RESOURCES,
+    SHAPE,
     ResourceSpec,
     UtilizationShapePoint,
     completed_resources,
     label_name_errors,
+    resources_errors,
     shape_errors,
 )
 
@@ -27,7 +28,6 @@ MOST_ALLOCATED = "MostAllocated"
 REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 _STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED, REQUESTED_TO_CAPACITY_RATIO)
-_MAX_RESOURCE_WEIGHT = 100
 
 
 class RequestedToCapacityRatioParam(msgspec.Struct, frozen=True, rename="camel"):
@@ -42,7 +42,7 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel"):
 
 _CAPACITY_RATIO = struct(
     "RequestedToCapacityRatioParam",
-    shape=documented(Slice(SHAPE_POINT), "The score of a node by how full it would be, as points of a line."),
+    shape=SHAPE,
 )
 _SCORING_STRATEGY = struct(
     "ScoringStrategy",
@@ -52,7 +52,7 @@ _SCORING_STRATEGY = struct(
         "RequestedToCapacityRatio scores by its shape. Required in scoringStrategy.",
         choices=_STRATEGIES,
     ),
-    resources=documented(Slice(RESOURCE_SPEC), "Resources that count."),
+    resources=RESOURCES,
     requestedToCapacityRatio=documented(Pointer(_CAPACITY_RATIO), "Required with the strategy of that name."),
 )
 
@@ -96,19 +96,12 @@ class NodeResourcesFitArgs(Args, frozen=True):
 def _strategy_errors(path: str, strategy: ScoringStrategy) -> Iterator[str]:
     if strategy.type not in _STRATEGIES:
         yield not_supported(child(path, "type"), strategy.type, _STRATEGIES)
-    yield from _resources_errors(child(path, "resources"), strategy.resources)
+    yield from resources_errors(child(path, "resources"), strategy.resources)
     ratio, ratio_path = strategy.requested_to_capacity_ratio, child(path, "requestedToCapacityRatio")
     if strategy.type == REQUESTED_TO_CAPACITY_RATIO:
         yield from _ratio_errors(ratio_path, ratio)
     elif ratio is not None:
         yield forbidden(ratio_path, "must be nil when type is not RequestedToCapacityRatio")
-
-
-def _resources_errors(path: str, resources: Sequence[ResourceSpec]) -> Iterator[str]:
-    for i, resource in enumerate(resources):
-        if not 0 < resource.weight <= _MAX_RESOURCE_WEIGHT:
-            reason = f"resource weight of {resource.name} not in valid range (0, {_MAX_RESOURCE_WEIGHT}]"
-            yield invalid(child(f"{path}[{i}]", "weight"), resource.weight, reason)
 
 
 def _ratio_errors(path: str, ratio: RequestedToCapacityRatioParam | None) -> Iterator[str]:

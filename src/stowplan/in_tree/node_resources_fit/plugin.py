@@ -29,7 +29,7 @@ from stowplan.framework.status import Code, Reason, Status, error
 from stowplan.in_tree.common.device_classes import device_class_of, device_classes_read
 from stowplan.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
 from stowplan.in_tree.common.resource_scoring import Capacity, Demands, capacity
-from stowplan.in_tree.common.shape_score import ShapePoints
+from stowplan.in_tree.common.shape_score import ShapePoints, mean_of_positive
 from stowplan.in_tree.node_resources_fit.declaration import DECLARATION
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ class NodeResourcesFit(
             "RequestedToCapacityRatio": self._requested_to_capacity_ratio,
         }[strategy.type]
         ratio = strategy.requested_to_capacity_ratio
-        # Shapes are configured on a scale of 0…10.
-        points = [(p.utilization, p.score * 10) for p in ratio.shape] if ratio is not None else []
-        self._curve = ShapePoints(points) if points else None
+        self._curve = ShapePoints.scaled(ratio.shape) if ratio is not None and ratio.shape else None
 
     def sums_question(self, pod: PodInfo) -> Hashable:
         found: Hashable = pod.shape.template.memo("fit question", 0)
@@ -178,11 +176,7 @@ class NodeResourcesFit(
         if of.present is not None:
             scores = scores * nodes.take(of.present)
         weights = np.array(asked.weights, np.int64)[:, None]
-        # Parity: only resources with a score above zero are part of the mean.
-        total = (scores * weights).sum(axis=0)
-        weight = ((scores > 0) * weights).sum(axis=0)
-        rounded: npt.NDArray[np.int64] = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
-        return rounded
+        return mean_of_positive(scores, weights)
 
     # -- placements of pod groups -------------------------------------------------------------------------------------
 

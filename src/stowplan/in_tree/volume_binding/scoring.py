@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stowplan.api.quantity import parse_quantity, value
-from stowplan.in_tree.common.args import MAX_CUSTOM_PRIORITY_SCORE
 from stowplan.in_tree.common.shape_score import ShapePoints
 from stowplan.in_tree.volume_binding.volumes import NONE
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-_MAX_SCORE = 100
-
 
 class _Use(NamedTuple):
     """The requested and available amounts of one class."""
@@ -43,8 +40,7 @@ class _Use(NamedTuple):
 
 class Scorer:
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
-        points = ((p.utilization, p.score * _MAX_SCORE // MAX_CUSTOM_PRIORITY_SCORE) for p in shape)
-        self._points = ShapePoints(tuple(points))
+        self._points = ShapePoints.scaled(shape)
 
     def scores(self, claims: Sequence[DelayedClaim], judgement: Judgement, volumes: Volumes) -> Ints:
         """The score of every row; arbitrary for rejected rows."""
