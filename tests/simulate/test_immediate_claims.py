@@ -30,11 +30,11 @@ class Storage:
         self.claims.follow(change)
 
     def served(self):
-        """Claim -> its volume, or @ and the node for which one is provisioned."""
+        """Claim -> its volume, or @ and the zone in which one is provisioned."""
         if not self.claims.are_due:
             return {}
         return {
-            found.claim.metadata.name: found.volume.metadata.name if found.volume else f"@{found.node}"
+            found.claim.metadata.name: found.volume.metadata.name if found.volume else f"@{found.topology[ZONE]}"
             for found in self.claims.served()
         }
 
@@ -98,15 +98,14 @@ def test_wait_for_first_consumer_claims_are_bound_only_to_named_volumes():
 
 def test_the_claims_of_a_set_are_spread_over_the_zones():
     storage = Storage(a_class(mode=AT_ONCE), *ZONES, *(claim(f"data-db-{i}") for i in range(6)))
-    zones = {"@n1": "a", "@n2": "b", "@n4": "c"}
-    found = [zones[node] for node in storage.served().values()]
-    assert sorted(found) == ["a", "a", "b", "b", "c", "c"]
+    found = list(storage.served().values())
+    assert sorted(found) == ["@a", "@a", "@b", "@b", "@c", "@c"]
     assert found[:3] == found[3:]
 
 
 def test_the_topologies_that_the_class_allows():
     storage = Storage(a_class(mode=AT_ONCE, zones=["b"]), *ZONES, *(claim(f"c-{i}") for i in range(3)))
-    assert set(storage.served().values()) == {"@n2"}
+    assert set(storage.served().values()) == {"@b"}
 
 
 def test_waiting_claims_are_served_by_new_nodes_and_forgotten_when_deleted():
@@ -114,7 +113,7 @@ def test_waiting_claims_are_served_by_new_nodes_and_forgotten_when_deleted():
     assert storage.served() == {}
     storage.write(Delete(kind=PersistentVolumeClaim, namespace="default", name="d"))
     storage.put(node("n1", "a"))
-    assert storage.served() == {"c": "@n1"}
+    assert storage.served() == {"c": "@a"}
     storage.put(node("n2", "a"))
     assert storage.served() == {}
 

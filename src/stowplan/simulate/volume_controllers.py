@@ -2,17 +2,18 @@
 
 The scheduler selects a node for a claim, or reserves a volume for one, and waits until the claim is bound. On a cluster
 the provisioner of the class creates the volume, and the PV controller binds it. Here both happen after a fixed time,
-and never fail. A provisioned volume is accessible from the node's topology: by the keys that the driver lists in the
-CSINode, those of the class's allowedTopologies, or the zone. For claims that do not wait for a pod see
-`immediate_claims`.
+and never fail. For claims that do not wait for a pod see `immediate_claims`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from stowplan.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.meta import ObjectMeta, reference_to
+from stowplan.api.topologies import topology_of
 from stowplan.api.types import (
     CSINode,
     Node,
@@ -29,10 +30,10 @@ from stowplan.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
 from stowplan.in_tree.common.volume_claims import class_name_of
 from stowplan.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.in_tree.volume_binding.reserving import bound_to
-from stowplan.simulate.immediate_claims import NO_PROVISIONER, ImmediateClaims, topology_keys
+from stowplan.simulate.immediate_claims import NO_PROVISIONER, ImmediateClaims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from stowplan.api.changes import Change
     from stowplan.framework.requests import Request
@@ -54,7 +55,7 @@ class VolumeControllers:
         if type(new) is PersistentVolumeClaim and not new.spec.volume_name:
             node = new.metadata.annotations.get(SELECTED_NODE)
             if node and (old is None or old.metadata.annotations.get(SELECTED_NODE) != node):
-                yield from self._provisioned(new, node)
+                yield from self._provisioned_for(new, node)
         elif type(new) is PersistentVolume:
             if old is None and new.spec.claim_ref is None and new.status.phase in ("", "Pending"):
                 yield _phase(new, "Available")
@@ -68,12 +69,15 @@ class VolumeControllers:
 
     def check_claims(self) -> Iterator[tuple[Request, bool]]:
         """The requests for these, and whether they are delayed: a volume is reserved at once, and bound later."""
-        for claim, volume, node in self._immediate.served():
-            if volume is None:
-                yield from ((request, True) for request in self._provisioned(claim, node))
-            elif (bound := bound_to(volume, claim)) is not volume:
+        for claim, volume, topology, class_name in self._immediate.served():
+            if class_name:
+                yield Update(obj=replace(claim, spec=replace(claim.spec, storage_class_name=class_name))), False
+            elif topology is not None:
+                storage_class = self._store.get(StorageClass, "", class_name_of(claim))
+                yield from ((request, True) for request in _provisioned(claim, storage_class, topology))
+            elif volume is not None and (bound := bound_to(volume, claim)) is not volume:
                 yield Update(obj=bound), False
-            else:
+            elif volume is not None:
                 yield from ((request, True) for request in self._bound(volume))
 
     def _bound(self, volume: PersistentVolume) -> Iterator[Request]:
@@ -86,39 +90,46 @@ class VolumeControllers:
             yield _phase(volume, "Bound")
             yield _bind(claim, volume.metadata.name)
 
-    def _provisioned(self, claim: PersistentVolumeClaim, node_name: str) -> Iterator[Request]:
+    def _provisioned_for(self, claim: PersistentVolumeClaim, node_name: str) -> Iterator[Request]:
         """A node was selected for a claim."""
         storage_class = self._store.find(StorageClass, "", class_name_of(claim))
         node = self._store.find(Node, "", node_name)
-        if storage_class is None or node is None or storage_class.provisioner in NO_PROVISIONER:
-            return
-        name = f"pvc-{claim.metadata.uid or claim.metadata.name}"
-        yield Create(obj=self._volume(name, claim, storage_class, node))
-        yield _bind(claim, name)
+        if storage_class is not None and node is not None and storage_class.provisioner not in NO_PROVISIONER:
+            topology = topology_of(node_name, node.metadata.labels, self._immediate.csi_node_of, storage_class)
+            yield from _provisioned(claim, storage_class, topology)
 
-    def _volume(
-        self, name: str, claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node
-    ) -> PersistentVolume:
-        labels, driver = node.metadata.labels, storage_class.provisioner
-        keys = [key for key in topology_keys(self._store, node.metadata.name, storage_class) if key in labels]
-        term = NodeSelectorTerm(
-            match_expressions=tuple(NodeSelectorRequirement(key=k, operator="In", values=(labels[k],)) for k in keys)
+
+def _provisioned(
+    claim: PersistentVolumeClaim, storage_class: StorageClass, topology: Mapping[str, str]
+) -> Iterator[Request]:
+    name = f"pvc-{claim.metadata.uid or claim.metadata.name}"
+    yield Create(obj=_volume(name, claim, storage_class, topology))
+    yield _bind(claim, name)
+
+
+def _volume(
+    name: str, claim: PersistentVolumeClaim, storage_class: StorageClass, topology: Mapping[str, str]
+) -> PersistentVolume:
+    term = NodeSelectorTerm(
+        match_expressions=tuple(
+            NodeSelectorRequirement(key=key, operator="In", values=(value,)) for key, value in topology.items()
         )
-        affinity = VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,))) if keys else None
-        return PersistentVolume(
-            metadata=ObjectMeta(name=name),
-            spec=PersistentVolumeSpec(
-                capacity={key: value for key, value in claim.spec.resources.requests.items() if key == "storage"},
-                access_modes=claim.spec.access_modes,
-                storage_class_name=storage_class.metadata.name,
-                volume_mode=claim.spec.volume_mode,
-                volume_attributes_class_name=claim.spec.volume_attributes_class_name,
-                node_affinity=affinity,
-                csi=CSIPersistentVolumeSource(driver=driver, volume_handle=name),
-                claim_ref=reference_to(claim),
-            ),
-            status=PersistentVolumeStatus(phase="Bound"),
-        )
+    )
+    affinity = VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,))) if topology else None
+    return PersistentVolume(
+        metadata=ObjectMeta(name=name),
+        spec=PersistentVolumeSpec(
+            capacity={key: value for key, value in claim.spec.resources.requests.items() if key == "storage"},
+            access_modes=claim.spec.access_modes,
+            storage_class_name=storage_class.metadata.name,
+            volume_mode=claim.spec.volume_mode,
+            volume_attributes_class_name=claim.spec.volume_attributes_class_name,
+            node_affinity=affinity,
+            csi=CSIPersistentVolumeSource(driver=storage_class.provisioner, volume_handle=name),
+            claim_ref=reference_to(claim),
+        ),
+        status=PersistentVolumeStatus(phase="Bound"),
+    )
 
 
 def _phase(volume: PersistentVolume, phase: str) -> Patch:

@@ -1,8 +1,8 @@
 """A simulated external provisioner for every StorageClass: creates and deletes volumes.
 
 Like a CSI driver's provisioner, once the binder has set the provisioner annotation on a claim: it creates a volume of
-the requested size, reserved for that claim. With WaitForFirstConsumer the volume is accessible only from the selected
-node's topology: by the driver's topology keys in the CSINode, the class's allowedTopologies, or the zone.
+the requested size, reserved for that claim, and accessible only from the topology of the selected node, or with
+Immediate from one of its choice (`stowplan.api.topologies`): then it waits for a node that the class allows.
 
 Released volumes with reclaim policy Delete are deleted, including those created by others.
 
@@ -16,6 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import AlreadyExists
+from stowplan.api.decode import convert, decode_json
+from stowplan.api.topologies import immediate_topology, is_allowed, topology_of
+from stowplan.api.types import CSINode, StorageClass
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods_by_node import NODES
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Event, Stored
 
 FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
-ZONE = "topology.kubernetes.io/zone"
 _CSI_NODES = "csinodes.storage.k8s.io"
 
 
@@ -48,11 +50,16 @@ class ProvisioningError(Exception):
 class Provisioner:
     def __init__(self, registry: Registry) -> None:
         self.name = "external-provisioner"
-        self.watches = (CLAIMS, VOLUMES)
+        self.watches = (CLAIMS, VOLUMES, NODES)
         self._client = ControllerClient(registry, "external-provisioner")
+        #: Claims that wait for a node that their class allows.
+        self._waiting: dict[ClaimKey, None] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
         stored = event.stored
+        if stored.resource == NODES:
+            waiting, self._waiting = self._waiting, {}
+            return list(waiting)
         if event.type == "DELETED":
             return ()
         return [VolumeKey(stored.name)] if stored.resource == VOLUMES else [ClaimKey(stored.namespace, stored.name)]
@@ -130,34 +137,32 @@ class Provisioner:
             volume["spec"]["mountOptions"] = class_["mountOptions"]
         if policy == "Delete":
             volume["metadata"]["finalizers"] = [FINALIZER]
-        topology = self._topology(annotations_of(claim).get(SELECTED_NODE), class_)
+        topology = self._topology(stored, annotations_of(claim).get(SELECTED_NODE), class_)
         if topology:
-            terms = [{"matchExpressions": topology}]
+            terms = [{"matchExpressions": [_expression(*one) for one in topology.items()]}]
             volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
         return volume
 
-    def _topology(self, node_name: str | None, class_: JsonObject) -> list[JsonObject]:
-        """The topology from which the volume is accessible, one value per key; [] for everywhere."""
-        allowed = class_.get("allowedTopologies") or []
+    def _topology(self, claim: Stored, node_name: str | None, class_: JsonObject) -> dict[str, str]:
+        """The topology from which the volume is accessible; {} for everywhere."""
+        store, storage_class = self._client.store, convert(class_, StorageClass)
         if node_name is None:
-            expressions = allowed[0].get("matchLabelExpressions") or [] if allowed else []
-            return [_expression(one["key"], one["values"][0]) for one in expressions]
-        node = self._client.store.get(NODES, "", node_name)
+            nodes = ((node.name, node.labels) for node in store.list(NODES))
+            topology = immediate_topology(claim.name, nodes, self._csi_node_of, storage_class)
+            if topology is None:
+                self._waiting[ClaimKey(claim.namespace, claim.name)] = None
+                raise ProvisioningError("there is no node in the topologies that it allows")
+            return topology
+        node = store.get(NODES, "", node_name)
         if node is None:
             raise ProvisioningError(f'error getting selected node "{node_name}": node "{node_name}" not found')
-        keys = self._topology_keys(node_name, class_["provisioner"])
-        if allowed:
-            term = next((one for one in allowed if _allows(one, node)), None)
-            if term is None:
-                raise ProvisioningError(f'selected node "{node_name}" is not in the allowed topologies')
-            keys = keys or [one["key"] for one in term.get("matchLabelExpressions") or ()]
-        return [_expression(key, node.labels[key]) for key in keys or [ZONE] if key in node.labels]
+        if not is_allowed(node.labels, storage_class):
+            raise ProvisioningError(f'selected node "{node_name}" is not in the allowed topologies')
+        return topology_of(node_name, node.labels, self._csi_node_of, storage_class)
 
-    def _topology_keys(self, node_name: str, driver: str) -> list[str]:
+    def _csi_node_of(self, node_name: str) -> CSINode | None:
         stored = self._client.store.get(_CSI_NODES, "", node_name)
-        drivers = (stored.to_dict().get("spec") or {}).get("drivers") or () if stored is not None else ()
-        keys: list[str] = next((one.get("topologyKeys") or [] for one in drivers if one.get("name") == driver), [])
-        return keys
+        return None if stored is None else decode_json(stored.data, CSINode)
 
     def _choose_another_node(self, stored: Stored, claim: JsonObject) -> None:
         """Clear the selected node, so that the scheduler selects another."""
@@ -183,10 +188,6 @@ class Provisioner:
 
 def _name_for(claim: Stored) -> str:
     return f"pvc-{claim.uid}"
-
-
-def _allows(term: JsonObject, node: Stored) -> bool:
-    return all(node.labels.get(one["key"]) in one["values"] for one in term.get("matchLabelExpressions") or ())
 
 
 def _expression(key: str, value: str) -> JsonObject:

@@ -7,14 +7,16 @@ from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolu
 from stowplan_cluster.controllers.volumes.provisioner import Provisioner
 from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
 from support.api.storage_objects import claim, storage_class
-from support.live.living_cluster import Living, pod
+from support.live.living_cluster import Living, node, pod
 
 PVC = "PersistentVolumeClaim"
 
 
 @pytest.fixture
 def cluster():
-    return Living(EphemeralVolumeController, GarbageCollector, VolumeBinder, Provisioner)
+    made = Living(EphemeralVolumeController, GarbageCollector, VolumeBinder, Provisioner)
+    made.create(node())
+    return made
 
 
 def with_scratch(name="web", **metadata):

@@ -13,7 +13,9 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 @pytest.fixture
 def cluster():
-    return Living(VolumeBinder, Provisioner, ClaimProtectionController, VolumeProtectionController)
+    made = Living(VolumeBinder, Provisioner, ClaimProtectionController, VolumeProtectionController)
+    made.create(node("node-0"))
+    return made
 
 
 def provisioned(cluster, name="data"):
@@ -100,11 +102,32 @@ def test_topology(cluster, keys, allowed, expected):
 
 
 def test_immediate_provisioning_within_allowed_topologies(cluster):
+    """It waits for a node there."""
     expressions = [{"key": ZONE, "values": ["zone-b", "zone-c"]}]
     cluster.create(storage_class(allowedTopologies=[{"matchLabelExpressions": expressions}]))
     cluster.create(claim(class_="fast"))
     cluster.settle()
+    assert provisioned(cluster) is None
+    assert cluster.events("data")[-1][1:] == (
+        "ProvisioningFailed",
+        'failed to provision volume with StorageClass "fast": there is no node in the topologies that it allows',
+    )
+    cluster.create(node("node-a", labels={ZONE: "zone-a"}))
+    cluster.create(node("node-b", labels={ZONE: "zone-b"}))
+    cluster.settle()
     assert terms(provisioned(cluster)) == {ZONE: ["zone-b"]}
+
+
+def test_immediate_volumes_of_a_set_are_spread_over_the_zones(cluster):
+    for zone in "abc":
+        cluster.create(node(f"node-{zone}", labels={ZONE: zone}))
+    cluster.create(storage_class())
+    for number in range(6):
+        cluster.create(claim(f"data-db-{number}", class_="fast"))
+    cluster.settle()
+    zones = [terms(provisioned(cluster, f"data-db-{number}"))[ZONE] for number in range(6)]
+    assert sorted(zones[:3]) == [["a"], ["b"], ["c"]]
+    assert zones[:3] == zones[3:]
 
 
 @pytest.mark.parametrize(
