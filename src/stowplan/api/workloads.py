@@ -4,6 +4,7 @@ A Service or ReplicationController selects by a plain label map, where None diff
 """
 
 from stowplan.api.meta import ApiStruct, Int32, LabelSelector, ObjectMeta
+from stowplan.api.volumes import PersistentVolumeClaimTemplate
 
 
 class ServiceSpec(ApiStruct, frozen=True, kw_only=True):
@@ -44,6 +45,7 @@ class ReplicaSet(ApiStruct, frozen=True, kw_only=True):
 class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
     replicas: Int32 | None = None
     selector: LabelSelector | None = None
+    volume_claim_templates: tuple[PersistentVolumeClaimTemplate, ...] = ()
 
 
 class StatefulSet(ApiStruct, frozen=True, kw_only=True):

@@ -131,7 +131,7 @@ def _pod_of(
     from stowplan.sources.templates import claim_templates_of, pod_in, pod_named
 
     if isinstance(wanted, Path):
-        pod = about.admitted(pod_in(str(wanted)))
+        pod = about.admitted(pod_in(about, str(wanted)))
         files = [*files, str(wanted)]
     else:
         pod = about.admitted(pod_named(about, files, wanted, recursive=recursive))

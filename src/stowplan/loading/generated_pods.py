@@ -137,7 +137,7 @@ def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
         metadata = {"name": name, "namespace": _namespace(manifest), "labels": labels, "ownerReferences": [owner]}
         spec = dict(template["spec"])
         if claims:
-            spec["volumes"] = [*(spec.get("volumes") or ()), *(_volume(claim, name) for claim in claims)]
+            spec["volumes"] = [*(spec.get("volumes") or ()), *(volume_for(claim, name) for claim in claims)]
         yield _converted(manifest, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, Pod)
         for claim in claims:
             yield claim_of(manifest, claim, name)
@@ -159,7 +159,8 @@ def _replica_set(manifest: Mapping[str, Any], name: str) -> ReplicaSet:
     return replica_set
 
 
-def _volume(claim: Mapping[str, Any], pod: str) -> dict[str, Any]:
+def volume_for(claim: Mapping[str, Any], pod: str) -> dict[str, Any]:
+    """The volume of a StatefulSet pod for one of its volumeClaimTemplates."""
     name = (claim.get("metadata") or {}).get("name")
     return {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}}
 

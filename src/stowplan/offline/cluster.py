@@ -15,6 +15,7 @@ from stowplan.api import types as t
 from stowplan.api.documents import Documents
 from stowplan.api.pod import FINISHED
 from stowplan.client.cluster_flags import ClusterFlags
+from stowplan.cluster.object_dependencies import key_of
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
 from stowplan.config import Configuration, FeatureGates, load_config
@@ -32,8 +33,10 @@ from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.framework.status import PROPAGATED
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
+from stowplan.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.klog import without_log
 from stowplan.loading.files import objects_of_files
+from stowplan.offline.assumptions import assumed
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.offline.names import near_names
 from stowplan.offline.objects import ClusterError, decoded, described, flattened, list_order, warn_of_workloads
@@ -41,6 +44,7 @@ from stowplan.offline.reservations import Reservations
 from stowplan.offline.scheduling import Scheduling
 from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.simulate.volume_controllers import settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from stowplan.framework.interface import Plugin
     from stowplan.framework.runtime.framework import Framework
     from stowplan.framework.runtime.registry import Registry
+    from stowplan.loading.files import Filed
     from stowplan.loading.live_cluster import LiveCluster
 
 
@@ -186,9 +191,17 @@ class Cluster:
         if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
             given = next((repr(path) for path in paths if not isinstance(path, str | os.PathLike)), "nothing")
             raise ClusterError(f'from_files: want paths, got {given}: from_files("nodes.yaml", "pods.yaml")')
-        found = objects_of_files([os.fspath(path) for path in paths], recursive=recursive)
+        return cls.of_filed(objects_of_files([os.fspath(path) for path in paths], recursive=recursive), **options)
+
+    @classmethod
+    def of_filed(cls, found: Filed, **options: Unpack[ClusterOptions]) -> Self:
+        """Create a cluster from what was read from files; new claims are bound as controllers would."""
         cluster = cls(found.objects, **options)
-        cluster.notes = found.notes
+        claims = (one for one in found.objects if isinstance(one, t.PersistentVolumeClaim))
+        new = {key_of(one.metadata) for one in claims if not one.metadata.resource_version}
+        specs = (volume.spec for volume in cluster.bind_claims(new))
+        provisioners = {spec.storage_class_name: spec.csi.driver for spec in specs if spec.csi is not None}
+        cluster.notes = (*found.notes, *assumed(provisioners))
         return cluster
 
     @classmethod
@@ -500,6 +513,23 @@ class Cluster:
         For counterfactuals: only the resulting nodes are recorded.
         """
         return self._scheduling.places([self.pod(pod) for pod in pods])
+
+    def bind_claims(self, claims: Collection[str] | None = None) -> list[t.PersistentVolume]:
+        """Bind claims as the PV controller would; the volumes that provisioners create for them.
+
+        No provisioner fails. `claims`: those that are not bound, by `namespace/name`; None: all.
+        """
+        objects, store = self.state.objects, self._scheduling.store
+        created: list[t.PersistentVolume] = []
+        unbound = [one for one in objects.all(t.PersistentVolumeClaim) if not is_fully_bound(one)]
+        if claims is not None:
+            unbound = [one for one in unbound if key_of(one.metadata) in claims]
+        for change in settled(store, [*objects.all(t.PersistentVolume), *unbound] if unbound else []):
+            self.add(change.new)
+            store.forget()
+            if change.old is None:
+                created.append(change.new)
+        return created
 
     def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
         """The decisions that `places` would make for new pods if they were added, without adding them.

@@ -69,8 +69,8 @@ class Scheduling:
 
     def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
         self._engine = engine
-        self._store = StateStore(engine.state, self._names)
-        self._time = VirtualTime(engine, self._store, ask=ask, binds_volumes_after=0.0, pauses=0.0)
+        self.store = StateStore(engine.state, self._names)
+        self._time = VirtualTime(engine, self.store, ask=ask, binds_volumes_after=0.0, pauses=0.0)
 
     @contextmanager
     def _hypothetically(self) -> Iterator[None]:
@@ -290,7 +290,7 @@ class Scheduling:
             return found
         finally:
             self._engine.queue.clear()
-            self._store.forget()
+            self.store.forget()
             decisions.clear()
             self._attempts.clear()
 

@@ -7,11 +7,13 @@ and never fail. For claims that do not wait for a pod see `immediate_claims`.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from stowplan.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from stowplan.api.changes import Change
 from stowplan.api.meta import ObjectMeta, reference_to
 from stowplan.api.topologies import topology_of
 from stowplan.api.types import (
@@ -33,9 +35,8 @@ from stowplan.in_tree.volume_binding.reserving import bound_to
 from stowplan.simulate.immediate_claims import NO_PROVISIONER, ImmediateClaims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from stowplan.api.changes import Change
     from stowplan.framework.requests import Request
     from stowplan.simulate.object_store import ObjectStore
 
@@ -130,6 +131,19 @@ def _volume(
         ),
         status=PersistentVolumeStatus(phase="Bound"),
     )
+
+
+def settled(store: ObjectStore, known: Iterable[PersistentVolume | PersistentVolumeClaim]) -> Iterator[Change[Any]]:
+    """Let the controllers do all that they would for some objects, at once; yields each change of the store."""
+    controllers = VolumeControllers(store)
+    requests = deque(request for obj in known for request in controllers.requests_after(Change(None, obj)))
+    while requests or controllers.claims_are_due:
+        if not requests:
+            requests.extend(request for request, _ in controllers.check_claims())
+        while requests:
+            for change in store.write(requests.popleft(), 0.0):
+                yield change
+                requests.extend(controllers.requests_after(change))
 
 
 def _phase(volume: PersistentVolume, phase: str) -> Patch:

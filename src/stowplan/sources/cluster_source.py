@@ -89,9 +89,9 @@ class ClusterSource:
     ) -> ClusterSource:
         """Groups are scheduled as groups if the files contain any."""
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
-        note(*found.notes)
         gates = GROUP_GATES if any(isinstance(obj, PodGroup) for obj in found.objects) else None
-        cluster = Cluster(found.objects, config, plugins=named_plugins(plugins), feature_gates=gates)
+        cluster = Cluster.of_filed(found, config=config, plugins=named_plugins(plugins), feature_gates=gates)
+        note(*cluster.notes)
         return cls(cluster, _finished(found.objects), workloads=found.manifests)
 
     @classmethod

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from stowplan.api.decode import convert
 from stowplan.api.load import load_manifests
 from stowplan.api.meta import OwnerReference
-from stowplan.api.types import Volume
+from stowplan.api.types import StatefulSet, Volume
 from stowplan.command_line.errors import InputError
+from stowplan.loading.admission import admit
 from stowplan.loading.generated_devices import claim_templates
-from stowplan.loading.generated_pods import owner_of
+from stowplan.loading.generated_pods import owner_of, volume_for
 from stowplan.loading.workloads import belongs_to, pod_of
 from stowplan.sources.references import WORKLOADS
 
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
     from stowplan.sources.references import Reference
 
 
-def pod_in(path: str) -> Pod:
-    """The pod of a file, which must contain one object with a pod template."""
+def pod_in(about: ClusterSource, path: str) -> Pod:
+    """The pod of a file, which must contain one object with a pod template; a StatefulSet is added to the cluster."""
     found = [raw for _, raw in load_manifests([path]) if raw["kind"] in (*WORKLOADS, "PodTemplate")]
     if len(found) != 1:
         raise InputError(f"{path}: want one Pod, Deployment or the like, got {len(found)}{_one_of(path, found)}")
+    if found[0]["kind"] == "StatefulSet":
+        (owning,) = admit([convert(found[0], StatefulSet)]).objects
+        about.cluster.add(owning)
     return _template_of(found[0])
 
 
@@ -43,17 +47,14 @@ def _one_of(path: str, found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _template_of(manifest: Mapping[str, Any]) -> Pod:
-    """A pod to copy; its volumeClaimTemplates become ephemeral volumes, so that each copy has its own."""
+    """A pod to copy, with claims named after it for volumeClaimTemplates."""
     pod = pod_of(manifest)
     if manifest["kind"] == "Pod":
         return pod
     owners = (convert(owner_of(manifest), OwnerReference),)
     templates = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
-    volumes = (
-        {"name": (one.get("metadata") or {}).get("name"), "ephemeral": {"volumeClaimTemplate": one}}
-        for one in templates
-    )
-    spec = replace(pod.spec, volumes=(*pod.spec.volumes, *(convert(volume, Volume) for volume in volumes)))
+    volumes = (convert(volume_for(one, pod.metadata.name), Volume) for one in templates)
+    spec = replace(pod.spec, volumes=(*pod.spec.volumes, *volumes))
     return replace(pod, metadata=replace(pod.metadata, owner_references=owners), spec=spec)
 
 

@@ -164,7 +164,8 @@ class _Trials:
         """A lower bound, from the room of nodes on their own; None if no number suffices."""
         with self._cluster.transaction():
             (name,) = self._templates[kind].add_to(self._cluster, 1)
-            room = most_room_for(self._cluster, self._cluster.pod(self._copies.another()))
+            first = self._copies.another()
+            room = most_room_for(self._cluster, self._cluster.pod(first)) if self._copies.are_alike(first) else None
             if room is None:
                 return 1
             new = int(room[self._cluster.state.table.row_of[name]])

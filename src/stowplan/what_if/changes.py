@@ -16,14 +16,16 @@ from msgspec.structs import replace
 
 from stowplan.api.affinity import Taint as TaintOfNode
 from stowplan.api.taints import tolerates
-from stowplan.api.types import Pod
+from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, Pod
+from stowplan.cluster.object_dependencies import key_of
 from stowplan.framework.explanations.formatting import count
 from stowplan.loading.workloads import belongs_to, workload_of
 from stowplan.offline import ClusterError
 from stowplan.offline.names import near_names
+from stowplan.offline.objects import decoded
 from stowplan.what_if.claims import let_go, with_own_claims
 from stowplan.what_if.nodes import NodeTemplate, node_named, pods_on
-from stowplan.what_if.pods import Fate, fate_of, named, recreated
+from stowplan.what_if.pods import Fate, fate_of, named, ordinal_names, pods_of, recreated
 from stowplan.what_if.settling import put_back
 
 if TYPE_CHECKING:
@@ -202,9 +204,7 @@ class Scale(Change):
         return f"scale {self.kind} {self.namespace}/{self.name} to {self.replicas}"
 
     def apply(self, cluster: Cluster) -> None:
-        mine = _pods_of(cluster, self.kind, self.namespace, self.name)
-        if self.kind == "StatefulSet":
-            mine.sort(key=lambda info: _ordinal(info.pod))
+        mine = pods_of(cluster.state, self.kind, self.namespace, self.name)
         model = mine[0].pod if mine else self.template
         if model is None and self.replicas:
             near = near_names(f"{self.namespace}/{self.name}", self._others(cluster), kind=self.kind.lower())
@@ -217,11 +217,10 @@ class Scale(Change):
         _forget(cluster, reversed(mine[self.replicas :]))
 
     def _names(self, mine: Sequence[PodInfo]) -> Iterator[str]:
-        """Names of pods to add. Those of a StatefulSet have the controller's names, which their claims depend on."""
-        if self.kind != "StatefulSet":
-            return (f"{self.name}-added-{number}" for number in counted_from(len(mine)))
-        taken = {_ordinal(info.pod) for info in mine}
-        return (f"{self.name}-{number}" for number in counted_from(min(taken, default=0)) if number not in taken)
+        """Names of pods to add."""
+        if self.kind == "StatefulSet":
+            return ordinal_names(self.name, mine)
+        return (f"{self.name}-added-{number}" for number in counted_from(len(mine)))
 
     def _others(self, cluster: Cluster) -> list[str]:
         """Workloads of the kind, by `namespace/name`."""
@@ -257,7 +256,7 @@ class Put(Change):
     def apply(self, cluster: Cluster) -> None:
         kept: set[str] = set()
         for obj in self.objects:
-            if not isinstance(obj, Pod):
+            if not isinstance(obj, Pod) and not _is_bound(cluster, obj):
                 cluster.add(obj)
         for kind, namespace, name in self.workloads:
             kept |= self._rolled_out(cluster, kind, namespace, name)
@@ -272,7 +271,7 @@ class Put(Change):
             for obj in self.objects
             if isinstance(obj, Pod) and obj.metadata.namespace == namespace and belongs_to(obj, kind, name)
         ]
-        there = _pods_of(cluster, kind, namespace, name)
+        there = pods_of(cluster.state, kind, namespace, name)
         same = [info for info in there if fresh and info.shape.template is fresh[0].shape.template][: len(fresh)]
         _forget(cluster, [info for info in there if info not in same])
         names = {info.key for info in same}
@@ -302,20 +301,18 @@ class Reconfigure(Change):
         """No-op: the caller has created the cluster with it."""
 
 
+def _is_bound(cluster: Cluster, obj: Mapping[str, Any] | ApiStruct) -> bool:
+    """Whether it is a claim or volume that is already bound; applying a manifest does not undo that."""
+    found, objects = decoded(obj), cluster.state.objects
+    if isinstance(found, PersistentVolumeClaim):
+        claim = objects.get(PersistentVolumeClaim, key_of(found.metadata))
+        return claim is not None and bool(claim.spec.volume_name)
+    volume = objects.get(PersistentVolume, found.metadata.name) if isinstance(found, PersistentVolume) else None
+    return volume is not None and volume.spec.claim_ref is not None
+
+
 def _stands(pod: Pod, taint: TaintOfNode) -> bool:
     return any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
-
-
-def _pods_of(cluster: Cluster, kind: str, namespace: str, name: str) -> list[PodInfo]:
-    """The pods of a controller, placed ones first."""
-    everybody = (*cluster.state.placed_pods(), *cluster.state.pending.values())
-    return [info for info in everybody if info.namespace == namespace and belongs_to(info.pod, kind, name)]
-
-
-def _ordinal(pod: Pod) -> int:
-    """The ordinal of a StatefulSet's pod."""
-    digits = pod.metadata.name.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() else 0
 
 
 def _forget(cluster: Cluster, infos: Iterable[PodInfo]) -> None:

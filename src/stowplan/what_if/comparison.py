@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from stowplan.offline.assumptions import assumed
 from stowplan.structs import PlainStruct
 from stowplan.what_if.changes import Reconfigure
 from stowplan.what_if.daemon_sets import DaemonSets
@@ -53,6 +54,8 @@ class _Side(PlainStruct, frozen=True):
     homes: dict[str, str]
     #: Pod -> why it is pending.
     pending: dict[str, str]
+    #: Class -> its provisioner, if volumes of it are needed.
+    provisioners: dict[str, str]
 
     def record(self) -> SideRecord:
         reasons = Counter(self.pending.values())
@@ -71,7 +74,7 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
         settling = Settling(cluster)
         settling.settle_all()
         look(cluster)
-        return _Side(cluster.state.table.count, _homes(cluster), settling.stranded)
+        return _Side(cluster.state.table.count, _homes(cluster), settling.stranded, settling.provisioners)
 
 
 def _homes(cluster: Cluster) -> dict[str, str]:
@@ -96,4 +99,5 @@ def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[
         placed=placed,
         displaced=displaced | lost_room,
         elsewhere=elsewhere,
+        notes=tuple(assumed(before.provisioners | after.provisioners)),
     )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import count as counted_from
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from stowplan.api.meta import controller_of
+from stowplan.api.types import PersistentVolume, PersistentVolumeClaim
+from stowplan.in_tree.common.volume_claims import claim_names, class_name_of
+from stowplan.in_tree.volume_binding.claims import is_fully_bound
+from stowplan.in_tree.volume_binding.volumes import FREE_BY_CLASS
 from stowplan.structs import PlainStruct
 from stowplan.what_if.claims import with_own_claims
-from stowplan.what_if.pods import copy_of
+from stowplan.what_if.pods import copy_of, ordinal_names, pods_of
+from stowplan.what_if.volume_claims import bind_claims_of, claims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod
@@ -35,20 +43,60 @@ class Copies:
         self._cluster = cluster
         self.pod = pod
         self._claim_templates = claim_templates
-        self._made = 0
+        owner = controller_of(pod.metadata)
+        #: The StatefulSet whose pods these are.
+        self._set = owner.name if owner is not None and owner.kind == "StatefulSet" else ""
+        #: Class -> its provisioner, if volumes of it are needed.
+        self.provisioners: dict[str, str] = {}
 
     def another(self) -> Pod:
-        self._made += 1
-        fresh = copy_of(self.pod, f"{self.pod.metadata.name}-copy-{self._made}")
-        return with_own_claims(self._cluster, fresh, self.pod, self._claim_templates)
+        """The first one."""
+        return self._made(self._names(), 1)[0]
+
+    def are_alike(self, first: Pod) -> bool:
+        """Whether the volumes of a copy, such as the first one, do not matter to the others."""
+        objects, shared = self._cluster.state.objects, frozenset(claim_names(self.pod))
+        for claim in claims_of(self._cluster, first):
+            bound, own = is_fully_bound(claim), claim.metadata.name not in shared
+            # A shared claim is bound by the first, claims of their own to different volumes.
+            if bound is own or (own and any(objects.indexed(PersistentVolume, FREE_BY_CLASS, class_name_of(claim)))):
+                return False
+        return not self._set or not self._finds_claims()
+
+    def _finds_claims(self) -> bool:
+        """Whether some have a claim that is kept from an earlier pod of their name."""
+        namespace = self.pod.metadata.namespace or "default"
+        used = {
+            name
+            for info in pods_of(self._cluster.state, "StatefulSet", namespace, self._set)
+            for name in claim_names(info.pod)
+        }
+        there = self._cluster.state.objects.all(PersistentVolumeClaim)
+        kept = {one.metadata.name for one in there if one.metadata.namespace == namespace} - used
+        firsts = tuple(f"{volume.name}-{self._set}-" for volume in self.pod.spec.volumes)
+        return any(name.startswith(firsts) for name in kept)
+
+    def _names(self) -> Iterator[str]:
+        name, namespace = self.pod.metadata.name, self.pod.metadata.namespace or "default"
+        if self._set:
+            return ordinal_names(self._set, pods_of(self._cluster.state, "StatefulSet", namespace, self._set))
+        return (f"{name}-copy-{number}" for number in counted_from(1))
+
+    def _made(self, names: Iterator[str], number: int) -> list[Pod]:
+        fresh = [
+            with_own_claims(self._cluster, copy_of(self.pod, name), self.pod, self._claim_templates)
+            for name in islice(names, number)
+        ]
+        self.provisioners |= bind_claims_of(self._cluster, fresh)
+        return fresh
 
     def place(self, most: int) -> PlacedCopies:
         placed = PlacedCopies([])
         # Pods of a group that are named together would be placed together.
         limit = _BATCH if self.pod.spec.scheduling_group is None else 1
-        batch = 1
+        batch, names = 1, self._names()
         while placed.rejected is None and len(placed.nodes) < most:
-            for decision in self._tried(min(batch, most - len(placed.nodes))):
+            for decision in self._tried(names, min(batch, most - len(placed.nodes))):
                 if not decision.node_name:
                     placed.rejected = decision
                     break
@@ -56,8 +104,8 @@ class Copies:
             batch = min(2 * batch, limit)
         return placed
 
-    def _tried(self, number: int) -> list[Decision]:
-        fresh = [self.another() for _ in range(number)]
+    def _tried(self, names: Iterator[str], number: int) -> list[Decision]:
+        fresh = self._made(names, number)
         for pod in fresh:
             self._cluster.add(pod)
         return self._cluster.places([f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}" for pod in fresh])

@@ -13,6 +13,7 @@ from stowplan.api.label_selectors import EVERYTHING
 from stowplan.api.meta import controller_of
 from stowplan.framework.explanations.formatting import listed
 from stowplan.offline import ClusterError
+from stowplan.offline.assumptions import assumed
 from stowplan.what_if.budgets import Budgets
 from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import cordoned, node_named, pods_on
@@ -71,6 +72,7 @@ class _Drain:
         self._empty_dir: list[str] = []
         self._displaced: dict[str, None] = {}
         self._waited: dict[str, None] = {}
+        self._provisioners: dict[str, str] = {}
         self._stay = 0
         self._of_daemon_sets = False
 
@@ -152,6 +154,7 @@ class _Drain:
         settling = Settling(self._cluster)
         settling.settle([info.pod])
         self._displaced |= settling.displaced
+        self._provisioners |= settling.provisioners
         for key, to in settling.found.items():
             # Pods that were preempted by it move, too.
             self._moves.append(MoveRecord(pod=key, from_=node if key == info.key else "", to=to))
@@ -161,7 +164,7 @@ class _Drain:
             self._budgets.back(info)
 
     def _notes(self) -> list[str]:
-        notes = []
+        notes = [*assumed(self._provisioners)]
         if self._budgets.worked_out:
             names = ", ".join(self._budgets.worked_out)
             notes.append(f"without a status, what these budgets allow was computed from the pods: {names}")

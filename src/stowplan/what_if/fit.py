@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import field
 
 from stowplan.offline import ClusterError
+from stowplan.offline.assumptions import assumed
 from stowplan.structs import PlainStruct
 from stowplan.what_if.added_nodes import NodesToAdd, computed, room_on_new, tried
 from stowplan.what_if.copies import Copies
@@ -70,6 +71,7 @@ def fit(
         found.to_add = _nodes_to_add(cluster, copies, found, replicas, kinds)
     elif replicas is None and kinds is not None:
         found.notes += [_room_note(cluster, copies, found, kind) for kind in kinds]
+    found.notes += assumed(copies.provisioners)
     return found.record(info.key, replicas)
 
 
@@ -124,7 +126,8 @@ def _answer(cluster: Cluster, copies: Copies, wanted: int | None) -> _Found:
     if group is not None and cluster.engine.schedules_groups:
         name = group.pod_group_name
         found.notes.append(f"copies join pod group {name} one by one; podgroup/{name} counts whole groups")
-    room = room_for(cluster, cluster.pod(copies.another()))
+    first = copies.another()
+    room = room_for(cluster, cluster.pod(first)) if copies.are_alike(first) else None
     found.independent = room is not None
     if room is None or (wanted is not None and int(room.copies.sum()) > wanted):
         # The scheduler chooses the nodes.

@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from stowplan.api.types import PodGroup, PodSchedulingGroup
 from stowplan.offline import ClusterError
+from stowplan.offline.assumptions import assumed
 from stowplan.what_if.claims import with_own_claims
 from stowplan.what_if.fit import check_replicas
 from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, kinds_of, node_named
 from stowplan.what_if.pods import copy_of
 from stowplan.what_if.records import GroupFitRecord, NodesToAddRecord
+from stowplan.what_if.volume_claims import bind_claims_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +56,9 @@ def fit_group(
         why = "" if whole or fits == MOST_GROUPS else question.why_not()
         domains = question.domains_of(nodes)
     to_add = [] if replicas is None or whole else _nodes_to_add(cluster, question, replicas, kinds)
-    notes = (f"after {fits:,} groups no more were tried: there may be room for others",) if fits == MOST_GROUPS else ()
+    notes = [*assumed(question.provisioners)]
+    if fits == MOST_GROUPS:
+        notes.append(f"after {fits:,} groups no more were tried: there may be room for others")
     return GroupFitRecord(
         pod_group=question.key,
         pods_each=len(question.pods),
@@ -64,7 +68,7 @@ def fit_group(
         per_domain=dict(sorted(domains.items())),
         limited_by=why,
         nodes_to_add=tuple(to_add),
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
@@ -86,6 +90,8 @@ class _Question:
         # Missing pods of a gang are assumed to be like its last one.
         self.pods += [self.pods[-1]] * (0 if gang is None else gang.min_count - len(self.pods))
         self._last = ""
+        #: Class -> its provisioner, if volumes of it are needed.
+        self.provisioners: dict[str, str] = {}
 
     def placed(self, most: int) -> tuple[int, Counter[str]]:
         """How many whole groups fit, one after the other, and the nodes of their pods."""
@@ -103,7 +109,9 @@ class _Question:
         group = replace(self._group, metadata=metadata, status=type(self._group.status)())
         self._cluster.add(group)
         self._last = f"{metadata.namespace or 'default'}/{name}"
-        return [self._member(pod, name, f"{name}-{i}") for i, pod in enumerate(self.pods)]
+        fresh = [self._member(pod, name, f"{name}-{i}") for i, pod in enumerate(self.pods)]
+        self.provisioners |= bind_claims_of(self._cluster, fresh)
+        return fresh
 
     def _member(self, pod: Pod, group: str, name: str) -> Pod:
         fresh = with_own_claims(self._cluster, copy_of(pod, name), pod)

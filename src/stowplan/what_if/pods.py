@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from itertools import count as counted_from
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -10,9 +11,10 @@ from msgspec.structs import replace
 from stowplan.api.meta import controller_of
 from stowplan.api.pod import PodStatus
 from stowplan.cluster.pod_info import PodInfo
+from stowplan.loading.workloads import belongs_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodShape
@@ -69,6 +71,24 @@ def compiled_copies(state: ClusterState, infos: Iterable[PodInfo]) -> list[PodIn
         shapes[info.shape] = copy.shape
         copies.append(copy)
     return copies
+
+
+def pods_of(state: ClusterState, kind: str, namespace: str, name: str) -> list[PodInfo]:
+    """The pods of a controller, placed ones first; those of a StatefulSet by their ordinals."""
+    everybody = (*state.placed_pods(), *state.pending.values())
+    found = [info for info in everybody if info.namespace == namespace and belongs_to(info.pod, kind, name)]
+    return sorted(found, key=lambda info: _ordinal(info.pod)) if kind == "StatefulSet" else found
+
+
+def ordinal_names(name: str, pods: Iterable[PodInfo]) -> Iterator[str]:
+    """The names of the next pods of a StatefulSet, on which their claims depend."""
+    taken = {_ordinal(info.pod) for info in pods}
+    return (f"{name}-{number}" for number in counted_from(min(taken, default=0)) if number not in taken)
+
+
+def _ordinal(pod: Pod) -> int:
+    digits = pod.metadata.name.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
 
 
 def named(pod: Pod, name: str) -> Pod:

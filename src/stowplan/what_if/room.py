@@ -84,6 +84,9 @@ def most_room_for(cluster: Cluster, info: PodInfo) -> npt.NDArray[np.int64] | No
     _, outcome = cluster.algorithm.filtered(framework, info)
     if outcome.error is not None or outcome.state is None or _claims_devices(framework, outcome.state, info):
         return None
+    if outcome.ended_early is not None:
+        # No node matters to PreFilter.
+        return np.zeros(cluster.state.table.n, np.int64)
     # Further filters only reject more.
     state = outcome.state.clone()
     alone = {plugin.name for plugin in framework.filter if _judges_nodes_alone(plugin)}

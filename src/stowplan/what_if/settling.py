@@ -12,6 +12,7 @@ from stowplan.api.meta import controller_of
 from stowplan.preemption.victims import lower_priority_pods
 from stowplan.what_if.claims import let_go, uses_claims, with_own_claims
 from stowplan.what_if.pods import Fate, compiled_copies, fate_of, recreated
+from stowplan.what_if.volume_claims import bind_claims_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,6 +38,8 @@ class Settling:
         self.stranded: dict[str, str] = {}
         #: Preempted pods.
         self.displaced: dict[str, None] = {}
+        #: Class -> its provisioner, if volumes of it are needed.
+        self.provisioners: dict[str, str] = {}
 
     def settle(self, pods: Sequence[Pod]) -> None:
         """Schedule the recreated copies of pods that lost their nodes; other pending pods are not tried."""
@@ -51,6 +54,7 @@ class Settling:
                     ours.append(pod)
             if not ours:
                 return
+            self.provisioners |= bind_claims_of(self._cluster, [pod.pod for pod in ours])
             before = self._placed([pod.pod for pod in ours])
             self._note(self._cluster.places([pod.key for pod in _in_order(ours)]))
             keys = self._evicted(before)
@@ -66,7 +70,9 @@ class Settling:
     def settle_all(self) -> None:
         """Schedule all pending pods."""
         for _ in range(_ROUNDS):
-            before = self._placed([info.pod for info in self._cluster.state.pending.values()])
+            waiting = [info.pod for info in self._cluster.state.pending.values()]
+            self.provisioners |= bind_claims_of(self._cluster, waiting)
+            before = self._placed(waiting)
             self._note(self._cluster.schedule())
             if not self._evicted(before):
                 break

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.framework.explanations.formatting import listed
 from stowplan.offline import ClusterError
+from stowplan.offline.assumptions import assumed
 from stowplan.what_if.certain import CertainPods
 from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import nodes_of, pods_on, zone_of
@@ -53,14 +54,15 @@ def survive(
             known = f"; there are {listed(sorted(groups), 5)}"
             raise ClusterError(f'no node has {by} "{only}"{known}' if by != NODE else f'node "{only}" not found')
         groups = {only: groups[only]}
-    losses, certain = [], CertainPods(cluster)
+    losses, certain, provisioners = [], CertainPods(cluster), dict[str, str]()
     for number, (lost, names) in enumerate(groups.items(), start=1):
-        losses.append(_loss(cluster, certain, lost, names))
+        losses.append(_loss(cluster, certain, lost, names, provisioners))
         if progress is not None:
             progress(number, len(groups))
-    notes = (f"{without} nodes have no label {by}: they were never lost",) if without else ()
+    notes = [f"{without} nodes have no label {by}: they were never lost"] if without else []
+    notes += assumed(provisioners)
     losses.sort(key=lambda loss: (-len(loss.stranded) - len(loss.gone), -len(loss.displaced), -loss.pods, loss.lost))
-    return SurviveRecord(by=by, losses=tuple(losses), notes=notes)
+    return SurviveRecord(by=by, losses=tuple(losses), notes=tuple(notes))
 
 
 def _usual(cluster: Cluster) -> str:
@@ -84,7 +86,9 @@ def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
     return groups, without
 
 
-def _loss(cluster: Cluster, certain: CertainPods, lost: str, names: list[str]) -> LossRecord:
+def _loss(
+    cluster: Cluster, certain: CertainPods, lost: str, names: list[str], provisioners: dict[str, str]
+) -> LossRecord:
     pods = [info for name in names for info in pods_on(cluster, name)]
     homes = {info.key: info.node_name for info in pods}
     fates = {info.key: fate_of(info.pod) for info in pods}
@@ -95,6 +99,7 @@ def _loss(cluster: Cluster, certain: CertainPods, lost: str, names: list[str]) -
     else:
         _settle(cluster, settling, names, pods, back)
         moved = sum(key in homes for key in settling.found)
+        provisioners |= settling.provisioners
     return LossRecord(
         lost=lost,
         nodes=len(names),

@@ -2,6 +2,9 @@
 
 A claim of a generic ephemeral volume is created for each pod. The pods of a StatefulSet have claims that are named
 after them: a recreated pod keeps its own, and a copy uses the one with its name, which is created if it does not exist.
+
+What controllers do about claims happens at once: those that do not wait for a pod are bound, and provisioners create
+the volumes that they are asked for. Whether they would is not known, so the answer says that it was assumed.
 """
 
 from __future__ import annotations
@@ -11,13 +14,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.api.meta import ObjectMeta, controller_of
-from stowplan.api.types import PersistentVolumeClaim, StorageClass
+from stowplan.api.types import PersistentVolumeClaim, StatefulSet, StorageClass
 from stowplan.in_tree.common.annotations import STORAGE_CLASS
+from stowplan.in_tree.common.volume_claims import claim_names, class_name_of
+from stowplan.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.loading.admission import default_storage_class, with_storage_class
 from stowplan.loading.generated_claims import ephemeral_claims
+from stowplan.simulate.immediate_claims import NO_PROVISIONER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from stowplan.api.types import Pod
+    from stowplan.api.volumes import PersistentVolumeClaimTemplate
     from stowplan.offline import Cluster
 
 
@@ -25,29 +34,61 @@ def with_own_volume_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
     """The pod, with its own claims in place of the original's; they are added to the cluster."""
     storage_class = default_storage_class(cluster.state.objects.all(StorageClass))
     for claim in ephemeral_claims(fresh):
-        cluster.add(with_storage_class(claim, storage_class))
+        if (known := _claim(cluster, fresh, claim.metadata.name)) is None or known.metadata.uid != claim.metadata.uid:
+            cluster.add(with_storage_class(claim, storage_class))
     owner = controller_of(original.metadata)
-    if owner is None or owner.kind != "StatefulSet" or fresh.metadata.name == original.metadata.name:
+    if owner is None or owner.kind != "StatefulSet":
         return fresh
-    volumes = []
+    namespace, volumes = fresh.metadata.namespace or "default", []
+    owning = cluster.state.objects.get(StatefulSet, f"{namespace}/{owner.name}")
+    templates = {one.metadata.name: one for one in (() if owning is None else owning.spec.volume_claim_templates)}
     for volume in fresh.spec.volumes:
         source = volume.persistent_volume_claim
         if source is not None and source.claim_name == f"{volume.name}-{original.metadata.name}":
             name = f"{volume.name}-{fresh.metadata.name}"
-            _make(cluster, fresh, name, like=source.claim_name)
+            model = templates.get(volume.name) or _claim(cluster, fresh, source.claim_name)
+            if model is not None and _claim(cluster, fresh, name) is None:
+                cluster.add(with_storage_class(_claim_like(model, name, namespace), storage_class))
             volume = replace(volume, persistent_volume_claim=replace(source, claim_name=name))
         volumes.append(volume)
     return replace(fresh, spec=replace(fresh.spec, volumes=tuple(volumes)))
 
 
-def _make(cluster: Cluster, pod: Pod, name: str, *, like: str) -> None:
-    """Create a missing claim with the spec of another one."""
-    claims, namespace = cluster.state.objects, pod.metadata.namespace or "default"
-    model = claims.get(PersistentVolumeClaim, f"{namespace}/{like}")
-    if model is None or claims.get(PersistentVolumeClaim, f"{namespace}/{name}") is not None:
-        return
+def _claim_like(
+    model: PersistentVolumeClaim | PersistentVolumeClaimTemplate, name: str, namespace: str
+) -> PersistentVolumeClaim:
     chosen = {key: value for key, value in model.metadata.annotations.items() if key == STORAGE_CLASS}
     metadata = ObjectMeta(
         name=name, namespace=namespace, uid=f"{namespace}/{name}", labels=model.metadata.labels, annotations=chosen
     )
-    cluster.add(PersistentVolumeClaim(metadata=metadata, spec=replace(model.spec, volume_name="")))
+    return PersistentVolumeClaim(metadata=metadata, spec=replace(model.spec, volume_name=""))
+
+
+def bind_claims_of(cluster: Cluster, pods: Iterable[Pod]) -> dict[str, str]:
+    """Do what controllers do about claims that these pods wait for, and others; class -> its provisioner, if needed."""
+    unbound = [claim for pod in pods for claim in claims_of(cluster, pod) if not is_fully_bound(claim)]
+    if not unbound:
+        return {}
+    created = {volume.metadata.name for volume in cluster.bind_claims()}
+    objects = cluster.state.objects
+    needed: dict[str, str] = {}
+    for claim in unbound:
+        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        claim = objects.get(PersistentVolumeClaim, name) or claim
+        storage_class = objects.get(StorageClass, class_name_of(claim))
+        if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
+            continue
+        if not is_fully_bound(claim) or claim.spec.volume_name in created:
+            needed[storage_class.metadata.name] = storage_class.provisioner
+    return needed
+
+
+def claims_of(cluster: Cluster, pod: Pod) -> Iterator[PersistentVolumeClaim]:
+    for name in claim_names(pod):
+        claim = _claim(cluster, pod, name)
+        if claim is not None:
+            yield claim
+
+
+def _claim(cluster: Cluster, pod: Pod, name: str) -> PersistentVolumeClaim | None:
+    return cluster.state.objects.get(PersistentVolumeClaim, f"{pod.metadata.namespace or 'default'}/{name}")
