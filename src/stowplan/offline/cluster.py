@@ -527,7 +527,7 @@ class Cluster:
         for change in settled(store, [*objects.all(t.PersistentVolume), *unbound] if unbound else []):
             self.add(change.new)
             store.forget()
-            if change.old is None:
+            if change.old is None and isinstance(change.new, t.PersistentVolume):
                 created.append(change.new)
         return created
 
