@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from stowplan.simulate.object_store import Key
 
 
+#: Later than the resource versions of any cluster that objects were read from.
+_FIRST_VERSION = 10**15
+
+
 class StateStore(ObjectStore):
     def __init__(self, state: ClusterState, names: PodNames) -> None:
         """`names`: which pod has a name."""
         super().__init__()
+        self.version = _FIRST_VERSION
         self._state = state
         self._names = names
 

@@ -147,16 +147,12 @@ def settled(store: ObjectStore, known: Iterable[PersistentVolume | PersistentVol
 
 
 def _phase(volume: PersistentVolume, phase: str) -> Patch:
-    body = {"status": {"phase": phase}}
-    return Patch(kind=PersistentVolume, namespace="", name=volume.metadata.name, body=body, type_="merge")
+    name, body = volume.metadata.name, {"status": {"phase": phase}}
+    return Patch(kind=PersistentVolume, namespace="", name=name, body=body, type_="merge", subresource="status")
 
 
 def _bind(claim: PersistentVolumeClaim, volume: str) -> Patch:
     """The claim is bound to the volume."""
-    body = {
-        "metadata": {"annotations": {BIND_COMPLETED: "yes"}},
-        "spec": {"volumeName": volume},
-        "status": {"phase": "Bound"},
-    }
+    body = {"metadata": {"annotations": {BIND_COMPLETED: "yes"}}, "spec": {"volumeName": volume}}
     metadata = claim.metadata
     return Patch(kind=PersistentVolumeClaim, namespace=metadata.namespace, name=metadata.name, body=body, type_="merge")

@@ -169,7 +169,8 @@ def _problem_of(pod: PodInfo, use: ClaimUse, cluster: ClusterState) -> Status | 
         return unresolvable(CLAIM_TERMINATING.of(claim=use.name))
     if use.ephemeral:
         owner = controller_of(claim.metadata)
-        if owner is None or owner.uid != pod.uid:
+        # Pods from files may have no UID.
+        if owner is None or owner.uid != pod.pod.metadata.uid:
             reason = NOT_OWNED.of(namespace=pod.namespace, claim=use.name, pod=pod.pod.metadata.name)
             return unresolvable(reason)
     return None
