@@ -139,7 +139,7 @@ class Running:
     async def settle(self):
         await self._controllers.settle()
         # Pods are tried again after their backoff.
-        for _ in range(4):
+        for _ in range(2):
             await self._cluster.advance(11)
             await self._controllers.settle()
 
@@ -183,7 +183,7 @@ def objects_of(case, replicas):
 
 @asynccontextmanager
 async def running(objects):
-    async with live(*objects) as cluster:
+    async with live(*objects, validate=False) as cluster:
         found = Running(cluster)
         await found.settle()
         yield found
