@@ -20,7 +20,9 @@ def anchor(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", [GUIDE, CHART / "README.md", DEPLOY / "README.md"], ids=lambda page: page.parent.name)
+@pytest.mark.parametrize(
+    "page", [GUIDE, *(folder / "README.md" for folder in (CHART, DEPLOY, ROOT))], ids=lambda page: page.parent.name
+)
 def test_links_have_targets(page):
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         path, _, section = target.partition("#")

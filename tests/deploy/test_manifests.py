@@ -1,6 +1,5 @@
 """The manifests are accepted unchanged, comply with a restricted namespace, and are consistent with each other."""
 
-
 import pytest
 
 import stowplan
