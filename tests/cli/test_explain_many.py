@@ -103,6 +103,14 @@ def test_running_pods_do_not_wait(run, files):
 # -- workloads
 
 
+def test_the_cause_of_a_daemon_sets_pod_is_on_its_own_node(run, files):
+    own = [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
+    agent = a_pod("agent-x").requests(cpu="9").owner("DaemonSet", "agent").requires_node(fields=own).obj()
+    path = files(NODE, a_node("b").obj(), a_node("c").obj(), agent, waiting("web-0"))
+    told = json.loads(run("explain", "-f", path, "-o", "json").out)["summary"]
+    assert [(cause["reason"], cause["pods"]) for cause in told["causes"]] == [("Insufficient cpu", 2)]
+
+
 def of_web(name, **fields):
     pod = a_pod(name, "shop").requests(cpu="1").owner("ReplicaSet", "web-5d4").obj()
     return {**pod, "spec": {**pod["spec"], **fields}}

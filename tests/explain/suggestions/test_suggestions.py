@@ -9,6 +9,7 @@ ZONE = "topology.kubernetes.io/zone"
 WEB = selector(labels={"app": "web"})
 NOT_READY = "node.kubernetes.io/not-ready"
 CORDONED = "node.kubernetes.io/unschedulable"
+GPU = "nvidia.com/gpu"
 
 
 def web(name, node, **labels):
@@ -81,6 +82,45 @@ def web(name, node, **labels):
             id="node selector",
         ),
         pytest.param(
+            [a_node("a").labels(disktype="ssd").obj(), a_node("b").labels(disktype="spinning").obj()],
+            a_pod().node_selector(disktype="sdd"),
+            [
+                "select nodes by disktype=ssd instead of disktype=sdd to gain 1 node (a)",
+                "drop nodeSelector disktype=sdd to gain 2 nodes (a, b)",
+            ],
+            id="a misspelled value",
+        ),
+        pytest.param(
+            [a_node("a").labels(disktype="ssd").obj()],
+            a_pod().node_selector({"disk-type": "ssd"}),
+            [
+                "select nodes by disktype=ssd instead of disk-type=ssd to gain 1 node (a)",
+                "drop nodeSelector disk-type=ssd to gain 1 node (a)",
+            ],
+            id="a misspelled key",
+        ),
+        pytest.param(
+            [a_node("a").labels(disktype="ssd").obj()],
+            a_pod().requires_node(expression("disktype", "In", "sdd")),
+            [
+                "select nodes by disktype=ssd instead of disktype=sdd in node affinity to gain 1 node (a)",
+                "drop node affinity disktype=sdd to gain 1 node (a)",
+            ],
+            id="a misspelled value in node affinity",
+        ),
+        pytest.param(
+            [a_node("a").allocatable(pods="0").obj(), a_node("b").obj()],
+            a_pod().owner("DaemonSet", "agent").requires_node(fields=[expression("metadata.name", "In", "a")]),
+            [],
+            id="a DaemonSet's pod stays with its node",
+        ),
+        pytest.param(
+            [a_node("gpu").allocatable({GPU: "1"}).tainted("gpu").obj(), a_node("cpu").obj()],
+            a_pod().requests({GPU: "1"}),
+            ["tolerate gpu:NoSchedule to gain 1 node (gpu)", f"request no {GPU} to gain 1 node (cpu)"],
+            id="what the pod asks for is given up last",
+        ),
+        pytest.param(
             [a_node("a").labels(disk="ssd").obj(), a_node("b").labels(arch="arm").obj()],
             a_pod().node_selector(disk="ssd").requires_node(expression("arch", "In", "arm", "amd")),
             [
@@ -127,8 +167,8 @@ def web(name, node, **labels):
             ],
             a_pod().labels(app="web").spreads(ZONE, WEB),
             [
-                "raise maxSkew of the topology.kubernetes.io/zone constraint from 1 to 3 to gain 2 nodes (a, b)",
                 "uncordon c to gain 1 node",
+                "raise maxSkew of the topology.kubernetes.io/zone constraint from 1 to 3 to gain 2 nodes (a, b)",
             ],
             id="the lowest skew that helps",
         ),
@@ -156,7 +196,7 @@ def web(name, node, **labels):
         pytest.param(
             [a_node("a").zone("a").obj(), web("w", "a")],
             a_pod().avoids_pods(ZONE, WEB),
-            [f"drop podAntiAffinity (app=web by {ZONE}) to gain 1 node (a)", "move default/w off a to gain 1 node (a)"],
+            ["move default/w off a to gain 1 node (a)", f"drop podAntiAffinity (app=web by {ZONE}) to gain 1 node (a)"],
             id="pod anti-affinity",
         ),
         pytest.param(

@@ -143,7 +143,7 @@ class _Search:
                 break
         for need in needs[:_MAX_DEEPENED] if not found and self.depth < _DEPTH else ():
             found |= {_key(suggestion.changes): suggestion for suggestion in self._guarded(self._deepened, need)}
-        return sorted(found.values(), key=lambda s: (len(s.changes), s.cost, -s.gain, s.text))
+        return sorted(found.values(), key=lambda s: (s.gives_up, len(s.changes), s.cost, -s.gain, s.text))
 
     def _for_whole_pod(self) -> list[Suggestion]:
         """PreFilter rejected the pod as a whole."""

@@ -102,7 +102,10 @@ def _cause(group: Group, state: str) -> tuple[str, str]:
         return verdict.error.plugin, verdict.error.message.replace(f'"{verdict.key}"', "the pod")
     if verdict.gated is not None:
         return verdict.gated.plugin, verdict.gated.message
-    groups = refusals(verdict.diagnosis) if verdict.diagnosis is not None else []
+    diagnosis = verdict.diagnosis
+    groups = refusals(diagnosis) if diagnosis is not None else []
+    # Of a pod that is for certain nodes, such as a DaemonSet's, the others are not the cause.
+    groups = [group for group in groups if diagnosis is not None and diagnosis.examined[group.rows].any()] or groups
     return (groups[0].plugin, groups[0].text) if groups else ("", verdict.message)
 
 

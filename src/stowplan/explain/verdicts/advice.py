@@ -40,6 +40,11 @@ class Suggestion(PlainStruct, frozen=True):
         return sum(change.cost for change in self.changes)
 
     @property
+    def gives_up(self) -> bool:
+        """Whether the pod goes without something that it asks for."""
+        return any(change.gives_up for change in self.changes)
+
+    @property
     def deed(self) -> str:
         """The changes in words, without what they gain."""
         return joined([change.text for change in self.changes])

@@ -41,6 +41,8 @@ class Change(PlainStruct, frozen=True):
     about: str = ""
     #: Number of single edits; cheaper changes are suggested first.
     cost: int = 1
+    #: Whether the pod goes without something that it asks for, such as a device; such changes are suggested last.
+    gives_up: bool = False
 
 
 class Dial(PlainStruct, frozen=True):

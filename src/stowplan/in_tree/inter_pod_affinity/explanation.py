@@ -193,7 +193,9 @@ def _drop_terms(attribute: str, indexes: Sequence[int], texts: Sequence[str]) ->
     label = "podAffinity" if attribute == "pod_affinity" else "podAntiAffinity"
     text = f"drop {label} {joined([f'({text})' for text in texts])}"
     data = {"drop": list(texts), "terms": list(indexes)}
-    return Change(label, text, data, lambda pod: _without_terms(pod, attribute, indexes), cost=len(indexes))
+    return Change(
+        label, text, data, lambda pod: _without_terms(pod, attribute, indexes), cost=len(indexes), gives_up=True
+    )
 
 
 def _without_terms(pod: Pod, attribute: str, indexes: Sequence[int]) -> Pod:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.api.selectors import DOES_NOT_EXIST, NOT_IN, Requirement, compile_node_term
+from stowplan.api.meta import controller_of
+from stowplan.api.selectors import DOES_NOT_EXIST, IN, NOT_IN, Requirement, compile_node_term
 from stowplan.framework.explanations.changes import Change, replace, with_spec
 from stowplan.framework.explanations.explanation import Explanation
 from stowplan.framework.explanations.formatting import count, joined, requirement_text, sentence
@@ -109,7 +111,8 @@ class NodeAffinityExplanation(Explanation):
 
     def ways_for_pod(self) -> list[Way]:
         """Node affinity that names nodes excludes others before they are filtered."""
-        return [(_drop((), ["the required node affinity"], ()),)]
+        pod = self.inspection.pod.pod
+        return [] if _is_of_daemon_set(pod) else [(_drop((), ["the required node affinity"], ()),)]
 
 
 class _DropRequirements(Remedy):
@@ -122,7 +125,7 @@ class _DropRequirements(Remedy):
         self._required = wanted.required
         self._spec_terms = _spec_terms(self._pod)
         selector = wanted.node_selector.requirements if wanted.node_selector else ()
-        rows = np.flatnonzero(by_pod)
+        rows = np.flatnonzero(by_pod if not _is_of_daemon_set(self._pod) else np.zeros_like(by_pod))
         columns: list[Mask] = [~requirement_mask(inspection.table, r, rows) for r in selector]
         best, failing = self._cheapest_term(rows)
         self._parts: dict[int, tuple[list[str], int, list[int]]] = {}
@@ -160,6 +163,16 @@ class _DropRequirements(Remedy):
                 failing[i] |= column & (best == t)
         return best, failing
 
+    def _nearest(self, keys: Sequence[str]) -> list[Way]:
+        """Labels that nodes have, if those that are asked for are misspelled: the nearest values, or key."""
+        found = []
+        for key in keys:
+            label = _nearest_label(self.inspection, key, self._pod.spec.node_selector[key])
+            if label is None:
+                return []
+            found.append(_relabel(key, self._pod.spec.node_selector[key], label))
+        return [tuple(found)]
+
     def ways(self, kind: int, rows: Rows) -> list[Way]:
         keys, term, missed = self._parts[kind]
         dropped = [f"nodeSelector {key}={self._pod.spec.node_selector[key]}" for key in keys]
@@ -167,7 +180,7 @@ class _DropRequirements(Remedy):
             dropped = [*dropped, "the required node affinity (it has no terms)"]
             return [(_drop(keys, dropped, []),)]
         if not missed:
-            return [(_drop(keys, dropped, None),)]
+            return [*self._nearest(keys), (_drop(keys, dropped, None),)]
         old = self._spec_terms[term]
         texts = [f"node affinity {text}" for i, text in enumerate(_expression_texts(old)) if i in missed]
         kept = _without(old, missed)
@@ -175,7 +188,57 @@ class _DropRequirements(Remedy):
         terms: list[NodeSelectorTerm] = [] if kept is None else [*self._spec_terms]
         if kept is not None:
             terms[term] = kept
-        return [(_drop(keys, dropped + texts, terms),)]
+        return [*self._nearest_in(term, keys, missed), (_drop(keys, dropped + texts, terms),)]
+
+    def _nearest_in(self, term: int, keys: Sequence[str], missed: Sequence[int]) -> list[Way]:
+        """The same for a term's requirements of one value each."""
+        old = self._spec_terms[term]
+        if keys or any(i >= len(old.match_expressions) for i in missed):
+            return []
+        expressions, texts = list(old.match_expressions), []
+        for i in missed:
+            one = expressions[i]
+            label = None
+            if one.operator == IN and len(one.values) == 1:
+                label = _nearest_label(self.inspection, one.key, one.values[0])
+            if label is None:
+                return []
+            expressions[i] = replace(one, key=label[0], values=label[1:])
+            texts.append(f"{'='.join(label)} instead of {one.key}={one.values[0]}")
+        terms = [*self._spec_terms]
+        terms[term] = replace(old, match_expressions=tuple(expressions))
+        data = {"requiredLabels": [f"{e.key}={e.values[0]}" for i, e in enumerate(expressions) if i in missed]}
+        text = f"select nodes by {joined(texts)} in node affinity"
+        return [(Change("nodeAffinity", text, data, lambda pod: _with_terms(pod, tuple(terms)), cost=len(texts)),)]
+
+
+def _is_of_daemon_set(pod: Pod) -> bool:
+    """Its controller restricts it to one node, and makes another one if that is changed."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind == "DaemonSet"
+
+
+def _nearest_label(inspection: Inspection, key: str, value: str) -> tuple[str, str] | None:
+    """A label that nodes have in place of one that none has; None if none is similar."""
+    values = _values(inspection, key)
+    if value in values:
+        return None
+    if values:
+        near = get_close_matches(value, values, n=1)
+        return (key, near[0]) if near else None
+    others = {
+        name for row in np.flatnonzero(inspection.valid).tolist() for name in inspection.node(row).metadata.labels
+    }
+    for other in get_close_matches(key, sorted(others)):
+        near = get_close_matches(value, _values(inspection, other), n=1)
+        if near:
+            return other, near[0]
+    return None
+
+
+def _values(inspection: Inspection, key: str) -> list[str]:
+    column = inspection.table.label(key)
+    return [column.values[code] for code in np.unique(column.codes[: inspection.table.n]).tolist() if code]
 
 
 def _spec_terms(pod: Pod) -> list[NodeSelectorTerm]:
@@ -217,7 +280,20 @@ def _drop(keys: Sequence[str], dropped: Sequence[str], terms: Sequence[NodeSelec
         pod = with_spec(pod, node_selector=selector)
         return pod if terms is None else _with_terms(pod, tuple(terms))
 
-    return Change("nodeAffinity", f"drop {joined(list(dropped))}", {"drop": list(dropped)}, edited, cost=len(dropped))
+    text = f"drop {joined(list(dropped))}"
+    return Change("nodeAffinity", text, {"drop": list(dropped)}, edited, cost=len(dropped), gives_up=True)
+
+
+def _relabel(key: str, value: str, label: tuple[str, str]) -> Change:
+    """Ask for another label in nodeSelector."""
+    now, then = f"{key}={value}", "=".join(label)
+
+    def edited(pod: Pod) -> Pod:
+        selector = {k: v for k, v in pod.spec.node_selector.items() if k != key}
+        return with_spec(pod, node_selector=selector | dict([label]))
+
+    text = f"select nodes by {then} instead of {now}"
+    return Change("nodeAffinity", text, {"nodeSelector": {key: None} | dict([label])}, edited)
 
 
 def _with_terms(pod: Pod, terms: tuple[NodeSelectorTerm, ...]) -> Pod:

@@ -78,4 +78,5 @@ def _drop_ports(ports: Sequence[Port]) -> Change:
         )
 
     noun = "hostPort" if len(texts) == 1 else "hostPorts"
-    return Change("hostPorts", f"do without {noun} {joined(texts)}", {"drop": texts}, edited, cost=len(texts))
+    text = f"do without {noun} {joined(texts)}"
+    return Change("hostPorts", text, {"drop": texts}, edited, cost=len(texts), gives_up=True)

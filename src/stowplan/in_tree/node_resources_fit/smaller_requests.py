@@ -50,7 +50,8 @@ def smaller_requests(pod: Pod, targets: Mapping[str, int], *, note: str = "", ab
             init_containers=_requests_from(changed.spec.init_containers, spec.init_containers),
         )
 
-    return Change("resources", f"request {joined(parts)}", data, edited, note=note, about=about, cost=len(targets))
+    text = f"request {joined(parts)}"
+    return Change("resources", text, data, edited, note=note, about=about, cost=len(targets), gives_up=True)
 
 
 def _requests_from(containers: Sequence[Container], smaller: Sequence[Container]) -> tuple[Container, ...]:

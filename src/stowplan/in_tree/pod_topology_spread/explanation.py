@@ -166,7 +166,7 @@ def _set_constraint(index: int, fields: dict[str, Any], text: str, data: dict[st
         constraints[index] = replace(constraints[index], **fields)
         return with_spec(pod, topology_spread_constraints=tuple(constraints))
 
-    return Change("topologySpread", text, data, edited)
+    return Change("topologySpread", text, data, edited, gives_up=True)
 
 
 def _drop_constraints(indexes: Sequence[int], keys: Sequence[str]) -> Change:
@@ -175,7 +175,8 @@ def _drop_constraints(indexes: Sequence[int], keys: Sequence[str]) -> Change:
         return with_spec(pod, topology_spread_constraints=tuple(kept))
 
     text = f"drop the topologySpreadConstraint on {joined(list(keys))}"
-    return Change("topologySpread", text, {"drop": list(keys), "constraints": list(indexes)}, edited, cost=len(indexes))
+    data = {"drop": list(keys), "constraints": list(indexes)}
+    return Change("topologySpread", text, data, edited, cost=len(indexes), gives_up=True)
 
 
 def _own_constraints() -> Change:
