@@ -21,6 +21,21 @@ def test_version(run):
     assert run("--version").out.startswith(f"stowplan {stowplan.__version__}")
 
 
+def test_help_and_version_as_of_kubectl(run):
+    assert run("version").out == run("--version").out
+    assert run("help").out == run("--help").out
+    assert run("help", "config", "view").out == run("config", "view", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("explian", " Did you mean explain?"), ("dran", " Did you mean drain?"), ("x", "")]
+)
+def test_an_unknown_command(run, name, hint):
+    ran = run(name)
+    assert ran.code == 2
+    assert ran.err.endswith(f"Error: No such command {name!r}.{hint}\n")
+
+
 @pytest.mark.parametrize("args", [("--help",), ("-h",), ("explain", "--help"), ("demo", "--help"), ("up", "--help")])
 def test_help_has_examples(run, args):
     ran = run(*args)

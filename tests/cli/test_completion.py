@@ -99,7 +99,9 @@ class TestLiveCluster:
         monkeypatch.setattr(object_names, "SECONDS", 30)
 
         async def found(server, command, *words):
-            config = a_kubeconfig(cluster={"server": server.url}, context={"cluster": "c", "user": "u", "namespace": "shop"})
+            config = a_kubeconfig(
+                cluster={"server": server.url}, context={"cluster": "c", "user": "u", "namespace": "shop"}
+            )
             path = str(write_kubeconfig(tmp_path / "config", config))
             return await asyncio.to_thread(names, command, "--kubeconfig", path, *words)
 

@@ -259,7 +259,7 @@ def test_a_nominated_pod(run, files):
 def test_files_without_nodes(run, files):
     ran = run("explain", "-f", files(waiting("p")))
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "error: no Node in these files: add what `kubectl get nodes -o json` says, or one of your own\n"
+    assert ran.err == "error: no Node in these files; add a file with nodes: `stowplan dump` saves those of a cluster\n"
 
 
 class TestWorkloadsInFiles:

@@ -16,7 +16,7 @@ _QUESTIONS = Section(
     (
         ("stowplan explain pending", "why pods of a live cluster are pending, what would help"),
         ("stowplan explain pod shop/web-0", "where one pod goes, and why there"),
-        ("kubectl get no,po,pvc,pv,… -A -o json > cluster.json", "all kinds: see stowplan explain --help"),
+        ("stowplan dump -o cluster.json", "save the cluster in a file"),
         ("stowplan explain -f cluster.json pending", "the same from files"),
         ("stowplan ui", "the cluster as a picture in your browser"),
     ),
@@ -63,6 +63,7 @@ _HOMES = {
     "completion": "stowplan.cli.completion:completion",
     "config": "stowplan.cli.config.group:config",
     "drain": "stowplan.cli.drain:drain",
+    "dump": "stowplan.cli.dump:dump",
     "explain": "stowplan.cli.explain.command:explain",
     "fit": "stowplan.cli.fit:fit",
     "record": "stowplan.cli.record:record",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -76,11 +77,25 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, but a contributed command that cannot be loaded is an error that says why."""
+        """Like click's, but a contributed command that cannot be loaded is an error that says why, and commands that are
+        not loaded are suggested, too.
+        """
         name = args[0]
         if name not in self._own_names() and name in self._contributed(ctx):
             return name, self._contributed(ctx).load(name), args[1:]
+        if name not in self._own_names() and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, self.list_commands(ctx), n=1)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]}?" if near else ""))
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`help` and `version` are options here, but commands of kubectl."""
+        match args:
+            case ["help", *words]:
+                args = [*words, "--help"]
+            case ["version", *_]:
+                args = ["--version"]
+        return super().parse_args(ctx, args)
 
     def _own_names(self) -> set[str]:
         return {*self.commands, *self._homes}

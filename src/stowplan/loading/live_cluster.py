@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import field
@@ -32,12 +33,11 @@ from stowplan.loading.workloads import WORKLOAD_RESOURCES
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from stowplan.api.documents import Documents
     from stowplan.api.port import Api, Listing
     from stowplan.client.cluster_flags import ClusterFlags
-    from stowplan.client.connection import Connection
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.loading.wanted_events import EventsWanted
     from stowplan.loading.workloads import WorkloadName
@@ -90,9 +90,22 @@ async def read_live_cluster(
     `workloads`: to read as well; without a namespace, they are in the context's. `documents` stores the original
     objects, as far as needed; `agent` is the User-Agent.
     """
+    async with live_api(live, agent=agent, documents=documents) as (api, namespace):
+        return await read_from(api, kinds, events=events, workloads=workloads, namespace=namespace)
+
+
+@asynccontextmanager
+async def live_api(
+    live: ClusterFlags, *, agent: str, documents: Documents | None = None
+) -> AsyncIterator[tuple[HttpApi, str]]:
+    """The API of a live cluster for a user who waits, and the context's namespace; raises LiveClusterError."""
     try:
         connection = live.connect()
-        return await _read(connection, kinds, events, workloads, documents, agent)
+        settings = ClientConnection(qps=-1)
+        async with HttpApi.open(
+            connection, client_settings=settings, agent=agent, limits=_LIMITS, documents=documents
+        ) as api:
+            yield api, connection.namespace
     except (ClientConfigError, CredentialsError) as error:
         failed = LiveClusterError(str(error))
         failed.nothing_named = True
@@ -115,21 +128,6 @@ def read_now(
     reading = read_live_cluster(kinds, live, agent=agent, documents=documents)
     with ThreadPoolExecutor(1) as apart:
         return apart.submit(asyncio.run, reading).result()
-
-
-async def _read(
-    connection: Connection,
-    kinds: Sequence[WatchedKind],
-    events: EventsWanted | None,
-    workloads: Collection[WorkloadName],
-    documents: Documents | None,
-    agent: str,
-) -> LiveCluster:
-    settings = ClientConnection(qps=-1)
-    async with HttpApi.open(
-        connection, client_settings=settings, agent=agent, limits=_LIMITS, documents=documents
-    ) as api:
-        return await read_from(api, kinds, events=events, workloads=workloads, namespace=connection.namespace)
 
 
 async def read_from(
@@ -173,20 +171,20 @@ class _Reading(PlainStruct):
             names = listed(sorted(str(resource_of(watched.kind)) for watched in self.found.unserved), 20)
             self.found.notes.append(f"this cluster does not serve {names}")
         if self.forbidden:
-            missing = _missing_permission(listed(sorted(self.forbidden), 20))
+            missing = missing_permission(listed(sorted(self.forbidden), 20))
             self.found.notes.append(f"{missing}: judged as if there were none; {_ROLE}")
 
     async def _kind(self, watched: WatchedKind) -> None:
         kind, resource = watched.kind, str(resource_of(watched.kind))
         try:
-            listings = await _listed(self.api, kind, field_selector=watched.field_selector)
+            listings = await list_all(self.api, kind, field_selector=watched.field_selector)
         except NotFound:
             if kind in _NEEDED:
                 raise
             self.found.unserved.append(watched)
         except Forbidden as error:
             if kind in _NEEDED:
-                raise LiveClusterError(f"{_missing_permission(resource)} ({error})") from error
+                raise LiveClusterError(f"{missing_permission(resource)} ({error})") from error
             self.forbidden.append(resource)
         else:
             self._take(resource, listings)
@@ -228,7 +226,7 @@ class _Reading(PlainStruct):
     async def events(self, namespace: str, selector: str) -> list[Event] | None:
         """`namespace` "": all. None if events.k8s.io is not served or not readable."""
         try:
-            listings = await _listed(self.api, Event, namespace=namespace, field_selector=selector)
+            listings = await list_all(self.api, Event, namespace=namespace, field_selector=selector)
         except NotFound:
             return None
         except Forbidden as error:
@@ -237,11 +235,11 @@ class _Reading(PlainStruct):
         return [event for listing in listings for event in listing.items]
 
 
-def _missing_permission(resources: str) -> str:
+def missing_permission(resources: str) -> str:
     return f"the permission to list {resources} in all namespaces is missing"
 
 
-async def _listed(api: Api, kind: type[T], **selection: Any) -> list[Listing[T]]:
+async def list_all(api: Api, kind: type[T], **selection: Any) -> list[Listing[T]]:
     """All pages; if the continue token expires, the list is read again in one piece."""
     pages: list[Listing[T]] = []
     continue_ = ""

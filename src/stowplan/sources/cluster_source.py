@@ -277,7 +277,9 @@ class ClusterSource:
     def check_nodes(self) -> None:
         """Raise InputError if there are no nodes, which were most likely forgotten."""
         if not self.live and not self.cluster.state.table.count:
-            raise InputError(f"no Node in {self.where}: add what `kubectl get nodes -o json` says, or one of your own")
+            raise InputError(
+                f"no Node in {self.where}; add a file with nodes: `stowplan dump` saves those of a cluster"
+            )
 
     def note_unplaced(self) -> None:
         """Note that pods without a node are left out, if only placed ones are judged."""

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from stowplan.cluster.objects import ObjectStore
     from stowplan.cluster.pod_info import PodInfo
 
-_RECIPE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
-
 
 def why_not_judged(pod: PodInfo, objects: ObjectStore) -> str:
     """What the files lack to judge the pod; "" if nothing is known to be missing."""
     for kind, name in _looked_up(pod, objects):
         if not any(_is_given(obj) for obj in objects.all(kind)):
-            return f"cannot judge: no {name} in the files; add what this says: {_RECIPE}"
+            return f"cannot judge: no {name} in the files; `stowplan dump` saves a cluster with them"
     return ""
 
 

@@ -9,13 +9,16 @@ from stowplan.api.types import Event, Pod
 from stowplan.api.yaml_text import to_yaml
 from stowplan.engine.engine import Engine
 from stowplan.engine.watched_kinds import watched_kinds
+from stowplan.loading.workloads import WORKLOAD_RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.resources import ApiResource
     from stowplan.config import Configuration
     from stowplan.framework.runtime.registry import Registry
+    from stowplan.sources.dumping import DumpedKind
 
 
 class _NoMeter:
@@ -30,13 +33,18 @@ class _NoMeter:
 
 def role_of_follower(configuration: Configuration, registry: Registry, *, name: str) -> str:
     """For whoever lists and watches what the scheduler reads; as YAML for `kubectl apply`."""
-    return _role(name, dict.fromkeys(_kinds(configuration, registry), ("list", "watch")))
+    return _role(name, {resource_of(kind): {"list", "watch"} for kind in _kinds(configuration, registry)})
 
 
 def role_of_reader(configuration: Configuration, registry: Registry, *, name: str) -> str:
-    """For whoever reads it once, to answer a question: also finished pods by their names, and Events."""
-    verbs: dict[type[ApiStruct], tuple[str, ...]] = dict.fromkeys(_kinds(configuration, registry), ("list",))
-    return _role(name, {**verbs, Pod: ("get", "list"), Event: ("list",)})
+    """For whoever reads it once, to answer a question: also Events, and finished pods and workloads by their names."""
+    verbs = {resource_of(kind): {"list"} for kind in (*_kinds(configuration, registry), Event)}
+    verbs[resource_of(Pod)].add("get")
+    return _role(name, verbs, got=WORKLOAD_RESOURCES.values())
+
+
+def role_of_dumper(kinds: Iterable[DumpedKind], *, name: str) -> str:
+    return _role(name, {kind.resource: {"list"} for kind in kinds})
 
 
 def _kinds(configuration: Configuration, registry: Registry) -> list[type[ApiStruct]]:
@@ -45,14 +53,18 @@ def _kinds(configuration: Configuration, registry: Registry) -> list[type[ApiStr
     return [one.kind for one in watched]
 
 
-def _role(name: str, verbs: Mapping[type[ApiStruct], tuple[str, ...]]) -> str:
+def _role(name: str, verbs: Mapping[ApiResource, set[str]], *, got: Iterable[str] = ()) -> str:
+    """`got`: other resources that are read by their names."""
+    allowed = {(resource.group, resource.plural): set(those) for resource, those in verbs.items()}
+    for resource in got:
+        plural, _, rest = resource.partition(".")
+        allowed.setdefault((rest.partition(".")[2], plural), set()).add("get")
     plurals: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for kind, allowed in verbs.items():
-        resource = resource_of(kind)
-        plurals.setdefault((resource.group, allowed), []).append(resource.plural)
+    for (group, plural), those in allowed.items():
+        plurals.setdefault((group, tuple(sorted(those))), []).append(plural)
     rules = [
-        {"apiGroups": [group], "resources": sorted(resources), "verbs": list(allowed)}
-        for (group, allowed), resources in sorted(plurals.items())
+        {"apiGroups": [group], "resources": sorted(resources), "verbs": list(those)}
+        for (group, those), resources in sorted(plurals.items())
     ]
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

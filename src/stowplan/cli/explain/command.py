@@ -88,7 +88,7 @@ def explain(**given: Any) -> None:
     """Show which node a pod gets and why, why every other node was refused, and what would help a pod that fits
     nowhere. Or show what is on a node, which pending pods it takes and why it refuses the others.
 
-    Reads a live cluster or, with -f, manifests and what `kubectl get -o json` writes (or yaml, which takes longer).
+    Reads a live cluster or, with -f, manifests and what `stowplan dump` or `kubectl get -o json` writes.
     Nothing is changed anywhere. A pod that already has a node is judged as if it were to be placed now.
 
     For several pods, a summary comes first; then each group of equal pods is explained, the largest first. Each is
@@ -117,8 +117,7 @@ def explain(**given: Any) -> None:
       stowplan explain --kubeconfig admin.conf pending -n shop -l app=web
       stowplan explain node worker-3 -o wide
       stowplan explain -f cluster.json podgroup/research/train
-      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
-        -A -o json | stowplan explain -f -
+      stowplan dump -o cluster.json && stowplan explain -f cluster.json
       stowplan explain -f cluster.json -f new-pod.yaml pod new-pod
       stowplan explain -f cluster.json --config scheduler.yaml -o json
       stowplan explain --recording cluster.recording --at 2026-11-20T12:03 pod shop/web-0
