@@ -25,9 +25,9 @@ def endless(measures):
 
 
 def test_a_blend_is_relative_to_the_baseline():
-    blended = read_objective("waits=1,utilisation.cpu=2")
-    baseline = [{"waits.mean": 10.0, "utilisation.cpu": 50.0}, {"waits.mean": 30.0, "utilisation.cpu": 50.0}]
-    found = [{"waits.mean": 12.0, "utilisation.cpu": 55.0}, {"waits.mean": 30.0, "utilisation.cpu": 45.0}]
+    blended = read_objective("waits=1,utilization.cpu=2")
+    baseline = [{"waits.mean": 10.0, "utilization.cpu": 50.0}, {"waits.mean": 30.0, "utilization.cpu": 50.0}]
+    found = [{"waits.mean": 12.0, "utilization.cpu": 55.0}, {"waits.mean": 30.0, "utilization.cpu": 45.0}]
     # Of a mean wait of 20 s, 2 s are 10 %. 5 more than 50 % in use are 10 %, an improvement.
     assert blended.scores(found, baseline) == [10 - 20, 20]
     assert blended.scores(baseline, baseline) == [0, 0]
@@ -93,26 +93,26 @@ def test_a_part_counts_the_pods_created_in_it():
     assert found["waits.mean"] == 16.0
     assert (found["waits.longest"], found["unplaced"]) == (40.0, 2.0)
     assert found["evictions"] == 1, "created before, and evicted in this part"
-    assert (found["utilisation.cpu"], found["utilisation"]) == pytest.approx((30.0, 30.0))
+    assert (found["utilization.cpu"], found["utilization"]) == pytest.approx((30.0, 30.0))
     assert (found["cost"], found["nodes.mean"]) == (5.0, 2.0)
 
 
 POINTS = st.dictionaries(
     st.integers(0, 30),
-    st.fixed_dictionaries({"cost": st.integers(0, 6).map(float), "utilisation": st.integers(0, 6).map(float)}),
+    st.fixed_dictionaries({"cost": st.integers(0, 6).map(float), "utilization": st.integers(0, 6).map(float)}),
     max_size=12,
 )
 
 
 def dominates(one, other):
     """Less cost and more use are better."""
-    as_good = one["cost"] <= other["cost"] and one["utilisation"] >= other["utilisation"]
+    as_good = one["cost"] <= other["cost"] and one["utilization"] >= other["utilization"]
     return as_good and one != other
 
 
 @given(POINTS)
 def test_the_front_is_undominated_and_dominates_the_rest(points):
-    kept = front(("cost", "utilisation"), points)
+    kept = front(("cost", "utilization"), points)
     for key, values in points.items():
         dominated = any(dominates(points[other], values) for other in points)
         if key in kept:

@@ -1,4 +1,4 @@
-/** Lines over time, one for each timeline, with the moment that is shown: utilisation, pending pods, waits. */
+/** Lines over time, one for each timeline, with the moment that is shown: utilization, pending pods, waits. */
 import { useMemo } from "preact/hooks";
 import type { Drawn } from "../parts/pictures";
 import { span } from "../parts/format";

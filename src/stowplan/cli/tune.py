@@ -42,7 +42,7 @@ _EPILOG = "Exit codes: 0: done; 2: invalid input; 3: nothing better was found; 1
 @click.option("--config", metavar="FILE", shell_complete=complete_file, help="The baseline. Default: the scenario's.")
 @click.option("--space", metavar="FILE", shell_complete=complete_file, help="The search space; see --schema.")
 @click.option(
-    "--objective", metavar="WHAT", help="waits, cost, utilisation, …; A=1,B=0.5 for a blend; or MODULE:FUNCTION."
+    "--objective", metavar="WHAT", help="waits, cost, utilization, …; A=1,B=0.5 for a blend; or MODULE:FUNCTION."
 )
 @click.option("--out", metavar="FOLDER", help="Where to write the results. Default: SCENARIO's name with -tuned.")
 @click.option("--trials", type=click.IntRange(min=1), default=40, show_default=True, metavar="N")

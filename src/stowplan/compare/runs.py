@@ -51,7 +51,7 @@ def values_of(summary: SummaryRecord) -> dict[str, float]:
         "waits.longest": waits.longest,
         "unplaced": float(waits.unplaced),
         "evictions": float(summary.evictions),
-        **{f"utilisation.{name}": 100 * share for name, share in summary.utilisation.items()},
+        **{f"utilization.{name}": 100 * share for name, share in summary.utilization.items()},
         **{f"fragmentation.{name}": 100 * share for name, share in summary.fragmentation.items()},
         "nodes.mean": summary.nodes_mean,
         "cost": summary.cost,

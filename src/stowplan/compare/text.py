@@ -27,7 +27,7 @@ _PLAIN = {
     "cost": "cost",
     PLACED_DIFFERENTLY: "other node than recorded (%)",
 }
-_SHARES = {"utilisation": "in use (%)", "fragmentation": "fragmented (%)"}
+_SHARES = {"utilization": "in use (%)", "fragmentation": "fragmented (%)"}
 
 
 def title_of(measure: str) -> str:

@@ -512,7 +512,7 @@ class Simulation:
             evictions=sum(number for how, number in ends.items() if how not in CALM),
             waits=waits_record(waits),
             causes=causes_of(ledger),
-            utilisation={
+            utilization={
                 name: round(ledger.used_seconds[name] / amount, _DIGITS)
                 for name, amount in sorted(fleet.seconds.items())
                 if amount and name != "pods"

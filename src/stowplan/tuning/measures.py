@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 #: Measures of every part, in addition to utilization and fragmentation of each resource.
 MEASURES = (
     *("waits.mean", "waits.p95", "waits.longest", "unplaced", "evictions"),
-    *("utilisation", "fragmentation", "nodes.mean", "cost"),
+    *("utilization", "fragmentation", "nodes.mean", "cost"),
 )
 #: Higher is better.
-_MORE_IS_BETTER = "utilisation"
+_MORE_IS_BETTER = "utilization"
 _NO_RESOURCE = "pods"
 
 
@@ -46,7 +46,7 @@ def measured_since(result: SimulationResult, since: float) -> dict[str, float]:
     return {
         **wait_measures(waits),
         "evictions": float(sum(row.end not in CALM for row in evicted)),
-        **_shares("utilisation", samples, _use),
+        **_shares("utilization", samples, _use),
         **_shares("fragmentation", samples, lambda row: row.fragmentation),
         "nodes.mean": fmean(row.nodes for row in samples) if samples else 0.0,
         "cost": samples[-1].cost - samples[0].cost if samples else 0.0,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     UserFunction = Callable[[Mapping[str, float]], float]
 
 #: Short names.
-_SHORT = {"waits": "waits.mean", "utilization": "utilisation", "nodes": "nodes.mean"}
+_SHORT = {"waits": "waits.mean", "nodes": "nodes.mean"}
 DEFAULT = "waits.mean"
 
 
@@ -83,7 +83,7 @@ def blend(terms: Mapping[str, float]) -> Objective:
     for name, weight in terms.items():
         measure = _SHORT.get(name, name)
         kind, dot, _ = measure.partition(".")
-        if measure not in MEASURES and not (dot and kind in ("utilisation", "fragmentation")):
+        if measure not in MEASURES and not (dot and kind in ("utilization", "fragmentation")):
             meant = next(did_you_mean(measure, MEASURES), f"there are {', '.join(MEASURES)}, or a module:function")
             raise TuningError(f"objective: there is no measure {name!r}; {meant}")
         if not (isfinite(weight) and weight > 0):

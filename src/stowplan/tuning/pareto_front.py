@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def axes_of(terms: Iterable[str], found: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
     """Two measures that differ between configurations: the objective's first; fewer if fewer differ."""
     # Waiting time is mostly traded for one of these.
-    others = ("cost", "waits.mean", "fragmentation", "nodes.mean", "evictions", "utilisation")
+    others = ("cost", "waits.mean", "fragmentation", "nodes.mean", "evictions", "utilization")
     differing = [
         measure
         for measure in dict.fromkeys((*terms, *others, *MEASURES))

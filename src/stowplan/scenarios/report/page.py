@@ -109,7 +109,7 @@ def _facts(summary: SummaryRecord) -> Iterator[str]:
         ("p95 wait", span_text(waits.p95)),
         ("longest wait", span_text(waits.longest)),
         ("nodes, mean", f"{summary.nodes_mean:,.1f}"),
-        *((f"{name} in use", f"{share:.1%}") for name, share in summary.utilisation.items()),
+        *((f"{name} in use", f"{share:.1%}") for name, share in summary.utilization.items()),
         *([("cost", f"{summary.cost:,.2f}")] if summary.cost else []),
     ]
     for name, value in facts:

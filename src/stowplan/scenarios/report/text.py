@@ -61,7 +61,7 @@ def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
         )
         if waits.unplaced:
             yield "", unplaced_text(waits)
-    yield "in use", ", ".join(f"{name} {share:.1%}" for name, share in summary.utilisation.items()) or "nothing"
+    yield "in use", ", ".join(f"{name} {share:.1%}" for name, share in summary.utilization.items()) or "nothing"
     yield "fragmented", ", ".join(f"{name} {share:.1%}" for name, share in summary.fragmentation.items()) or "nothing"
     yield (
         "nodes",

@@ -96,7 +96,7 @@ class SummaryRecord(Record, frozen=True, kw_only=True):
     waits: WaitsRecord
     causes: tuple[CauseRecord, ...] = ()
     #: Resource -> mean used share over time.
-    utilisation: dict[str, float] = field(default_factory=dict)
+    utilization: dict[str, float] = field(default_factory=dict)
     fragmentation: dict[str, float] = field(default_factory=dict)
     cost: float = 0.0
     cost_by_group: dict[str, float] = field(default_factory=dict)
