@@ -282,11 +282,17 @@ class TestSurvive:
             "  LOST  NODES  PODS  MOVE  STRANDED  GONE  DISPLACED\n"
             "  x         1     2     1         0     1          0\n"
             "  y         1     1     1         0     0          0\n"
+            "  gone: no controller recreates it\n"
+            "\n"
+            "Without x\n"
+            "  PODS  REASON\n"
+            "     1  no controller recreates it  default/bare\n"
         )
 
     def test_as_data(self, run, files):
         found = read(run("survive", "-f", files(*CLUSTER), "--by", "node", "-o", "json"))
-        assert [(loss["lost"], loss["stranded"]) for loss in found["losses"]] == [("a", []), ("b", [])]
+        losses = [(loss["lost"], loss["stranded"], loss["survived"]) for loss in found["losses"]]
+        assert losses == [("a", [], True), ("b", [], True)]
 
     def test_progress_is_shown_on_a_terminal(self, run, files, monkeypatch):
         terminal = SimpleNamespace(isatty=lambda: True)
@@ -304,14 +310,14 @@ class TestWhatIf:
     def test_as_text(self, run, files):
         ran = run("what-if", "-f", files(*CLUSTER), "--remove", "a", "--add-nodes", "1", "--like", "b")
         assert ran.out.startswith(
-            "if add 1 node like b\n"
-            "if remove node a\n"
+            "change: add 1 node like b\n"
+            "change: remove node a\n"
             "                    BEFORE  AFTER\n"
             "  nodes                  2      2\n"
             "  pods with a node       2      2\n"
             "  pending                1      1\n"
             "\n"
-            "Lose theirs\n"
+            "Lose their node\n"
             "  POD            GOES TO\n"
             "  default/web-0  b-like-1\n"
         )
@@ -325,7 +331,7 @@ class TestWhatIf:
     def test_workloads_that_are_applied_have_pods(self, run, files, tmp_path):
         (more := tmp_path / "more.json").write_text(json.dumps(DEPLOYMENT))
         ran = run("what-if", "-f", files(*CLUSTER), "--apply", str(more))
-        assert ran.out.startswith(f"if apply {more}, with the pods of Deployment shop/api\n")
+        assert ran.out.startswith(f"change: apply {more}, with the pods of Deployment shop/api\n")
         assert "using its template: 2 pods (shop/api-0…)" in ran.err
         assert "Get a node\n  POD         NODE\n  shop/api-0  a\n  shop/api-1  b\n" in ran.out
 

@@ -173,7 +173,7 @@ def test_no_pod_is_evicted():
 def test_unknown_names():
     with pytest.raises(ClusterError, match='node "x" not found'):
         fit(Cluster([node("a", "1")]), pod(cpu="2"), replicas=1, kinds=[NodeKind("x")])
-    with pytest.raises(ClusterError, match="want 0 or more"):
+    with pytest.raises(ClusterError, match="want a whole number, 0 or more, got -1"):
         fit(Cluster(), pod(), replicas=-1)
     with pytest.raises(ClusterError, match='node "x" not found'):
         fit(Cluster([node("a", "1")]), pod(), replicas=1, kinds=[NodeKind("x")])

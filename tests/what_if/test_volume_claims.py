@@ -93,7 +93,16 @@ def test_a_stateful_set_reuses_its_claims_when_scaled_up(nodes):
 
 def test_recreated_pods_of_a_stateful_set_keep_their_volumes(nodes):
     (stranded,) = drain(Cluster([*nodes, *stateful(0, "a", "x")]), ["a"]).stranded
-    assert "1 node(s) didn't match PersistentVolume's node affinity" in stranded.reason
+    where = "can be used from topology.kubernetes.io/zone=x, and no node is left there"
+    assert stranded.reason == f"volume pv-data-db-0 of claim data-db-0 {where}"
+
+
+def test_the_reason_is_a_volume_that_is_lost_with_its_zone_rather_than_nodes_that_are_full(nodes):
+    full = [owned(pod("web-0", "4", nodeName="b"))]
+    (loss,) = survive(Cluster([*nodes, *full, *stateful(0, "a", "x")]), ZONE, only="x").losses
+    assert [one.reason.partition(",")[0] for one in loss.stranded] == [
+        "volume pv-data-db-0 of claim data-db-0 can be used from topology.kubernetes.io/zone=x"
+    ]
 
 
 def test_scaling_down_a_stateful_set(nodes):

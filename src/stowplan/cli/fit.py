@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     shell_complete=complete_pod_or_file,
 )
 @click.option(
-    "--replicas", type=click.IntRange(min=0), metavar="N", help="Number of pods wanted. Default: as many as fit."
+    "--more",
+    "--replicas",
+    "replicas",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="How many more pods are wanted, beside those that there are. Default: as many as fit.",
 )
 @click.option(
     "--like",
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
     help="The same for a Node in a file.",
 )
 @NAMESPACE
-@about_a_cluster(no="fewer fit than --replicas wants, or none without it")
+@about_a_cluster(no="fewer fit than --more wants, or none without it")
 def fit(
     *,
     words: tuple[str, ...],
@@ -60,7 +65,7 @@ def fit(
     **source: Any,
 ) -> None:
     """Show how many more pods like a pod, a workload or a manifest fit, on which nodes, and why the next one does not.
-    With --replicas, also how many nodes to add so that all of them fit.
+    With --more N (or --replicas N), also how many nodes to add so that N more fit, beside the pods that there are.
 
     Of a pod group (podgroup/NAME), it is groups that are counted, each of them whole.
 

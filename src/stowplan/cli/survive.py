@@ -29,7 +29,8 @@ from stowplan.command_line.errors import reported
 @about_a_cluster(no="some loss leaves a pod without a node, or deletes one for good")
 def survive(*, by: str | None, only: str | None, output: str, exit_code: bool, **source: Any) -> None:
     """Show what the loss of each node, zone or rack would cost, one loss at a time. Controllers recreate its pods, and
-    the scheduler looks for other nodes. Pods that find none are stranded; pods without a controller are gone.
+    the scheduler looks for other nodes. Pods that find none are stranded; pods without a controller are gone; pods
+    elsewhere that are evicted to make room for these are displaced, and find another node themselves or are stranded.
 
     Nothing is changed anywhere.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from stowplan.structs import PlainStruct
@@ -20,7 +21,7 @@ from stowplan.what_if.records import MixRecord, NodesToAddRecord
 from stowplan.what_if.room import most_room_for, room_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from stowplan.offline import Cluster
     from stowplan.what_if.copies import Copies
@@ -53,7 +54,7 @@ def computed(cluster: Cluster, copies: Copies, missing: int, kinds: Sequence[Nod
     for kind in kinds:
         if taken := each[kind.name]:
             count = -(-missing // taken)
-            found.each.append(_record(kind, count, taken))
+            found.each.append(nodes_record(kind, count, taken))
     prices = {kind.name: kind.price for kind in kinds if kind.price is not None}
     if len(prices) > 1:
         found.cheapest = _cheapest(missing, each, prices)
@@ -72,15 +73,24 @@ def tried(cluster: Cluster, copies: Copies, wanted: int, already: int, kinds: Se
         if count is None:
             found.notes.append(f"nodes like {kind.name} alone would not make all of them fit")
         else:
-            found.each.append(_record(kind, count, None))
+            found.each.append(nodes_record(kind, count))
     if not found.each and len(kinds) > 1:
         found.mix = trials.mix()
     return found
 
 
-def _record(kind: NodeKind, count: int, each: int | None) -> NodesToAddRecord:
-    price = None if kind.price is None else count * kind.price
-    return NodesToAddRecord(like=kind.name, count=count, each=each, price=price)
+def nodes_record(kind: NodeKind, count: int, each: int | None = None) -> NodesToAddRecord:
+    return NodesToAddRecord(like=kind.name, count=count, each=each, price=_total([(count, kind.price)]))
+
+
+def _total(nodes: Iterable[tuple[int, float | None]]) -> float | None:
+    """The price of some nodes of several kinds, added in decimal, as prices are; None: one of them has none."""
+    total = Decimal()
+    for number, price in nodes:
+        if price is None:
+            return None
+        total += number * Decimal(str(price))
+    return float(total)
 
 
 def _cheapest(missing: int, each: Mapping[str, int], prices: Mapping[str, float]) -> MixRecord | None:
@@ -98,7 +108,9 @@ def _cheapest(missing: int, each: Mapping[str, int], prices: Mapping[str, float]
         name = best[left][2]
         nodes[name] += 1
         left -= each[name]
-    return MixRecord(nodes=dict(sorted(nodes.items())), price=best[missing][0])
+    return MixRecord(
+        nodes=dict(sorted(nodes.items())), price=_total((nodes[name], price) for name, price in prices.items())
+    )
 
 
 class _Trials:
@@ -129,11 +141,10 @@ class _Trials:
         for kind in sorted(every, key=lambda kind: -(self._kinds[kind].price or 0.0)):
             counts[kind] = self._reduced(counts, kind)
         used = {kind: number for kind, number in counts.items() if number}
-        prices = [self._kinds[kind].price for kind in used]
-        total = None
-        if None not in prices:
-            total = sum((self._kinds[kind].price or 0.0) * number for kind, number in used.items())
-        return MixRecord(nodes={self._kinds[kind].name: number for kind, number in used.items()}, price=total)
+        return MixRecord(
+            nodes={self._kinds[kind].name: number for kind, number in used.items()},
+            price=_total((number, self._kinds[kind].price) for kind, number in used.items()),
+        )
 
     def _search(self, placed: Callable[[int], int], least: int) -> int | None:
         """The lowest sufficient number of nodes; fewer than `least` are known not to suffice.

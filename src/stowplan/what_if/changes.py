@@ -24,7 +24,7 @@ from stowplan.offline import ClusterError
 from stowplan.offline.names import near_names
 from stowplan.offline.objects import decoded
 from stowplan.what_if.claims import let_go, with_own_claims
-from stowplan.what_if.nodes import NodeTemplate, node_named, pods_on
+from stowplan.what_if.nodes import MOST_NODES, NodeTemplate, node_named, pods_on
 from stowplan.what_if.pods import Fate, fate_of, named, ordinal_names, pods_of, recreated
 from stowplan.what_if.settling import put_back
 
@@ -72,6 +72,11 @@ class AddNodes(Change):
     count: int
     #: The name of an existing node, or a new Node.
     like: str | Node
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or not 1 <= self.count <= MOST_NODES:
+            want = f'want a number of nodes from 1 to {MOST_NODES:,}, as in AddNodes(2, "node-1")'
+            raise ClusterError(f"AddNodes: {want}, got {self.count!r}")
 
     @property
     def text(self) -> str:
@@ -198,6 +203,10 @@ class Scale(Change):
     replicas: int
     #: A pod as the controller would create it, for a controller without pods.
     template: Pod | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.replicas, int) or self.replicas < 0:
+            raise ClusterError(f"Scale: want a number of pods, 0 or more, got {self.replicas!r}")
 
     @property
     def text(self) -> str:

@@ -6,21 +6,22 @@ Pending pods are scheduled on both sides, so that what would have happened anywa
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from stowplan.offline import ClusterError
 from stowplan.offline.assumptions import assumed
 from stowplan.structs import PlainStruct
-from stowplan.what_if.changes import Reconfigure
+from stowplan.what_if.changes import Change, Reconfigure
 from stowplan.what_if.daemon_sets import DaemonSets
 from stowplan.what_if.pods import Fate, fate_of
 from stowplan.what_if.records import SideRecord, WhatIfRecord
 from stowplan.what_if.settling import Settling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stowplan.offline import Cluster
-    from stowplan.what_if.changes import Change
 
     Look = Callable[[Cluster], None]
 
@@ -29,8 +30,8 @@ def _ignored(cluster: Cluster) -> None:
     pass
 
 
-def what_if(cluster: Cluster, *changes: Change, look: Look = _ignored) -> WhatIfRecord:
-    """Compare the cluster with and without the changes, which are made in order.
+def what_if(cluster: Cluster, *changes: Change | Iterable[Change], look: Look = _ignored) -> WhatIfRecord:
+    """Compare the cluster with and without the changes, which are made in order; a list of them will do, too.
 
     `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references.
 
@@ -38,14 +39,25 @@ def what_if(cluster: Cluster, *changes: Change, look: Look = _ignored) -> WhatIf
         >>> what_if(cluster, AddNodes(1, "gpu-a1"), Taint("gpu-a1-like-1", "nvidia.com/gpu", effect="")).placed
         {'ml/notebook': 'gpu-a1-like-1'}
     """
+    made = list(_flattened(changes))
     homes = _homes(cluster)
     before = _side(cluster, (), look)
     other = cluster
-    for change in changes:
+    for change in made:
         if isinstance(change, Reconfigure):
             other = cluster.reconfigured(change.config)
-    after = _side(other, changes, look)
-    return _compared(homes, before, after, [change.text for change in changes])
+    after = _side(other, made, look)
+    return _compared(homes, before, after, [change.text for change in made])
+
+
+def _flattened(changes: Iterable[Change | Iterable[Change]]) -> Iterator[Change]:
+    for change in changes:
+        if isinstance(change, Change):
+            yield change
+        elif isinstance(change, Iterable) and not isinstance(change, str | Mapping):
+            yield from _flattened(change)
+        else:
+            raise ClusterError(f'want changes such as Remove("node-1"), got {change!r}')
 
 
 class _Side(PlainStruct, frozen=True):

@@ -34,7 +34,7 @@ _NAMED = 5
 
 def drain(
     cluster: Cluster,
-    nodes: Sequence[str],
+    nodes: str | Sequence[str],
     *,
     rolling: int | None = None,
     pods: Selector = EVERYTHING,
@@ -51,12 +51,13 @@ def drain(
         >>> len(found.moves), len(found.stranded), len(found.blocked_by)
         (2, 4, 0)
     """
-    for name in nodes:
+    names = [nodes] if isinstance(nodes, str) else list(dict.fromkeys(nodes))
+    for name in names:
         node_named(cluster, name)
-    if rolling is not None and rolling < 1:
-        raise ClusterError(f"nodes that are out at a time: want 1 or more, got {rolling}")
+    if rolling is not None and not (isinstance(rolling, int) and rolling >= 1):
+        raise ClusterError(f"nodes that are out at a time: want 1 or more, got {rolling!r}")
     with cluster.transaction():
-        return _Drain(cluster, pods, budgets=budgets).run(list(dict.fromkeys(nodes)), rolling)
+        return _Drain(cluster, pods, budgets=budgets).run(names, rolling)
 
 
 class _Drain:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import field
 
+from stowplan.api.meta import controller_of
 from stowplan.offline import ClusterError
 from stowplan.offline.assumptions import assumed
 from stowplan.structs import PlainStruct
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.offline import Cluster
     from stowplan.what_if.nodes import NodeKind
     from stowplan.what_if.room import Limit
@@ -47,7 +49,7 @@ def fit(
 ) -> FitRecord:
     """How many more copies of a pod fit, where, and what keeps the next one off.
 
-    `replicas`: how many are wanted, at most 100,000; None: as many as fit.
+    `replicas`: how many more are wanted, at most 100,000; None: as many as fit.
 
     `kinds` of nodes to add for those that do not fit; None: those of the cluster. Without `replicas`, a note says how
     many pods another node of each given kind would take.
@@ -62,6 +64,7 @@ def fit(
     """
     check_replicas(replicas, MOST_REPLICAS)
     info = cluster.pod(pod)
+    _check_not_of_daemon_set(info)
     copies = Copies(cluster, info.pod, claim_templates)
     for kind in kinds or ():
         kind.check(cluster)
@@ -75,9 +78,20 @@ def fit(
     return found.record(info.key, replicas)
 
 
+def _check_not_of_daemon_set(info: PodInfo) -> None:
+    owner = controller_of(info.pod.metadata)
+    if owner is not None and owner.kind == "DaemonSet":
+        name = f"{info.namespace}/{owner.name}"
+        raise ClusterError(
+            f"DaemonSet {name} has one pod on each of its nodes, so there is no number that fits: "
+            f"`stowplan explain daemonset/{name}` shows its pods, and "
+            "`stowplan what-if --apply FILE` where those of a manifest would run"
+        )
+
+
 def check_replicas(replicas: int | None, most: int) -> None:
-    if replicas is not None and replicas < 0:
-        raise ClusterError(f"replicas: want 0 or more, got {replicas}")
+    if replicas is not None and not (isinstance(replicas, int) and replicas >= 0):
+        raise ClusterError(f"replicas: want a whole number, 0 or more, got {replicas!r}")
     if replicas is not None and replicas > most:
         raise ClusterError(f"replicas: want at most {most:,}, got {replicas:,}; without a number, as many as fit")
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stowplan.api.types import PodGroup, PodSchedulingGroup
 from stowplan.offline import ClusterError
 from stowplan.offline.assumptions import assumed
+from stowplan.what_if.added_nodes import nodes_record
 from stowplan.what_if.claims import with_own_claims
 from stowplan.what_if.fit import check_replicas
 from stowplan.what_if.nodes import NodeTemplate, fewest_nodes, kinds_of, node_named
@@ -147,8 +148,7 @@ def _nodes_to_add(
         template = NodeTemplate.of(cluster, kind.like)
         count = _count_to_add(cluster, question, template, wanted)
         if count is not None:
-            price = None if kind.price is None else count * kind.price
-            found.append(NodesToAddRecord(like=kind.name, count=count, price=price))
+            found.append(nodes_record(kind, count))
     return sorted(found, key=lambda add: (add.price is None, add.price or 0.0, add.count, add.like))
 
 

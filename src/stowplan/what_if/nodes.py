@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from itertools import count as counted_from
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from stowplan.api.affinity import Taint
 from stowplan.api.types import CSINode, ResourceSlice
 from stowplan.loading.daemon_sets import tied_to
 from stowplan.offline import ClusterError
-from stowplan.structs import PlainStruct
 from stowplan.what_if.claims import with_own_claims
 from stowplan.what_if.daemon_sets import daemons_waiting_for
 from stowplan.what_if.pods import Fate, copy_of, fate_of, on_node
@@ -70,6 +70,8 @@ def node_at(cluster: Cluster, row: int) -> Node:
 
 
 def node_named(cluster: Cluster, name: str) -> Node:
+    if not isinstance(name, str):
+        raise ClusterError(f"want the name of a node, got {name!r}")
     row = cluster.state.table.row_of.get(name)
     if row is None:
         raise ClusterError(f'node "{name}" not found')
@@ -147,7 +149,8 @@ def _slice_like(one: ResourceSlice, node_name: str) -> ResourceSlice:
     return replace(one, metadata=metadata, spec=replace(one.spec, node_name=node_name, pool=pool))
 
 
-class NodeKind(PlainStruct, frozen=True):
+@dataclass(frozen=True)
+class NodeKind:
     """A kind of node that can be added.
 
     Examples:

@@ -152,7 +152,10 @@ class LossRecord(Answer, frozen=True, kw_only=True):
     stranded: tuple[StrandedRecord, ...]
     #: Pods without a controller, which are not recreated.
     gone: tuple[str, ...]
+    #: Pods elsewhere that pods of these nodes would preempt, whether or not they find another node.
     displaced: tuple[str, ...]
+    #: Whether every pod runs again: none is stranded, none is gone.
+    survived: bool
 
 
 class SurviveRecord(Answer, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from stowplan.api.meta import controller_of
 from stowplan.preemption.victims import lower_priority_pods
 from stowplan.what_if.claims import let_go, uses_claims, with_own_claims
 from stowplan.what_if.pods import Fate, compiled_copies, fate_of, recreated
-from stowplan.what_if.volume_claims import bind_claims_of
+from stowplan.what_if.volume_claims import LostVolumes, bind_claims_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +38,7 @@ class Settling:
         self.stranded: dict[str, str] = {}
         #: Preempted pods.
         self.displaced: dict[str, None] = {}
+        self._lost_volumes = LostVolumes(cluster)
         #: Class -> its provisioner, if volumes of it are needed.
         self.provisioners: dict[str, str] = {}
 
@@ -86,7 +87,7 @@ class Settling:
                 self.found[key] = decision.node_name
                 self.stranded.pop(key, None)
             else:
-                self.stranded[key] = decision.message
+                self.stranded[key] = self._lost_volumes.reason(decision.pod.pod) or decision.message
                 self.found.pop(key, None)
 
     def _placed(self, waiting: Iterable[Pod]) -> PodsBefore | None:

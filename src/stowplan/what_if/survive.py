@@ -110,6 +110,7 @@ def _loss(
         ),
         gone=tuple(key for key, fate in fates.items() if fate is Fate.LOST),
         displaced=tuple(settling.displaced),
+        survived=not settling.stranded and Fate.LOST not in fates.values(),
     )
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         WhatIfRecord,
     )
 
-#: Maximum number of table rows, and of names in a line.
-_SHOWN, _NAMED = 20, 5
+#: Maximum number of table rows, and of names in a line and in a row.
+_SHOWN, _NAMED, _IN_A_ROW = 20, 5, 3
 
 
 def fit_page(record: FitRecord) -> list[Block]:
@@ -117,7 +117,7 @@ def drain_page(record: DrainRecord) -> list[Block]:
 
 
 def survive_page(record: SurviveRecord) -> list[Block]:
-    bad = [loss for loss in record.losses if loss.stranded or loss.gone]
+    bad = [loss for loss in record.losses if not loss.survived]
     what = "node" if record.by == "node" else record.by
     total = len(record.losses)
     if bad:
@@ -130,10 +130,15 @@ def survive_page(record: SurviveRecord) -> list[Block]:
     rows = [_loss_row(loss) for loss in record.losses]
     header = ("LOST", "NODES", "PODS", "MOVE", "STRANDED", "GONE", "DISPLACED")
     blocks += _table(header, rows, {1, 2, 3, 4, 5, 6})
+    meanings = {
+        "stranded: no other node takes it": any(loss.stranded for loss in bad),
+        "gone: no controller recreates it": any(loss.gone for loss in bad),
+        "displaced: a pod elsewhere that is evicted for one of these": any(loss.displaced for loss in record.losses),
+    }
+    blocks += [Line(((text, "dim"),), indent=2) for text, is_used in meanings.items() if is_used]
     for loss in bad[:_NAMED]:
-        if loss.stranded:
-            blocks += [Line(), Line((("Without ", "head"), (loss.lost, "name")))]
-            blocks += _reasons(loss.stranded)
+        blocks += [Line(), Line((("Without ", "head"), (loss.lost, "name")))]
+        blocks += _reasons(loss.stranded, loss.gone)
     return blocks + _notes(record.notes)
 
 
@@ -143,7 +148,7 @@ def _loss_row(loss: LossRecord) -> tuple[str, ...]:
 
 
 def what_if_page(record: WhatIfRecord) -> list[Block]:
-    blocks: list[Block] = [Line((("if ", ""), (text, "name"))) for text in record.changes]
+    blocks: list[Block] = [Line((("change: ", ""), (text, "name"))) for text in record.changes]
     before, after = record.before, record.after
     rows = [
         ("nodes", f"{before.nodes:,}", f"{after.nodes:,}"),
@@ -155,7 +160,7 @@ def what_if_page(record: WhatIfRecord) -> list[Block]:
         blocks += [Line(), Line((("Get a node", "good"),))]
         blocks += _table(("POD", "NODE"), list(record.placed.items()))
     if record.displaced:
-        blocks += [Line(), Line((("Lose theirs", "bad"),))]
+        blocks += [Line(), Line((("Lose their node", "bad"),))]
         pending = frozenset(after.pending)
         lost = {pod: node or ("nowhere" if pod in pending else "deleted") for pod, node in record.displaced.items()}
         blocks += _table(("POD", "GOES TO"), list(lost.items()))
@@ -169,7 +174,7 @@ def what_if_page(record: WhatIfRecord) -> list[Block]:
 def _waiting(side: SideRecord) -> list[Block]:
     if not side.pending:
         return []
-    rows = [(f"{pods:,}", reason) for reason, pods in side.reasons.items()]
+    rows = [(f"{pods:,}", _filters_part(reason)) for reason, pods in side.reasons.items()]
     return [Line(), Line((("What is pending afterwards waits for", "head"),)), *_table(("PODS", "REASON"), rows, {0})]
 
 
@@ -179,14 +184,24 @@ def _stranded(stranded: Sequence[StrandedRecord]) -> list[Block]:
     return [Line(), Line((("Would find no node", "head"),)), *_reasons(stranded)]
 
 
-def _reasons(stranded: Sequence[StrandedRecord]) -> list[Block]:
-    """Stranded pods by reason."""
+def _reasons(stranded: Sequence[StrandedRecord], gone: Sequence[str] = ()) -> list[Block]:
+    """Stranded pods by reason, and those that are not recreated."""
     pods: dict[str, list[str]] = {}
     for record in stranded:
         pods.setdefault(record.reason, []).append(record.pod)
+    if gone:
+        pods["no controller recreates it"] = list(gone)
     numbers = Counter({reason: len(names) for reason, names in pods.items()})
-    rows = [(f"{number:,}", listed(pods[reason], _NAMED), reason) for reason, number in numbers.most_common()]
-    return _table(("PODS", "", "REASON"), rows, {0})
+    rows = [
+        (f"{number:,}", _filters_part(reason), listed(pods[reason], _IN_A_ROW))
+        for reason, number in numbers.most_common()
+    ]
+    return _table(("PODS", "REASON", ""), rows, {0})
+
+
+def _filters_part(reason: str) -> str:
+    """The part of the scheduler's message about nodes, without what PostFilter adds."""
+    return reason.partition(". ")[0]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Cell]], right: Iterable[int] = ()) -> list[Block]:

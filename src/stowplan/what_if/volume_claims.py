@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.api.meta import ObjectMeta, controller_of
-from stowplan.api.types import PersistentVolumeClaim, StatefulSet, StorageClass
+from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, StatefulSet, StorageClass
 from stowplan.in_tree.common.annotations import STORAGE_CLASS
 from stowplan.in_tree.common.volume_claims import claim_names, class_name_of
-from stowplan.in_tree.volume_binding.claims import is_fully_bound
+from stowplan.in_tree.volume_binding.claims import affinity_of, is_fully_bound
+from stowplan.in_tree.volume_binding.explanation import where
 from stowplan.loading.admission import default_storage_class, with_storage_class
 from stowplan.loading.generated_claims import ephemeral_claims
 from stowplan.simulate.immediate_claims import NO_PROVISIONER
@@ -25,6 +26,7 @@ from stowplan.simulate.immediate_claims import NO_PROVISIONER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from stowplan.api.selectors import NodeSelectorMatcher
     from stowplan.api.types import Pod
     from stowplan.api.volumes import PersistentVolumeClaimTemplate
     from stowplan.offline import Cluster
@@ -81,6 +83,32 @@ def bind_claims_of(cluster: Cluster, pods: Iterable[Pod]) -> dict[str, str]:
         if not is_fully_bound(claim) or claim.spec.volume_name in created:
             needed[storage_class.metadata.name] = storage_class.provisioner
     return needed
+
+
+class LostVolumes:
+    """Volumes that can be used on no node; valid while nodes do not change."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        #: Whether there is a node for an affinity.
+        self._found: dict[NodeSelectorMatcher, bool] = {}
+
+    def reason(self, pod: Pod) -> str:
+        """Why no node can have the pod, whatever else keeps it off; "" if its volumes are not to blame."""
+        for claim in claims_of(self._cluster, pod):
+            volume = self._cluster.state.objects.get(PersistentVolume, claim.spec.volume_name)
+            affinity = None if volume is None else affinity_of(volume)
+            if volume is None or affinity is None:
+                continue
+            if affinity not in self._found:
+                nodes = (node for node in self._cluster.state.table.nodes if node is not None)
+                self._found[affinity] = any(
+                    affinity.matches(node.metadata.labels, "") for node in nodes if not node.spec.unschedulable
+                )
+            if not self._found[affinity]:
+                name = f"volume {volume.metadata.name} of claim {claim.metadata.name}"
+                return f"{name} can be used from {where(affinity)}, and no node is left there"
+        return ""
 
 
 def claims_of(cluster: Cluster, pod: Pod) -> Iterator[PersistentVolumeClaim]:

@@ -96,7 +96,7 @@ class VolumeBindingExplanation(Explanation):
         labels = self.inspection.node(row).metadata.labels
         for claim, affinity in self._bound():
             if affinity is not None and not affinity.matches(labels, ""):
-                yield f"volume {claim.obj.spec.volume_name} of claim {_name(claim)} can be used from {_where(affinity)}"
+                yield f"volume {claim.obj.spec.volume_name} of claim {_name(claim)} can be used from {where(affinity)}"
 
     def _bound(self) -> Iterator[tuple[Claim, NodeSelectorMatcher | None]]:
         for claim in self._claims:
@@ -126,7 +126,7 @@ class VolumeBindingExplanation(Explanation):
         if storage_class is None or not self._plugin.provisioning.makes(storage_class):
             return "none is made for the class"
         if storage_class.allowed_topologies:
-            return f"volumes are made on nodes with {_where(topology_of(storage_class.allowed_topologies))} only"
+            return f"volumes are made on nodes with {where(topology_of(storage_class.allowed_topologies))} only"
         return "none is made here"
 
     def _tried(self, wanted: ClaimRequirements) -> str:
@@ -170,7 +170,7 @@ class VolumeBindingExplanation(Explanation):
         for claim, affinity in self._bound():
             if affinity is not None and valid.any() and not (valid & self._plugin.node_sets.mask(affinity)).any():
                 yield (
-                    f"volume {claim.obj.spec.volume_name} of claim {_name(claim)} can be used from {_where(affinity)}, "
+                    f"volume {claim.obj.spec.volume_name} of claim {_name(claim)} can be used from {where(affinity)}, "
                     "and no node is there"
                 )
 
@@ -279,7 +279,7 @@ def _creation(claim: PersistentVolumeClaim, volume: PersistentVolume, objects: I
     parts += [f"with {joined(sorted(wanted.access_modes))}"] if wanted.access_modes else []
     parts += ["as a block device"] if wanted.volume_mode == "Block" else []
     affinity = affinity_of(volume)
-    parts += [f"usable from {_where(affinity)}"] if affinity is not None else []
+    parts += [f"usable from {where(affinity)}"] if affinity is not None else []
     text = f"create a volume of {_size(size)} {', '.join(parts)} for claim {claim.metadata.name}"
     data = {
         "claim": f"{claim.metadata.namespace}/{claim.metadata.name}",
@@ -288,7 +288,7 @@ def _creation(claim: PersistentVolumeClaim, volume: PersistentVolume, objects: I
         "accessModes": sorted(wanted.access_modes),
     }
     if affinity is not None:
-        data["nodes"] = _where(affinity)
+        data["nodes"] = where(affinity)
     return Change("volumes", text, data, objects=tuple(objects))
 
 
@@ -325,7 +325,7 @@ def _affinity(requirement: NodeSelectorRequirement) -> VolumeNodeAffinity:
     return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
 
 
-def _where(affinity: NodeSelectorMatcher) -> str:
+def where(affinity: NodeSelectorMatcher) -> str:
     terms = [",".join(map(requirement_text, term.expressions)) for term in affinity.terms if not term.errors]
     if not terms:
         return "no node"
