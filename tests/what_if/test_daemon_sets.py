@@ -24,6 +24,13 @@ def test_one_that_its_node_has_no_room_for_is_on_a_new_node():
     assert what_if(cluster, AddNodes(1, "a")).after.pending == ("default/d-1",)
 
 
+def test_one_for_another_scheduler_waits_on_a_new_node():
+    waiting = daemon("d-1", "a", running=False, schedulerName="other")
+    cluster = Cluster([node("a"), pod("web", "3", nodeName="a"), waiting])
+    assert fit(cluster, "default/web", replicas=1).nodes_to_add[0].count == 1
+    assert what_if(cluster, AddNodes(1, "a")).after.pending == ("default/d-1", "default/d-1-on-a-like-1")
+
+
 def test_one_that_waits_goes_with_its_node():
     waiting = daemon("d-1", "a", "9", running=False)
     cluster = Cluster([node("a"), node("b"), waiting])

@@ -134,7 +134,9 @@ class NodeTemplate:
             for pod in self._waiting:
                 fresh = tied_to(copy_of(pod, f"{pod.metadata.name}-on-{name}"), name)
                 cluster.add(with_own_claims(cluster, fresh, pod))
-                cluster.places([f"{fresh.metadata.namespace or 'default'}/{fresh.metadata.name}"])
+                info = cluster.pod(f"{fresh.metadata.namespace or 'default'}/{fresh.metadata.name}")
+                if cluster.engine.framework_for(info) is not None:
+                    cluster.places([info.key])
         return names
 
     def _pods_on(self, node_name: str) -> Iterator[Pod]:
