@@ -48,6 +48,15 @@ def test_pods_of_daemon_sets_are_not_listed():
     assert what_if(cluster, Remove("a"), AddNodes(1, "b")).displaced == {}
 
 
+def test_of_a_smaller_workload_pods_that_share_a_node_go_first():
+    web = [owned(pod(f"web-{i}", nodeName=name)) for i, name in enumerate("baab")]
+    waiting = [owned(pod("web-4", "9"))]
+    cluster = Cluster([node("a"), node("b"), node("c", "1"), *web, owned(pod("web-5", nodeName="c")), *waiting])
+    found = what_if(cluster, Scale("Deployment", "default", "web", 3))
+    assert sorted(found.displaced) == ["default/web-2", "default/web-3"]
+    assert found.after.pending == ()
+
+
 def test_labels_and_taints():
     wants_ssd = pod("fast", nodeSelector={"disk": "ssd"})
     cluster = Cluster([node("a"), wants_ssd])

@@ -7,6 +7,7 @@ schedules pending pods after all changes are made.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass
 from itertools import count as counted_from
 from itertools import islice
@@ -222,8 +223,8 @@ class Scale(Change):
             assert model is not None
             fresh = named(recreated(model), name)
             cluster.add(with_own_claims(cluster, fresh, model))
-        # Pending pods are removed first, then the newest; for a StatefulSet those with the highest ordinals.
-        _forget(cluster, reversed(mine[self.replicas :]))
+        # For a StatefulSet those with the highest ordinals.
+        _forget(cluster, reversed((mine if self.kind == "StatefulSet" else _last_to_go(mine))[self.replicas :]))
 
     def _names(self, mine: Sequence[PodInfo]) -> Iterator[str]:
         """Names of pods to add."""
@@ -322,6 +323,15 @@ def _is_bound(cluster: Cluster, obj: Mapping[str, Any] | ApiStruct) -> bool:
 
 def _stands(pod: Pod, taint: TaintOfNode) -> bool:
     return any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
+
+
+def _last_to_go(infos: Sequence[PodInfo]) -> list[PodInfo]:
+    """Placed pods first: those that share their node with fewest others, then the oldest.
+
+    Upstream: ActivePodsWithRanks in pkg/controller.
+    """
+    on_node = Counter(info.node_name for info in infos)
+    return sorted(infos, key=lambda info: on_node[info.node_name] if info.node_name else len(infos) + 1)
 
 
 def _forget(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
