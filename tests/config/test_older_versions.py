@@ -265,6 +265,13 @@ def test_several_scorers_by_resources_keep_their_weights_and_arguments():
     }
 
 
+@pytest.mark.parametrize("plugin", ["PodTopologySpread", "NodeResourcesLeastAllocated"])
+@pytest.mark.parametrize(("args", "kind"), [(3, "number"), ("x", "string"), ([], "array"), (True, "bool")])
+def test_arguments_that_are_no_object(plugin, args, kind):
+    source = config("v1beta1", profiles=[{"pluginConfig": [{"name": plugin, "args": args}]}])
+    assert refusal(source) == f"args of plugin {plugin}: expected an object, got {kind}"
+
+
 def test_their_arguments_are_checked():
     source = config(
         "v1beta1",

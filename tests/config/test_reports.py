@@ -426,6 +426,7 @@ def test_a_plugin_without_arguments():
             "did you mean scoringStrategy?",
         ),
         ("parallelism.x", "KubeSchedulerConfiguration.parallelism has no field x", None),
+        ("zzz", "KubeSchedulerConfiguration has no field zzz", "stowplan config explain lists all fields; it also "),
         ("profiles.pluginConfig.args.x", "profiles.pluginConfig.args.x: the arguments depend on the plugin", "explain"),
     ],
 )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stowplan.config.declaration import Declarations
+from stowplan.config.errors import ConfigError
+from stowplan.config.walk import json_kind
 
 Json = dict[str, Any]
 
@@ -68,10 +70,17 @@ def args_of(profile: Json, plugin: str) -> Json:
     if entry is None:
         entry = {"name": plugin}
         profile.setdefault("pluginConfig", []).append(entry)
-    args = entry.get("args")
-    if not isinstance(args, dict):
-        args = entry["args"] = {}
-    return args
+    entry["args"] = given_args(profile, plugin)
+    found: Json = entry["args"]
+    return found
+
+
+def given_args(profile: Json, plugin: str) -> Json:
+    """The arguments of a plugin, to be read; raises ConfigError if they are no object."""
+    args = (config_of(profile, plugin) or {}).get("args")
+    if args is not None and not isinstance(args, dict):
+        raise ConfigError(f"args of plugin {plugin}: expected an object, got {json_kind(args)}")
+    return args or {}
 
 
 def config_path(path: str, plugin: str) -> str:

@@ -14,7 +14,16 @@ from typing import Any
 
 from stowplan.api.field_errors import aggregate
 from stowplan.config.errors import ConfigError, invalid
-from stowplan.config.older.draft import Draft, Json, args_of, config_of, config_path, enabled_at, plugin_path
+from stowplan.config.older.draft import (
+    Draft,
+    Json,
+    args_of,
+    config_of,
+    config_path,
+    enabled_at,
+    given_args,
+    plugin_path,
+)
 from stowplan.config.older.schema import api_version
 from stowplan.config.schema import POINTS
 from stowplan.config.suggestions import MAX_HINTS, unknown_plugin_hint
@@ -125,7 +134,7 @@ def _rename_configs(draft: Draft, path: str, profile: Json, names: dict[str, str
 
 
 def _spread_by_system_defaults(draft: Draft, path: str, profile: Json) -> None:
-    args = (config_of(profile, "PodTopologySpread") or {}).get("args") or {}
+    args = given_args(profile, "PodTopologySpread")
     if args.get("defaultConstraints"):
         text = "replaces SelectorSpread, but has constraints of its own, which hold instead of the system's"
         draft.warn(config_path(path, "PodTopologySpread"), text)
@@ -185,7 +194,7 @@ def _use_strategy(draft: Draft, path: str, profile: Json, plugin: Json) -> None:
     plugin["name"] = "NodeResourcesFit"
     draft.move(plugin_path(path, "score", name), plugin_path(path, "score", "NodeResourcesFit"))
     draft.explain(plugin_path(path, "score", "NodeResourcesFit"), f"instead of {name}, one of its strategies today")
-    old = (config_of(profile, name) or {}).get("args") or {}
+    old = given_args(profile, name)
     place = config_path(path, "NodeResourcesFit")
     has_arguments = config_of(profile, "NodeResourcesFit") is not None
     _take_over_arguments(profile, name)

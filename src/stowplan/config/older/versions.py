@@ -9,7 +9,7 @@ from collections.abc import Callable
 from stowplan.api.field_errors import go_quote
 from stowplan.config.errors import ConfigError, invalid
 from stowplan.config.older import default_plugins
-from stowplan.config.older.draft import Draft, Json, args_of, config_of, config_path
+from stowplan.config.older.draft import Draft, Json, args_of, config_path, given_args
 from stowplan.config.older.plugin_lists import complete_halves, make_explicit
 from stowplan.config.older.retired_plugins import check_removed, rename_plugins, use_scoring_strategies
 from stowplan.config.older.schema import VERSIONS
@@ -128,7 +128,7 @@ def _from_v1beta1(draft: Draft) -> None:
     check_removed(draft)
     use_scoring_strategies(draft)
     for path, profile in draft.profiles():
-        args = (config_of(profile, "PodTopologySpread") or {}).get("args") or {}
+        args = given_args(profile, "PodTopologySpread")
         if args.get("defaultConstraints") and "defaultingType" not in args:
             args["defaultingType"] = "List"
             text = "followed from defaultConstraints; now it must be explicit"

@@ -165,10 +165,13 @@ def _unknown(
         good -= 1
     parents = [_struct(its.type) for schema in kinds[kind].values() if (its := _find(schema, steps[:good])) is not None]
     known = list(dict.fromkeys(name for parent in parents if parent is not None for name in parent.fields))
-    if good == 0 and kind == CONFIGURATION.name:
-        known += [*kinds, *plugins]
     where = ".".join((kind, *steps[:good]))
-    hints = list(did_you_mean(steps[good], known)) or [f"known are {', '.join(known)}"] * bool(known)
+    others = [*kinds, *plugins] if good == 0 and kind == CONFIGURATION.name else []
+    hints = list(did_you_mean(steps[good], [*known, *others]))
+    if others and not hints:
+        hints = ["stowplan config explain lists all fields; it also explains kinds of arguments, plugins and Policy"]
+    elif known and not hints:
+        hints = [f"known are {', '.join(known)}"]
     return UnknownFieldError(f"{where} has no field {steps[good]}", *hints)
 
 
