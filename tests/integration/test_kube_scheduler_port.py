@@ -110,6 +110,8 @@ def test_unknown_paths(scheduler):
 
 def test_the_page_is_read_only(scheduler):
     assert scheduler.ask("/stowplan/what-if", who=ADMIN, method="POST", body=b"{}")[0] == 404
+    source = json.loads(scheduler.ask("/stowplan/source", who=ADMIN)[2])
+    assert "stowplan ui" in source["whyNot"]["whatIf"]
 
 
 def test_the_plan_is_a_stream_that_follows_the_cluster(scheduler, api_server):

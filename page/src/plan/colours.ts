@@ -17,7 +17,6 @@ export interface Paint {
 export interface LegendEntry {
   name: string;
   paint: Paint;
-  pods: number;
 }
 
 // After Okabe and Ito, with lightness evened out so that a label can be read on each by day and by night.
@@ -36,7 +35,11 @@ const AGES: [number, string][] = [
   [300, "under 5m"], [3600, "under 1h"], [86400, "under 1d"], [7 * 86400, "under 7d"], [Infinity, "older"],
 ];
 
+/** The places of the kinds in the order of colours, as any view last showed them: kinds that are still there keep theirs. */
+const KEPT: Record<"workload" | "namespace", ReadonlyMap<string, number>> = { workload: new Map(), namespace: new Map() };
+
 export class Colours {
+  /** The largest kinds first. */
   readonly legend: LegendEntry[];
   /** All that there are; many kinds can share one. */
   readonly paints: Paint[] = [OTHER];
@@ -44,45 +47,35 @@ export class Colours {
   readonly #places = new Map<string, number>();
   readonly #nameOf: (pod: PodItem) => string;
 
-  /** Of kinds: the place of each in the order of colours. */
-  readonly #order = new Map<string, number>();
-
-  /** `now`: milliseconds since the epoch, for ages. `before`: kinds that had a colour there keep it. */
+  /** `now`: milliseconds since the epoch, for ages. `all`: whether these are all pods, not those that have arrived. */
   constructor(
     readonly by: ColourBy,
     pods: Iterable<PodItem>,
     now: number,
-    before?: Colours,
+    all = true,
   ) {
     this.#nameOf = NAMERS[by](now);
-    const counts = new Map<string, number>();
-    const priorities = new Map<string, number>();
-    for (const pod of pods) {
-      const name = this.#nameOf(pod);
-      counts.set(name, (counts.get(name) ?? 0) + 1);
-      if (by === "priority") priorities.set(name, pod.priority);
-    }
-    const names = ordered(by, counts, priorities);
-    this.#rank(names, before?.by === by ? before.#order : new Map());
+    const counts = this.counts(pods);
+    const names = ordered(by, counts);
+    const order = by === "workload" || by === "namespace" ? placed(names, KEPT[by]) : undefined;
+    if (order && all) KEPT[by as "workload" | "namespace"] = order;
     this.legend = names.map((name, i) => {
-      const paint = by === "priority" || by === "age" ? stepOf(by, name, i, names.length) : kindPaint(this.#order.get(name)!);
+      const paint = order ? kindPaint(order.get(name)!) : stepOf(by, name, i, names.length);
       let place = this.paints.indexOf(paint);
       if (place < 0) place = this.paints.push(paint) - 1;
       this.#places.set(name, place);
-      return { name, paint, pods: counts.get(name)! };
+      return { name, paint };
     });
   }
 
-  /** What has a colour keeps it; the others get the first that are free, in their order. */
-  #rank(names: string[], before: ReadonlyMap<string, number>): void {
-    for (const name of names) if (before.has(name)) this.#order.set(name, before.get(name)!);
-    const taken = new Set(this.#order.values());
-    let free = 0;
-    for (const name of names) {
-      if (this.#order.has(name)) continue;
-      while (taken.has(free)) free++;
-      this.#order.set(name, free++);
+  /** The number of pods of each kind. */
+  counts(pods: Iterable<PodItem>): Map<string, number> {
+    const counts = new Map<string, number>();
+    for (const pod of pods) {
+      const name = this.#nameOf(pod);
+      counts.set(name, (counts.get(name) ?? 0) + 1);
     }
+    return counts;
   }
 
   name(pod: PodItem): string {
@@ -107,15 +100,53 @@ const NAMERS: Record<ColourBy, (now: number) => (pod: PodItem) => string> = {
   age: (now) => (pod) => (pod.created ? AGES.find(([limit]) => (now - pod.created) / 1000 < limit)![1] : "older"),
 };
 
-function ordered(by: ColourBy, counts: Map<string, number>, priorities: Map<string, number>): string[] {
+function ordered(by: ColourBy, counts: Map<string, number>): string[] {
   const names = [...counts.keys()];
-  if (by === "priority") return names.sort((one, other) => priorities.get(one)! - priorities.get(other)!);
+  if (by === "priority") return names.sort((one, other) => Number(one.replaceAll(",", "")) - Number(other.replaceAll(",", "")));
   if (by === "age") return AGES.map(([, name]) => name).filter((name) => counts.has(name));
-  // The largest kinds get the colours that differ most; among equals the name decides, so that it stays.
   return sortedNames(names).sort((one, other) => counts.get(other)! - counts.get(one)!);
 }
 
-function stepOf(by: "priority" | "age", name: string, i: number, of: number): Paint {
+/**
+ * The places of kinds in the order of colours: those of `before` that are still free, then for each the one that follows
+ * from its name, or the next free one. Without enough places, the largest kinds have one.
+ */
+function placed(names: readonly string[], before: ReadonlyMap<string, number>): Map<string, number> {
+  const found = new Map<string, number>();
+  const taken = new Set<number>();
+  const put = (name: string, place: number) => {
+    found.set(name, place);
+    taken.add(place);
+  };
+  for (const name of names) {
+    const place = before.get(name);
+    if (place !== undefined && place < KIND_PAINTS.length && !taken.has(place)) put(name, place);
+  }
+  const others = names.filter((name) => !found.has(name));
+  // By name, as the sizes change: a page that is loaded again has the same colours.
+  for (const name of others.splice(0, KIND_PAINTS.length - taken.size).sort()) {
+    const first = hashed(name);
+    let tries = 0;
+    while (taken.has(tried(first, tries))) tries++;
+    put(name, tried(first, tries));
+  }
+  for (const name of others) found.set(name, KIND_PAINTS.length);
+  return found;
+}
+
+/** One hue after the other, all plain ones before the hatched. */
+function tried(first: number, tries: number): number {
+  return tries - (tries % KINDS.length) + ((first + tries) % KINDS.length);
+}
+
+/** FNV-1a. */
+function hashed(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash >>> 0;
+}
+
+function stepOf(by: ColourBy, name: string, i: number, of: number): Paint {
   return by === "age" ? step(AGES.findIndex(([, age]) => age === name), AGES.length) : step(i, of);
 }
 

@@ -125,14 +125,31 @@ test("a timeline goes on and back", () => {
   assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
 });
 
-test("a kind keeps its colour when others come and outnumber it", () => {
-  const of = (workload: string, count: number) => Array.from({ length: count }, (_, i) => ({ ...pod(`${workload}${i}`, 1), workload: `Job/${workload}`, family: `ns/Job/${workload}` }));
-  const first = new Colours("workload", [...of("a", 3), ...of("b", 2)], 0);
-  const later = new Colours("workload", [...of("c", 9), ...of("b", 2), ...of("d", 1)], 0, first);
-  const paint = (colours: Colours, name: string) => colours.legend.find((entry) => entry.name === `ns/Job/${name}`)!.paint.light;
-  assert.equal(paint(later, "b"), paint(first, "b"));
-  assert.equal(paint(later, "c"), paint(first, "a"));
-  assert.equal(new Set(later.legend.map((entry) => entry.paint.light)).size, 3);
+const of = (workload: string, count: number) => Array.from({ length: count }, (_, i) => ({ ...pod(`${workload}${i}`, 1), workload: `Job/${workload}`, family: `ns/Job/${workload}` }));
+const shades = (colours: Colours) => new Map(colours.legend.map(({ name, paint }) => [name, `${paint.light} ${paint.pattern}`]));
+
+test("the colour of a kind follows from its name, however many pods there are", () => {
+  // A page that is still loading keeps nothing, as one that is loaded again.
+  const names = [..."abcdefghijkl"];
+  const once = shades(new Colours("workload", names.flatMap((name, i) => of(name, 1 + i)), 0, false));
+  const again = shades(new Colours("workload", names.reverse().flatMap((name, i) => of(name, 1 + i)), 0, false));
+  assert.deepEqual([...again].sort(), [...once].sort());
+  assert.equal(new Set(once.values()).size, names.length);
+  assert.equal([...once.values()].filter((shade) => shade.endsWith("plain")).length, 8);
+});
+
+test("a kind keeps its colour when others come, in all views", () => {
+  const first = shades(new Colours("workload", [..."klmnop"].flatMap((name) => of(name, 3)), 0));
+  const later = shades(new Colours("workload", [..."abcdefghijklmnoqrstuvwxyz"].flatMap((name) => of(name, "kl".includes(name) ? 1 : 9)), 0));
+  for (const name of "klmno") assert.equal(later.get(`ns/Job/${name}`), first.get(`ns/Job/${name}`), name);
+  // 25 kinds: the largest have the 24 colours.
+  assert.equal(new Set(later.values()).size, 25);
+  assert.equal(later.get("ns/Job/z"), "#a9adb0 plain");
+});
+
+test("the legend counts pods as they are now", () => {
+  const colours = new Colours("workload", of("a", 3), 0);
+  assert.deepEqual([...colours.counts([...of("a", 5)])], [["ns/Job/a", 5]]);
 });
 
 test("text on a pattern has an outline in the colour below the pattern, text elsewhere has none", () => {

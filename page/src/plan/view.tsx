@@ -40,13 +40,8 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const [node, pod, workload] = chosen(address.view === "node" ? `node:${address.parts[0] ?? ""}` : (query.get("select") ?? ""));
   // A legend that changed with every pod would take the colours away from under one's eyes.
   const kinds = useKinds(plan, version, settings.colour);
-  const before = useRef<Colours>();
-  const colours = useMemo(() => {
-    const found = new Colours(settings.colour, plan.pods.values(), Date.now(), before.current);
-    // Until all pods are there, nobody knows which kinds are the largest.
-    if (!plan.loading) before.current = found;
-    return found;
-  }, [plan, settings.colour, kinds, plan.loading]);
+  const colours = useMemo(() => new Colours(settings.colour, plan.pods.values(), Date.now(), !plan.loading), [plan, settings.colour, kinds, plan.loading]);
+  const counts = useMemo(() => colours.counts(plan.pods.values()), [plan, version, colours]);
   const matches = useMemo(() => parseSelector(filter), [filter]);
   const shown = useCallback(
     (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || item.family === workload || item.namespace === workload),
@@ -133,7 +128,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
           </span>
         </div>
       )}
-      <Legend colours={colours} chosen={workload} onChoose={(entry) => set({ select: entry === workload ? undefined : `workload:${entry}` })} pick={settings.colour === "workload" || settings.colour === "namespace"} />
+      <Legend colours={colours} counts={counts} chosen={workload} onChoose={(entry) => set({ select: entry === workload ? undefined : `workload:${entry}` })} pick={settings.colour === "workload" || settings.colour === "namespace"} />
       <div ref={quay} class="quayside">
         <Quay plan={plan} version={version} queue={queue} colours={colours} shown={shown} selected={pod} onSelect={(key) => select("", key)} />
       </div>
@@ -268,7 +263,7 @@ function Tip({ plan, resource, node, pod, x, y }: { plan: PlanModel; resource: s
 
 const MOST_ENTRIES = 24;
 
-function Legend({ colours, chosen: picked, onChoose, pick }: { colours: Colours; chosen: string; onChoose: (name: string) => void; pick: boolean }) {
+function Legend({ colours, counts, chosen: picked, onChoose, pick }: { colours: Colours; counts: ReadonlyMap<string, number>; chosen: string; onChoose: (name: string) => void; pick: boolean }) {
   const [all, setAll] = useState(false);
   const entries = all ? colours.legend : colours.legend.slice(0, MOST_ENTRIES);
   return (
@@ -277,11 +272,11 @@ function Legend({ colours, chosen: picked, onChoose, pick }: { colours: Colours;
         <li key={entry.name}>
           {pick ? (
             <button type="button" class="quiet" aria-pressed={entry.name === picked} onClick={() => onChoose(entry.name)}>
-              <Swatch paint={entry.paint} /> {entry.name} <span class="muted">{grouped(entry.pods)}</span>
+              <Swatch paint={entry.paint} /> {entry.name} <span class="muted">{grouped(counts.get(entry.name) ?? 0)}</span>
             </button>
           ) : (
             <span>
-              <Swatch paint={entry.paint} /> {entry.name} <span class="muted">{grouped(entry.pods)}</span>
+              <Swatch paint={entry.paint} /> {entry.name} <span class="muted">{grouped(counts.get(entry.name) ?? 0)}</span>
             </span>
           )}
         </li>

@@ -137,7 +137,7 @@ function Result({ plan, record }: { plan: PlanModel; record: WhatIfRecord }) {
   const models = useMemo(() => ({ before: changed(plan, record.settled), after: changed(plan, record.plan) }), [plan, record]);
   const moved = useMemo(() => new Set([...Object.keys(record.placed), ...Object.keys(record.displaced), ...Object.keys(record.elsewhere)]), [record]);
   const model = side === "before" ? models.before : models.after;
-  const colours = useMemo(() => new Colours("workload", models.after.pods.values(), Date.now()), [models]);
+  const colours = useMemo(() => new Colours("workload", [...models.before.pods.values(), ...models.after.pods.values()], Date.now()), [models]);
   const shown = useMemo(() => (pod: PodItem) => side !== "difference" || moved.has(pod.key), [side, moved]);
   const group = [...model.nodes.values()].some((node) => node.labels[ZONE]) ? ZONE : "";
   const resource = [...model.pods.values()].some((pod) => pod.requests.cpu) ? "cpu" : "pods";

@@ -30,7 +30,6 @@ from stowplan.explain.text.reported_status import ReportedStatus
 from stowplan.framework.explanations.formatting import count
 from stowplan.guarding.hang_guard import CallGuard
 from stowplan.klog.setup import LogSettings, set_up
-from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
 from stowplan.page.moments import MomentError, Moments
@@ -38,7 +37,7 @@ from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
 from stowplan.page.timelines import Timelines
-from stowplan.page.trials import Trials
+from stowplan.page.trials import Trials, copy_of
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.timelines import simulated_timeline
@@ -395,7 +394,7 @@ async def _follow(
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
-            trials = Trials(lambda: Cluster(state.everything(), configuration, plugins=list(named_plugins(plugins))))
+            trials = Trials(lambda: copy_of(state, configuration, features, named_plugins(plugins)))
             scheduler_name = configuration.profiles[0].scheduler_name
             source = _source("live", connection.server, scheduler_name)
             source = replace(source, can=(*source.can, "whatIf"))

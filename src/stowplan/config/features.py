@@ -75,6 +75,11 @@ GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWo
 DEFAULT_FEATURES = FeatureGates(MappingProxyType({**dict.fromkeys(_ON, True), **dict.fromkeys(_OFF, False)}))
 
 
+def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
+    """The subset of gates that a `Cluster` supports."""
+    return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
+
+
 #: Gate -> the gates that it requires, of those that are off by default.
 NEEDED_WITH = {
     "DRAWorkloadResourceClaims": ("DynamicResourceAllocation", "GenericWorkload"),

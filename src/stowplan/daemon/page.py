@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stowplan.timing.times import Times
 
 _ANSWERED = ("plan", "explain", "pending", "decisions", "stories", "nodes", "podgroups", "configuration")
+_NO_TRIALS = "Trials would delay this scheduler. `stowplan ui` next to it has a workbench."
 
 
 class PagedScheduler(RunningScheduler, Protocol):
@@ -68,6 +69,7 @@ class SchedulerPage:
             scheduler_name=self._scheduler.configuration.profiles[0].scheduler_name,
             version=f"stowplan {__version__}",
             can=_ANSWERED if self._trials is None else (*_ANSWERED, "whatIf"),
+            why_not={"whatIf": _NO_TRIALS} if self._trials is None else {},
         )
 
     def _configuration(self) -> ConfigurationRecord:

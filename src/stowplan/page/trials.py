@@ -18,10 +18,11 @@ from stowplan.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.api.load import LoadError
 from stowplan.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.config import ConfigError
+from stowplan.config.features import known_gates
 from stowplan.config.score_weights import set_score_weight
 from stowplan.inspection.records import document
 from stowplan.loading.files import objects_of_files
-from stowplan.offline import ClusterError
+from stowplan.offline import Cluster, ClusterError
 from stowplan.page.messages import delta
 from stowplan.page.plan import Plan, difference, plan_of
 from stowplan.serving.requests.messages import JSON, Response
@@ -32,10 +33,11 @@ from stowplan.what_if.nodes import MOST_NODES
 from stowplan.what_if.pods import MOST_REPLICAS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from stowplan.config import Configuration
-    from stowplan.offline import Cluster
+    from stowplan.cluster.state import ClusterState
+    from stowplan.config import Configuration, FeatureGates
+    from stowplan.framework.interface import Plugin
     from stowplan.serving.requests.messages import Request
 from stowplan.what_if.changes import Change
 
@@ -89,6 +91,14 @@ class _Changes(_RequestPart, kw_only=True):
 
 class _Question(_RequestPart, kw_only=True):
     change: _Changes
+
+
+def copy_of(
+    state: ClusterState, configuration: Configuration, features: FeatureGates, plugins: Sequence[type[Plugin]]
+) -> Cluster:
+    """A cluster to try changes on that decides as the scheduler with this state."""
+    gates = known_gates(features.gates)
+    return Cluster(state.everything(), configuration.to_dict(), plugins=plugins, feature_gates=gates)
 
 
 class Trials(PlainStruct):

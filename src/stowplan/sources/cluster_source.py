@@ -16,8 +16,8 @@ from stowplan.api.yaml_text import first_value
 from stowplan.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
-from stowplan.config import DEFAULT_FEATURES, ConfigError
-from stowplan.config.features import GROUP_GATES
+from stowplan.config import ConfigError
+from stowplan.config.features import GROUP_GATES, known_gates
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.explain.reported_events import last_reported_time
@@ -413,11 +413,6 @@ def _askable(configuration: ConfigurationRecord) -> dict[str, Any]:
         "--from-scheduler they are asked"
     )
     return {**found, "extenders": kept}
-
-
-def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
-    """The subset of gates that a `Cluster` supports."""
-    return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates}
 
 
 def note(*notes: str) -> None:

@@ -17,6 +17,7 @@ import yaml
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import ConfigError
+from stowplan.config.features import known_gates
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.framework.runtime.profile_plugins import PluginInitError
 from stowplan.framework.runtime.registry import PluginLoadError
@@ -26,7 +27,7 @@ from stowplan.page.plan import plan_of
 from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.errors import ScenarioError
 from stowplan.scenarios.simulation import simulated_until
-from stowplan.sources.cluster_source import ClusterSource, known_gates
+from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.timelines import recorded_timeline, rerun_timeline, rerun_until, simulated_timeline
 from stowplan.structs import PlainStruct
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from stowplan.explain.text.tables import Line
     from stowplan.framework.runtime.registry import Registry
     from stowplan.live.scheduler import Scheduler
+    from stowplan.offline import Cluster
     from stowplan.serving.requests.messages import Page
     from stowplan_cluster.apiserver.store import Store
     from stowplan_cluster.commands.cluster_server import EmbeddedCluster
@@ -235,10 +236,9 @@ def _page_of(
     features: FeatureGates,
 ) -> SchedulerPage:
     from stowplan.command_line.named_plugins import named_plugins
-    from stowplan.config import DEFAULT_FEATURES
     from stowplan.daemon.page import SchedulerPage
-    from stowplan.offline import Cluster, ClusterError
-    from stowplan.page.trials import Trials
+    from stowplan.offline import ClusterError
+    from stowplan.page.trials import Trials, copy_of
 
     def copied() -> Cluster:
         """A copy of the cluster; the scheduler is paused while it is made and queried."""
@@ -248,16 +248,14 @@ def _page_of(
             raise ClusterError(
                 f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
             )
-        return Cluster(state.everything(), configuration, plugins=list(named_plugins(plugins)))
+        return copy_of(state, configuration, features, named_plugins(plugins))
 
-    # The copy uses default feature gates.
-    usual = all(features.enabled(gate) == on for gate, on in DEFAULT_FEATURES.gates.items())
     return SchedulerPage(
         scheduler,
         title="stowplan up",
         plugins=registry.declarations,
         features=features,
-        trials=Trials(copied) if usual else None,
+        trials=Trials(copied),
     )
 
 

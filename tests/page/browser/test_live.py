@@ -11,7 +11,8 @@ from support.what_if.objects import node, pod
 @pytest.fixture
 def live(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with run("up", "--nodes", "4", "--kubeconfig-out", str(tmp_path / "kubeconfig")) as said:
+    gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+    with run("up", "--nodes", "4", gates, "--kubeconfig-out", str(tmp_path / "kubeconfig")) as said:
         yield said.split()[-1], tmp_path / "kubeconfig"
 
 
@@ -23,8 +24,10 @@ def test_pods_are_created_moved_and_deleted(page, live):
     expect(page.locator(".state")).to_contain_text("live")
     client("/api/v1/namespaces/default/pods", pod("web-0"))
     expect(page.locator(".sum")).to_contain_text("1 pod stowed")
+    expect(page.locator(".legend")).to_contain_text("pods of their own 1")
     client("/api/v1/namespaces/default/pods", pod("big", cpu="640"))
     expect(page.locator(".quay")).to_contain_text("refused by NodeResourcesFit")
+    expect(page.locator(".legend")).to_contain_text("pods of their own 2")
     client.delete("/api/v1/namespaces/default/pods/web-0")
     expect(page.locator(".sum")).to_contain_text("0 pods stowed")
     page.goto(f"{address.partition('#')[0]}#/workbench")

@@ -148,7 +148,7 @@ def test_the_reason_why_questions_are_unavailable_is_shown(tmp_path, page):
         page.locator(".sum").wait_for()
         expect(page.get_by_role("navigation", name="Views")).not_to_contain_text("Queue")
         page.goto(f"{said.split()[-1].partition('#')[0]}#/pod/default/web-0")
-        expect(page.get_by_role("main")).to_contain_text("its scenario was put together in Python")
+        expect(page.get_by_role("main")).to_contain_text("the scenario was built in Python")
 
 
 def test_two_timelines_are_synchronized_and_differences_listed(at_pair):
