@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,24 @@ def test_help_and_version_as_of_kubectl(run):
     assert run("version").out == run("--version").out
     assert run("help").out == run("--help").out
     assert run("help", "config", "view").out == run("config", "view", "--help").out
+
+
+def commands_of(group, *words):
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, click.Group):
+            yield from commands_of(command, *words, name)
+        else:
+            yield " ".join((*words, name)), command
+
+
+def test_the_help_of_every_option_is_a_sentence():
+    options = [
+        (name, one) for name, command in commands_of(cli) for one in command.params if isinstance(one, click.Option)
+    ]
+    shown = [(name, one.opts[0], one.help or "") for name, one in options if not one.hidden and one.name != "help"]
+    assert len(shown) > 100
+    assert [one for one in shown if not re.fullmatch(r"[A-Z].*\w.*[.)]", one[2])] == []
 
 
 @pytest.mark.parametrize(

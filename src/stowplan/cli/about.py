@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.data_output import write_data
+from stowplan.cli.data_output import OUTPUT, write_data
 from stowplan.cli.live_cluster import live_cluster
 from stowplan.cli.shell_completion import complete_file, complete_namespace
 from stowplan.command_line.plugin_option import PLUGINS
@@ -40,7 +40,7 @@ NAMESPACE = click.option(
     "--namespace",
     metavar="NS",
     shell_complete=complete_namespace,
-    help="Namespace of names that are given without one. Default: the context's, or default.",
+    help="Look for names without a namespace in this one. Default: the context's, or default.",
 )
 #: The exit code with --exit-code if the answer is no.
 NO = 3
@@ -53,7 +53,7 @@ def exit_code_option(no: str) -> Callable[[Callable[..., Any]], Any]:
 
 def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """The option for the scheduler configuration."""
-    text = "KubeSchedulerConfiguration of the scheduler that answers. Default: kube-scheduler's defaults."
+    text = "Answer as a scheduler with this KubeSchedulerConfiguration would. Default: kube-scheduler's defaults."
     return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=text)
 
 
@@ -91,7 +91,7 @@ _ACCESS = (
         "--certificate-authority",
         metavar="FILE",
         shell_complete=complete_file,
-        help="CA that signed the scheduler's certificate (PEM).",
+        help="Trust certificates of the scheduler that this CA has signed (PEM).",
     ),
     click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the scheduler's certificate."),
 )
@@ -134,9 +134,9 @@ def role_option(command: Callable[..., Any]) -> Any:
             configuration = load_config(given["config"], plugins=registry.declarations)
             click.echo(role_of_reader(configuration, registry, name="stowplan-read"), nl=False)
 
-    return click.option("--rbac", is_flag=True, help="Print the ClusterRole that a live cluster needs for this.")(
-        or_role
-    )
+    return click.option(
+        "--rbac", is_flag=True, help="Print the ClusterRole that this needs in a live cluster, and exit."
+    )(or_role)
 
 
 def about_a_cluster(config: str = "--config", *, no: str) -> Callable[[Callable[..., Any]], Any]:
@@ -155,14 +155,7 @@ def about_a_cluster(config: str = "--config", *, no: str) -> Callable[[Callable[
         ),
         *_ACCESS,
         exit_code_option(no),
-        click.option(
-            "-o",
-            "--output",
-            type=click.Choice(["text", "json", "yaml"]),
-            default="text",
-            show_default=True,
-            help="Format of the answer.",
-        ),
+        OUTPUT,
     )
     return lambda command: _applied(options, command)
 

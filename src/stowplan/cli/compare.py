@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stowplan.cli.data_output import write_data
+from stowplan.cli.data_output import OUTPUT, write_data
 from stowplan.cli.progress import Progress
-from stowplan.cli.scenario_options import OUTPUT, QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
+from stowplan.cli.scenario_options import QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import named_plugins
@@ -30,11 +30,18 @@ _INTERRUPTED = 130
 
 @click.command(epilog=_EPILOG, short_help="Configurations side by side on a scenario or a recording.")
 @click.argument("configs", metavar="CONFIG...", nargs=-1, shell_complete=complete_file)
-@click.option("--scenario", metavar="FILE", shell_complete=complete_file, help="The scenario to simulate.")
+@click.option("--scenario", metavar="FILE", shell_complete=complete_file, help="Simulate this scenario.")
 @click.option(
     "--recording", metavar="FILE", shell_complete=complete_file, help="Replay this recording instead of a scenario."
 )
-@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Number of seeds.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Run each configuration with this many seeds.",
+)
 @SEEDS_FROM
 @PLUGINS
 @on_workers

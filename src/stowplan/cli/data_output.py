@@ -1,11 +1,29 @@
-"""JSON and YAML output."""
+"""Output as text, JSON or YAML, and the option for it."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def output_option(*choices: str, more: str = "") -> Callable[[Callable[..., Any]], Any]:
+    """`more`: what else the help says."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(choices),
+        default=choices[0],
+        show_default=True,
+        help=f"Print the result in this format{more}.",
+    )
+
+
+OUTPUT = output_option("text", "json", "yaml")
 
 
 def write_data(data: dict[str, Any], output: str) -> None:

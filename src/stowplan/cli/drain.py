@@ -69,7 +69,7 @@ def _note_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--max-unavailable",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of nodes that are out at a time and come back empty. Default: all are gone for good.",
+    help="Take out at most N nodes at a time, which come back empty. Default: all are gone for good.",
 )
 @click.option("--pod-selector", metavar="SELECTOR", help="Drain only pods with these labels; others stay.")
 @click.option("--disable-eviction", is_flag=True, help="Delete pods instead of evicting them: budgets do not block.")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     metavar="NODE[=PRICE]",
     shell_complete=complete_node,
     multiple=True,
-    help="Node that you could get more of, and its price. Repeatable; prices show the cheapest mix.",
+    help="Try to add nodes like this one. Repeatable; with prices, the cheapest mix is shown.",
 )
 @click.option(
     "--node-template",
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     metavar="FILE[=PRICE]",
     multiple=True,
     shell_complete=complete_file,
-    help="The same for a Node in a file.",
+    help="Try to add nodes like the Node in this file. Repeatable.",
 )
 @NAMESPACE
 @about_a_cluster(no="fewer fit than --more wants, or none without it")

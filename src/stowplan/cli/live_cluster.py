@@ -22,20 +22,26 @@ KUBECONFIG = click.option(
     "--kubeconfig",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
+    help="Use this kubeconfig. Default: the one that kubectl uses.",
 )
 CONTEXT = click.option(
     "--context",
     metavar="NAME",
     shell_complete=complete_context,
-    help="Context of the kubeconfig. Default: the current one.",
+    help="Use this context of the kubeconfig. Default: the current one.",
 )
 _OPTIONS = (
     KUBECONFIG,
     CONTEXT,
-    click.option("--as", "as_user", metavar="USER", default="", help="Read the live cluster as this user, as kubectl."),
     click.option(
-        "--as-group", "as_groups", metavar="GROUP", multiple=True, help="Read it as a member of this group. Repeatable."
+        "--as", "as_user", metavar="USER", default="", help="Read the live cluster as this user, like --as of kubectl."
+    ),
+    click.option(
+        "--as-group",
+        "as_groups",
+        metavar="GROUP",
+        multiple=True,
+        help="Read it as a member of this group, too. Repeatable.",
     ),
 )
 

@@ -86,7 +86,7 @@ _HOMES = {
 )
 @click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
 def cli() -> None:
-    """A Kubernetes scheduler that you can question."""
+    """Schedule Kubernetes pods; explain, predict and simulate what a scheduler decides."""
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ _CHECK_INTERVAL = 0.5
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration of the cluster's scheduler, which decides what is read. Default: the default one.",
+    help="Read what a scheduler with this KubeSchedulerConfiguration would read. Default: kube-scheduler's defaults.",
 )
 @PLUGINS
 @click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")

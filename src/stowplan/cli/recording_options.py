@@ -34,7 +34,7 @@ _OPTIONS = (
         default=KEPT,
         show_default=True,
         metavar="N",
-        help="Number of older files to keep; 0 means all.",
+        help="Keep this many older files; 0 means all.",
     ),
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from stowplan.cli.data_output import write_data
+from stowplan.cli.data_output import OUTPUT, write_data
 from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
@@ -48,8 +48,12 @@ _SHOWN = 20
 @click.option(
     "--check", is_flag=True, help=f"Repeat all decisions, and exit with {_DIFFERENT} at the first difference."
 )
-@click.option("--at", metavar="TIME", help="The cluster at this time, as 2026-11-20T12:03 (UTC) or with an offset.")
-@click.option("--objects", is_flag=True, help="The objects of that time, or of the end, as a List for `explain -f`.")
+@click.option(
+    "--at", metavar="TIME", help="Show the cluster at this time, such as 2026-11-20T12:03 (UTC) or with an offset."
+)
+@click.option(
+    "--objects", is_flag=True, help="Print the objects of that time, or of the end, as a List for `explain -f`."
+)
 @click.option(
     "--config",
     metavar="FILE",
@@ -57,8 +61,14 @@ _SHOWN = 20
     help="Schedule again with this KubeSchedulerConfiguration, and show which pods are placed differently.",
 )
 @click.option("--rerun", "again", is_flag=True, help="Schedule again with the recorded configuration.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin that was in use. Repeatable.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.option(
+    "--plugin",
+    "plugins",
+    metavar="MODULE:CLASS",
+    multiple=True,
+    help="Load this plugin class, which was in use. Repeatable.",
+)
+@OUTPUT
 def replay(
     *,
     file: str,

@@ -66,13 +66,30 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
+    help="Schedule with this KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
 )
 @PLUGINS
 @click.option("--scheduler-name", metavar="NAME", help="Schedule the pods with this spec.schedulerName.")
-@click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests per second. Default: no limit.")
-@click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--qps",
+    type=click.FloatRange(0, min_open=True),
+    help="Send at most this many requests per second. Default: no limit.",
+)
+@click.option(
+    "-v",
+    "verbosity",
+    type=click.IntRange(0),
+    default=0,
+    metavar="LEVEL",
+    help="Log as much as kube-scheduler at this verbosity.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Write the log in this format.",
+)
 @click.option(
     "--record",
     metavar="FILE",
@@ -85,19 +102,19 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     type=click.Choice(["serial", "overlap"]),
     default="serial",
     show_default=True,
-    help="Whether other pods are scheduled while one waits for an extender.",
+    help="While a pod waits for an extender, schedule others (overlap) or none (serial).",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     help="Serve `stowplan explain --from-scheduler` at this port, over TLS; 0 picks a free one. Default: no port.",
 )
-@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where --port listens.")
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Listen at this address with --port.")
 @click.option(
-    "--cert-dir", metavar="DIR", default="", help="Where to keep the certificate of --port, for clients to trust."
+    "--cert-dir", metavar="DIR", default="", help="Keep the certificate of --port in this folder, for clients to trust."
 )
 @click.option("--watch-config", is_flag=True, help="Read --config again when it changes, and on SIGHUP.")
-@click.option("--validate", is_flag=True, help="For debugging: exit on an internal inconsistency. Slow.")
+@click.option("--validate", is_flag=True, help="Exit on an internal inconsistency, for debugging. Slow.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is running.")
 def run(
     *,

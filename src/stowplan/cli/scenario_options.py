@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 SCENARIO = click.argument("scenario", metavar="SCENARIO", required=False, shell_complete=complete_file)
 SEEDS_FROM = click.option(
-    "--seed", type=int, metavar="N", help="The first seed; the others follow it. Default: the scenario's."
+    "--seed", type=int, metavar="N", help="Start with this random seed; the others follow it. Default: the scenario's."
 )
-QUIET = click.option("--quiet", is_flag=True, help="No progress on stderr.")
-OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress on stderr.")
 _JOBS = click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes. Default: one per core."
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Run this many processes. Default: one per core."
 )
 _DASK = click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://scheduler:8786.")
 

@@ -13,7 +13,7 @@ import click
 
 from stowplan.api.documents import Documents
 from stowplan.api.durations import parse_duration
-from stowplan.cli.data_output import write_data
+from stowplan.cli.data_output import OUTPUT, write_data
 from stowplan.cli.live_cluster import connection_of, live_cluster
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line import event_loop
@@ -64,7 +64,8 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration: the other scheduler's, or one to try. Default: the default one.",
+    help="Decide with this KubeSchedulerConfiguration: the other scheduler's, or one to try. Default: kube-scheduler's "
+    "defaults.",
 )
 @PLUGINS
 @click.option(
@@ -96,7 +97,7 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
     "interested in are not compared.",
 )
 @click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@OUTPUT
 def shadow(
     *,
     live: ClusterFlags,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stowplan.cli.data_output import write_data
+from stowplan.cli.data_output import OUTPUT, write_data
 from stowplan.cli.progress import on_one_line
-from stowplan.cli.scenario_options import OUTPUT, QUIET, SCENARIO, print_schema, scenario_reported, wanted
+from stowplan.cli.scenario_options import QUIET, SCENARIO, print_schema, scenario_reported, wanted
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import reported
 from stowplan.command_line.named_plugins import named_plugins
@@ -30,14 +30,16 @@ _ERASED = "\r\x1b[K"
 
 @click.command(short_help="Run a scenario (pods, nodes and faults from a file) in virtual time.")
 @SCENARIO
-@click.option("--out", metavar="FOLDER", help="Where to write the results. Default: SCENARIO's name with -results.")
+@click.option(
+    "--out", metavar="FOLDER", help="Write the results into this folder. Default: SCENARIO's name with -results."
+)
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration. Default: the scenario's.",
+    help="Schedule with this KubeSchedulerConfiguration. Default: the scenario's.",
 )
-@click.option("--seed", type=int, metavar="N", help="Random seed. Default: the scenario's.")
+@click.option("--seed", type=int, metavar="N", help="Use this random seed. Default: the scenario's.")
 @PLUGINS
 @click.option("--no-decisions", is_flag=True, help="Do not write decisions.jsonl.")
 @QUIET

@@ -17,7 +17,7 @@ from stowplan.command_line.errors import reported
 @click.option(
     "--by",
     metavar="node|LABEL",
-    help="What is lost at a time: a node, or all nodes with the same value of a label. "
+    help="Lose one node at a time, or all nodes with the same value of a label. "
     "Default: zones if there are several, otherwise nodes.",
 )
 @click.option(

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.data_output import write_data
+from stowplan.cli.data_output import OUTPUT, write_data
 from stowplan.cli.progress import Progress
 from stowplan.cli.scenario_options import (
-    OUTPUT,
     QUIET,
     SCENARIO,
     SEEDS_FROM,
@@ -39,35 +38,60 @@ _EPILOG = "Exit codes: 0: done; 2: invalid input; 3: nothing better was found; 1
     epilog=_EPILOG, short_help="Search for a better configuration on part of a scenario, judged on the rest."
 )
 @SCENARIO
-@click.option("--config", metavar="FILE", shell_complete=complete_file, help="The baseline. Default: the scenario's.")
-@click.option("--space", metavar="FILE", shell_complete=complete_file, help="The search space; see --schema.")
 @click.option(
-    "--objective", metavar="WHAT", help="waits, cost, utilization, …; A=1,B=0.5 for a blend; or MODULE:FUNCTION."
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Start from this KubeSchedulerConfiguration. Default: the scenario's.",
 )
-@click.option("--out", metavar="FOLDER", help="Where to write the results. Default: SCENARIO's name with -tuned.")
-@click.option("--trials", type=click.IntRange(min=1), default=40, show_default=True, metavar="N")
+@click.option("--space", metavar="FILE", shell_complete=complete_file, help="Search in this space; see --schema.")
+@click.option(
+    "--objective",
+    metavar="WHAT",
+    help="Improve this: waits, cost, utilization, …; A=1,B=0.5 for a blend; or MODULE:FUNCTION.",
+)
+@click.option(
+    "--out", metavar="FOLDER", help="Write the results into this folder. Default: SCENARIO's name with -tuned."
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    metavar="N",
+    help="Try this many configurations.",
+)
 @click.option(
     "--share",
     type=float,
     default=0.6,
     show_default=True,
     metavar="S",
-    help="Share of the simulated time to search on; the rest is for the final evaluation.",
+    help="Search on this share of the simulated time; the rest is for the final evaluation.",
 )
-@click.option("--seeds", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="Seeds per trial.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Use this many seeds per trial.",
+)
 @click.option(
     "--judged-seeds",
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
     metavar="N",
-    help="Seeds of the final evaluation.",
+    help="Use this many seeds for the final evaluation.",
 )
 @SEEDS_FROM
 @PLUGINS
 @click.option("--resume", is_flag=True, help="Resume the search in FOLDER or --storage.")
 @click.option(
-    "--storage", metavar="URL", help="Optuna storage, such as sqlite:///tuning.db. Default: a file in FOLDER."
+    "--storage",
+    metavar="URL",
+    help="Keep the trials in this Optuna storage, such as sqlite:///tuning.db. Default: a file in FOLDER.",
 )
 @on_workers
 @QUIET

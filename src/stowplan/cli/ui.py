@@ -87,11 +87,16 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     shell_complete=complete_file,
     help="Show the results of `stowplan simulate`: end and timeline. Given twice, two of them side by side.",
 )
-@click.option("--at", metavar="TIME", help="A moment of the recording, as 2026-11-20T12:03 (UTC).")
+@click.option("--at", metavar="TIME", help="Show this moment of the recording, such as 2026-11-20T12:03 (UTC).")
 @config_option()
 @a_scheduler
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1. Default: a free one.")
-@click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Serve the page on this port of 127.0.0.1. Default: a free one.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @click.option(
     "--export",
     metavar="DIR",

@@ -23,12 +23,12 @@ _PAIR = (str, str)
 
 
 @click.command("what-if", short_help="Which pods would get or lose a node if something changed.")
-@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="Add N nodes like the node of --like.")
+@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="Add N nodes like that of --like.")
 @click.option(
     "--like",
     metavar="NODE",
     shell_complete=complete_node,
-    help="Model of the new nodes; they also get the pods of its DaemonSets.",
+    help="Add nodes like this one, with the pods of its DaemonSets.",
 )
 @click.option(
     "--remove",
@@ -45,7 +45,7 @@ _PAIR = (str, str)
     type=_PAIR,
     multiple=True,
     shell_complete=complete_node,
-    help="Set a label, or remove it with KEY-. Repeatable.",
+    help="Set a label of a node, or remove it with KEY-. Repeatable.",
 )
 @click.option(
     "--taint",
@@ -54,7 +54,7 @@ _PAIR = (str, str)
     type=_PAIR,
     multiple=True,
     shell_complete=complete_node,
-    help="Set a taint, or remove it with KEY-. Repeatable.",
+    help="Set a taint of a node, or remove it with KEY-. Repeatable.",
 )
 @click.option(
     "--scale",
@@ -77,7 +77,7 @@ _PAIR = (str, str)
     "new_config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration after the change; --base-config is the present one.",
+    help="Change the scheduler's KubeSchedulerConfiguration to this one, from that of --base-config.",
 )
 @NAMESPACE
 @about_a_cluster(config="--base-config", no="a pod is pending after the changes")

@@ -77,8 +77,8 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, but a contributed command that cannot be loaded is an error that says why, and commands that are
-        not loaded are suggested, too.
+        """Like click's, but a contributed command that cannot be loaded is an error that says why, and commands that
+        are not loaded are suggested, too.
         """
         name = args[0]
         if name not in self._own_names() and name in self._contributed(ctx):

@@ -3,5 +3,5 @@
 import click
 
 PLUGINS = click.option(
-    "--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."
+    "--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Load this plugin class of your own. Repeatable."
 )

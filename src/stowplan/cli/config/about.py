@@ -31,17 +31,15 @@ _STDIN = "-"
 
 _OPTIONS = (
     PLUGINS,
-    feature_gates_option("Feature gates; they decide which plugins run by default and which arguments are valid."),
+    feature_gates_option(
+        "Set these feature gates, which decide which plugins run by default and which arguments are valid."
+    ),
 )
 
 
 def what_exists(command: Callable[..., Any]) -> Any:
     """Options that select plugins and feature gates, for `known_plugins` and `features_of`."""
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
-
-
-def output_option(*choices: str) -> Callable[..., Any]:
-    return click.option("-o", "--output", type=click.Choice(choices), default=choices[0], show_default=True)
 
 
 def file_argument(name: str = "file", **more: Any) -> Callable[..., Any]:

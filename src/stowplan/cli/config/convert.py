@@ -6,15 +6,8 @@ import json
 
 import click
 
-from stowplan.cli.config.about import (
-    file_argument,
-    known_plugins,
-    output_option,
-    read,
-    refused,
-    shown,
-    what_exists,
-)
+from stowplan.cli.config.about import file_argument, known_plugins, read, refused, shown, what_exists
+from stowplan.cli.data_output import output_option
 from stowplan.command_line.feature_gates import features_of
 from stowplan.config import ConfigError
 from stowplan.config.documents import parse_document

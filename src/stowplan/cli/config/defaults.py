@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from stowplan.cli.config.about import known_plugins, output_option, what_exists
-from stowplan.cli.data_output import write_data
+from stowplan.cli.config.about import known_plugins, what_exists
+from stowplan.cli.data_output import output_option, write_data
 from stowplan.command_line.feature_gates import features_of
 from stowplan.config.load import load_document
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.config.about import file_argument, known_plugins, load, output_option, shown, what_exists
-from stowplan.cli.data_output import write_data
+from stowplan.cli.config.about import file_argument, known_plugins, load, shown, what_exists
+from stowplan.cli.data_output import output_option, write_data
 from stowplan.command_line.feature_gates import features_of
 from stowplan.config.load import load_document
 from stowplan.config.reports.differences import differences

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from stowplan.cli.config.about import known_plugins, output_option, what_exists
-from stowplan.cli.data_output import write_data
+from stowplan.cli.config.about import known_plugins, what_exists
+from stowplan.cli.data_output import output_option, write_data
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.feature_gates import features_of
 from stowplan.config.reports.fields import UnknownFieldError, explain_field, known_paths

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.config.about import (
-    file_argument,
-    known_plugins,
-    output_option,
-    read,
-    shown,
-    what_exists,
-)
-from stowplan.cli.data_output import write_data
+from stowplan.cli.config.about import file_argument, known_plugins, read, shown, what_exists
+from stowplan.cli.data_output import output_option, write_data
 from stowplan.command_line.feature_gates import features_of
 from stowplan.command_line.named_plugins import plugin_names
 from stowplan.config import ConfigError

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from stowplan.cli.config.about import (
-    file_argument,
-    known_plugins,
-    output_option,
-    read,
-    refused,
-    shown,
-    what_exists,
-)
-from stowplan.cli.data_output import write_data
+from stowplan.cli.config.about import file_argument, known_plugins, read, refused, shown, what_exists
+from stowplan.cli.data_output import output_option, write_data
 from stowplan.command_line.feature_gates import features_of
 from stowplan.config import ConfigError
 from stowplan.config.load import load_document

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.cli.about import NO, a_cluster, a_scheduler, cluster_of, config_option, exit_code_option, role_option
-from stowplan.cli.data_output import write_data
+from stowplan.cli.data_output import output_option, write_data
 from stowplan.cli.shell_completion import complete_file, complete_namespace, complete_pod, complete_question
 from stowplan.command_line.errors import reported
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     shell_complete=complete_file,
     help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).",
 )
-@click.option("--at", metavar="TIME", help="The moment, such as 2026-11-20T12:03 (UTC). Default: the recording's end.")
+@click.option(
+    "--at", metavar="TIME", help="Ask about this moment, such as 2026-11-20T12:03 (UTC). Default: the recording's end."
+)
 @config_option()
 @click.option("--no-extenders", is_flag=True, help="Do not call the extenders of the configuration.")
 @click.option(
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     "pod",
     metavar="[NS/]NAME",
     shell_complete=complete_pod,
-    help="The pod to explain, pending or placed; the same as naming it without this option.",
+    help="Explain this pod, pending or placed; the same as its name without the option.",
 )
 @click.option("--pending", is_flag=True, help="Explain all pods without a node, as without a question.")
 @click.option(
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     "--namespace",
     metavar="NS",
     shell_complete=complete_namespace,
-    help="Namespace of named or pending pods.",
+    help="Explain pods of this namespace; names without a namespace are looked for in it.",
 )
 @click.option(
     "-A", "--all-namespaces", is_flag=True, help="Explain pending pods of all namespaces. This is the default."
@@ -71,17 +73,10 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.1),
     default=5.0,
     show_default=True,
-    help="Time between the answers of --watch.",
+    help="Wait this long between the answers of --watch.",
 )
 @exit_code_option("any of the pods gets no node")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "wide", "json", "yaml"]),
-    default="text",
-    show_default=True,
-    help="Format of the answer; wide explains every group of pods and every node.",
-)
+@output_option("text", "wide", "json", "yaml", more="; wide explains every group of pods and every node")
 @role_option
 @a_scheduler
 def explain(**given: Any) -> None:
