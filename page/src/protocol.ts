@@ -164,6 +164,8 @@ export interface QueueState {
 
 export interface QueuedPod extends QueueState {
   pod: string;
+  /** Why most nodes refuse it. */
+  reason?: string;
 }
 
 /** An event after which refused pods are tried again. */

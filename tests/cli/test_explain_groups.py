@@ -40,10 +40,25 @@ def test_json_output(run, gang):
 
 def test_a_pod_of_a_group_is_explained_with_it(run, gang):
     out = run("explain", "-f", gang, "pod", "lab/train-0").out
+    assert out.startswith(
+        "lab/train-0 waits for its pod group lab/train, which does not fit; alone it would go to a: 2 of 2 nodes "
+    )
     assert "It is scheduled with its group:" in out
     assert "pod group lab/train does not fit" in out
     found = json.loads(run("explain", "-f", gang, "pod", "lab/train-0", "-o", "json").out)
     assert found["podGroup"]["podGroup"] == "lab/train"
+
+
+def test_pods_that_wait_for_their_group_in_a_summary(run, gang):
+    ran = run("explain", "-f", gang, "--exit-code")
+    assert ran.out.startswith(
+        "lab/train-0 and 2 more like it (lab/train-1, lab/train-2) wait for their pod group lab/train"
+    )
+    assert ran.code == 3
+    told = json.loads(run("explain", "-f", gang, "-o", "json").out)["summary"]
+    assert (told["inGroup"], told["placeable"], told["together"]) == (3, 0, 0)
+    (cause,) = told["causes"]
+    assert cause["reason"].startswith("pod group lab/train does not fit: 2 of 3 pods fit together")
 
 
 def test_exit_code(run, gang):

@@ -387,6 +387,11 @@ class TestGroups:
             await cluster.create(*(self.member(f"t{i}") for i in range(3)))
             found = await answer_to(cluster, "podgroups/default/train", page="text")
             assert [pod["pod"] for pod in found["waiting"]] == ["default/t0", "default/t1", "default/t2"]
+            member = await answer_to(cluster, "explain/default/t0", page="text")
+            assert "fits" not in member["podGroup"]
+            assert text(member).startswith(
+                "default/t0 waits for its pod group default/train, which does not fit; alone "
+            )
             assert found["condition"]["status"] == "False"
             (step,) = found["story"]["steps"]
             assert step["what"] == "not scheduled"

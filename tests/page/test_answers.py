@@ -62,7 +62,7 @@ def test_why_pods_wait(answers):
     assert places == {"default/small": "placeable", "default/big": "unschedulable", "default/gated": "gated"}
     assert found["counts"] == {"placeable": 1, "unschedulable": 1, "gated": 1}
     big, gated = (next(one for one in found["pods"] if one["pod"] == name) for name in ("default/big", "default/gated"))
-    assert big["rejectedBy"] == ["NodeResourcesFit"]
+    assert (big["rejectedBy"], big["reason"]) == (["NodeResourcesFit"], "Insufficient cpu")
     assert gated["gatedBy"] == "SchedulingGates"
 
 
@@ -119,6 +119,22 @@ def test_a_group():
     )
     assert (found["minCount"], found["haveNode"]) == (2, {"default/one": "a"})
     assert [one["pod"] for one in found["waiting"]] == ["default/two"]
+
+
+def test_pods_that_wait_for_their_group():
+    spec = {"schedulingPolicy": {"gang": {"minCount": 5}}}
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "train", "namespace": "default"},
+        "spec": spec,
+    }
+    members = [pod(f"t{i}", schedulingGroup={"podGroupName": "train"}) for i in range(5)]
+    gates = {"GenericWorkload": True, "GangScheduling": True}
+    cluster = Cluster([node("a"), group, *members], feature_gates=gates)
+    found = get(Answers(ClusterSource(cluster, {})), "pending")
+    assert found["counts"] == {"waits for its pod group": 5}
+    assert found["pods"][0]["reason"] == ("default/train does not fit: 4 of 5 pods fit together, 1 more pod is needed")
 
 
 @pytest.mark.parametrize("path", ["explain/default/nobody", "nodes/nowhere", "podgroups/default/none"])

@@ -21,6 +21,7 @@ export interface Pile {
 export function reasonOf(queued: QueuedPod | undefined): string {
   if (!queued) return "waiting";
   if (queued.gatedBy) return `gated by ${queued.gatedBy}`;
+  if (queued.reason) return queued.reason;
   if (queued.rejectedBy?.length) return `refused by ${queued.rejectedBy.join(", ")}`;
   if (queued.place === "placeable") return "a node would take it";
   return queued.place || "waiting";

@@ -52,7 +52,7 @@ function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment 
   const story = scheduler?.story;
   return (
     <>
-      <Sentence verdict={verdict} />
+      <Sentence verdict={verdict} moment={moment} />
       {(suggestions.length > 0 || obstacles.length > 0) && (
         <section class="card" aria-labelledby="help">
           <h2 id="help">What would help</h2>
@@ -92,11 +92,19 @@ function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment 
   );
 }
 
-function Sentence({ verdict }: { verdict: VerdictRecord }) {
-  const { node, currentNode, error, scheduler } = verdict;
-  const place = scheduler?.place ? <span class="muted"> · {scheduler.place}{scheduler.attempts ? `, ${count(scheduler.attempts, "attempt")}` : ""}</span> : null;
+function Sentence({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment }) {
+  const { node, currentNode, error, scheduler, podGroup } = verdict;
+  const place = scheduler?.place ? <span class="muted"> · {scheduler.place}{scheduler.node ? ` ${scheduler.node}` : ""}{scheduler.attempts ? `, ${count(scheduler.attempts, "attempt")}` : ""}</span> : null;
   if (error === "gated") return <p class="verdict waits">Gated, not tried yet: {verdict.absentNodesStatus?.reasons.join("; ") ?? "gated"} {place}</p>;
   if (error) return <p class="verdict bad">Cannot be evaluated: {error}</p>;
+  if (node && !currentNode && podGroup && !podGroup.fits) {
+    return (
+      <p class="verdict waits">
+        It waits for its pod group <a href={groupHref(podGroup.podGroup, momentQuery(moment))}>{podGroup.podGroup}</a>, which does not fit; alone it would go to <a href={nodeHref(node)}>{node}</a>
+        {place}
+      </p>
+    );
+  }
   if (node) {
     const words = !currentNode ? "It goes to" : currentNode === node ? "It is on the node that would be chosen now:" : `It is on ${currentNode}; it would now go to`;
     return (

@@ -32,11 +32,12 @@ export function QueueView({ source, plan }: ViewProps) {
   );
 }
 
-/** Pods by where they wait; those that were refused by who has to be heard of first. */
+/** Pods by where they wait; those that were refused by why, or by whom if that is unknown. */
 export function lanes(pods: QueuedPod[]): Map<string, QueuedPod[]> {
   const found = new Map<string, QueuedPod[]>();
   for (const pod of pods) {
-    const lane = pod.gatedBy ? `gated by ${pod.gatedBy}` : `${pod.place || "waiting"}${pod.rejectedBy?.length ? `: ${pod.rejectedBy.join(", ")}` : ""}`;
+    const why = pod.reason || pod.rejectedBy?.join(", ");
+    const lane = pod.gatedBy ? `gated by ${pod.gatedBy}` : `${pod.place || "waiting"}${why ? `: ${why}` : ""}`;
     const there = found.get(lane);
     if (there) there.push(pod);
     else found.set(lane, [pod]);
@@ -154,6 +155,7 @@ function QueueTable({ pods }: { pods: QueuedPod[] }) {
     { title: "Pod", value: (pod) => pod.pod, show: (pod) => <a href={podHref(pod.pod)}>{pod.pod}</a> },
     { title: "Place", value: (pod) => pod.place ?? "" },
     { title: "Refused by", value: (pod) => (pod.rejectedBy ?? []).join(" ") },
+    { title: "Reason", value: (pod) => pod.reason ?? "" },
     { title: "Gated by", value: (pod) => pod.gatedBy ?? "" },
     { title: "Attempts", value: (pod) => pod.attempts ?? 0 },
     { title: "Since", value: (pod) => pod.since ?? "" },

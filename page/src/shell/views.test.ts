@@ -4,7 +4,7 @@ import { words } from "../pod/story";
 import { shortened } from "../workbench/view";
 import { lanes, latencies, wakers, wakeText } from "../queue/view";
 
-test("pods wait in lanes by place and by who refused them, those that are tried first in front", () => {
+test("pods wait in lanes by place and by why they were refused, those that are tried first in front", () => {
   const found = lanes([
     { pod: "ns/gated", place: "unschedulable", gatedBy: "SchedulingGates", rejectedBy: ["SchedulingGates"] },
     { pod: "ns/a", place: "unschedulable", rejectedBy: ["NodeAffinity", "NodeResourcesFit"] },
@@ -12,11 +12,15 @@ test("pods wait in lanes by place and by who refused them, those that are tried 
     { pod: "ns/c", place: "active" },
     { pod: "ns/d", place: "unschedulable", rejectedBy: ["NodeAffinity", "NodeResourcesFit"] },
     { pod: "ns/e" },
+    { pod: "ns/f", place: "unschedulable", rejectedBy: ["NodeResourcesFit"], reason: "Insufficient cpu" },
+    { pod: "ns/g", place: "unschedulable", rejectedBy: ["NodeResourcesFit"], reason: "Too many pods" },
   ]);
   assert.deepEqual([...found].map(([lane, pods]) => [lane, pods.map((pod) => pod.pod)]), [
     ["active", ["ns/c"]],
     ["backoff", ["ns/b"]],
+    ["unschedulable: Insufficient cpu", ["ns/f"]],
     ["unschedulable: NodeAffinity, NodeResourcesFit", ["ns/a", "ns/d"]],
+    ["unschedulable: Too many pods", ["ns/g"]],
     ["gated by SchedulingGates", ["ns/gated"]],
     ["waiting", ["ns/e"]],
   ]);

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, Declarations, FeatureGates
     from stowplan.engine.engine import Engine
     from stowplan.engine.inputs import Input
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.runtime.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
@@ -434,8 +435,11 @@ class _Followed(PlainStruct, frozen=True):
         members = (info.pod for info in pods if info.pod.spec.scheduling_group is not None)
         return list(dict.fromkeys(map(group_key, members)))
 
+    def group_verdict(self, group: str) -> GroupVerdict:
+        return judged_group(self.engine, group)
+
     def group_record(self, group: str) -> GroupVerdictRecord:
-        return judged_group(self.engine, group).record()
+        return self.group_verdict(group).record()
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         return ReportedStatus.about(info.pod, None)

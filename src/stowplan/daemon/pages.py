@@ -32,6 +32,7 @@ import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.api.types import PodGroup
+from stowplan.cluster.pod_info import group_key
 from stowplan.engine.groups.group_questions import WITHOUT_GATE as GROUPS_OFF
 from stowplan.engine.groups.group_stories import story_key
 from stowplan.explain.detailed_record import detailed
@@ -330,7 +331,13 @@ class SchedulerPages:
             record = VerdictRecord(pod=verdict.key)
         else:
             record = detailed(self._scheduler.engine, verdict) if wants_advice else verdict.record()
-        record = msgspec.structs.replace(record, scheduler=known, leader=self._other_leader())
+        group = self._group_of(info)
+        record = msgspec.structs.replace(
+            record,
+            scheduler=known,
+            pod_group=None if group is None else group.record(),
+            leader=self._other_leader(),
+        )
         return _with_page(
             record,
             request,
@@ -341,11 +348,18 @@ class SchedulerPages:
                     verdict,
                     wide=wide and not too_wide,
                     on_its_way=known.place if known.place in ON_ITS_WAY else "",
+                    group=group,
                 ),
                 *note,
                 *scheduler_blocks(known, wide=wide),
             ],
         )
+
+    def _group_of(self, info: PodInfo) -> GroupVerdict | None:
+        """The verdict on the pod's group, without which it is not scheduled."""
+        if info.pod.spec.scheduling_group is None:
+            return None
+        return self._group_verdict(group_key(info.pod))[0]
 
     # -- one node -----------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stowplan.api.types import Event
+#: The fraction of a second in a time.
+_FRACTION = re.compile(r"(?<=:\d\d)\.\d+(?=Z)")
 
 
 def last_reported_time(event: Event) -> str:
@@ -18,7 +21,6 @@ def times_reported(event: Event) -> int:
     return event.series.count if event.series is not None else max(1, event.deprecated_count)
 
 
-def seconds_of(time: str) -> str:
-    """A time as conditions have it; some sources are more precise than others."""
-    whole, point, _ = time.partition(".")
-    return f"{whole}Z" if point else time
+def seconds_of(text: str) -> str:
+    """Times as conditions have them; some sources are more precise than others."""
+    return _FRACTION.sub("", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from stowplan.inspection.records import QueuedPodRecord, SchedulerRecord
@@ -13,11 +14,28 @@ if TYPE_CHECKING:
 
 #: States of a pod that has a node, but is not bound yet.
 ON_ITS_WAY = (WAITS_ON_PERMIT, BEING_BOUND) = ("waits on Permit for", "being bound to")
+#: A reason may contain commas, and one about the pod as a whole has no number of nodes.
+_NEXT_REASON = re.compile(r", (?=\d+ )")
+_REASON = re.compile(r"(?:(?P<nodes>\d+) )?(?P<text>.*)", re.DOTALL)
 
 
 def queued_pod_record(queued: QueuedPod) -> QueuedPodRecord:
     """The record of a waiting pod."""
-    return QueuedPodRecord(pod=queued.key, place=queued.place.value, **_state(queued))
+    found = (one.message for one in queued.pod.pod.status.conditions if one.type == "PodScheduled")
+    reason = main_reason(next(found, "")) if queued.rejectors else ""
+    return QueuedPodRecord(pod=queued.key, place=queued.place.value, reason=reason, **_state(queued))
+
+
+def main_reason(message: str) -> str:
+    """The reason of most nodes in a scheduler's message: "0/5 nodes are available: 1 Too many pods, 4 Insufficient
+    cpu. preemption: …".
+    """
+    _, found, rest = message.partition(" nodes are available: ")
+    if not found:
+        return ""
+    parts = [_REASON.match(part) for part in _NEXT_REASON.split(rest.partition(". ")[0].removesuffix("."))]
+    counted = [(int(part["nodes"] or 0), part["text"]) for part in parts if part is not None]
+    return max(counted, key=lambda one: one[0], default=(0, ""))[1]
 
 
 def scheduler_record(

@@ -167,6 +167,8 @@ class QueueStateRecord(Record, frozen=True, kw_only=True):
 
 class QueuedPodRecord(QueueStateRecord, frozen=True, kw_only=True):
     pod: str
+    #: Why most nodes refuse it.
+    reason: str = ""
 
 
 class OnPermitRecord(Record, frozen=True, kw_only=True):
@@ -495,7 +497,9 @@ class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     deleting: int
     #: Number of pods that wait on Permit, according to their scheduler.
     on_permit: int
-    #: Of those without a node, the numbers that would be placed now, that fit nowhere, that are gated, and that no
+    #: Number of pods that would get a node alone, but whose pod group does not fit as a whole.
+    in_group: int
+    #: Of the others without a node, the numbers that would be placed now, that fit nowhere, that are gated, and that no
     #: profile here schedules.
     placeable: int
     #: How many of the placeable ones have room at the same time; absent if there are too many to try.

@@ -20,6 +20,7 @@ from stowplan.explain.detailed_record import detailed
 from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_view import node_view
 from stowplan.explain.verdicts.group_domains import condition_of
+from stowplan.inspection.queue_state import main_reason
 from stowplan.inspection.records import GroupStateRecord, QueuedPodRecord, QueueRecord, encoded
 from stowplan.page.asking import key_of, limit_of
 from stowplan.serving.requests.messages import JSON, Response
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
     from stowplan.explain.text.reported_status import ReportedStatus
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.inspection.records import GroupVerdictRecord, Record, VerdictRecord
     from stowplan.serving.requests.messages import Request
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 #: Number of kinds of pending pods that are judged; other pods are listed without a reason.
 MAX_KINDS = 200
 UNSCHEDULABLE, PLACEABLE, GATED, UNJUDGED = "unschedulable", "placeable", "gated", "not judged"
+#: A node would take it, but not its whole pod group.
+IN_GROUP = "waits for its pod group"
 
 
 class JudgedCluster(Protocol):
@@ -46,6 +50,8 @@ class JudgedCluster(Protocol):
     def engine(self) -> Engine: ...
 
     def verdict(self, info: PodInfo, /) -> Verdict: ...
+
+    def group_verdict(self, group: str, /) -> GroupVerdict: ...
 
     def group_record(self, group: str, /) -> GroupVerdictRecord: ...
 
@@ -144,9 +150,16 @@ class Answers:
         if verdict.error is not None:
             return QueuedPodRecord(pod=info.key, place=UNJUDGED)
         if verdict.node_name:
+            groups = (self.cluster.group_verdict(group) for group in self.cluster.groups_of([info]))
+            unfit = next((group for group in groups if not group.fits), None)
+            if unfit is not None:
+                return QueuedPodRecord(pod=info.key, place=IN_GROUP, reason=unfit.in_words())
             return QueuedPodRecord(pod=info.key, place=PLACEABLE)
         return QueuedPodRecord(
-            pod=info.key, place=UNSCHEDULABLE, rejected_by=tuple(sorted(verdict.record(most=0).unschedulable_plugins))
+            pod=info.key,
+            place=UNSCHEDULABLE,
+            reason=main_reason(verdict.message),
+            rejected_by=tuple(sorted(verdict.record(most=0).unschedulable_plugins)),
         )
 
     # -- nodes and groups ---------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from stowplan.engine.dumped import DumpError
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.explain.reported_events import last_reported_time
 from stowplan.explain.text.reported_status import ReportedStatus
+from stowplan.explain.verdicts.group_domains import condition_of
 from stowplan.explain.verdicts.verdict import Verdict
 from stowplan.explain.workloads import workload_record
 from stowplan.framework.explanations.formatting import joined, listed
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.inspection.records import GroupVerdictRecord, WorkloadRecord
     from stowplan.loading.live_cluster import LiveCluster
     from stowplan.loading.wanted_events import EventsWanted
@@ -129,7 +131,9 @@ class ClusterSource:
         workloads: Collection[WorkloadName] = (),
         gates: Mapping[str, bool] | None = None,
     ) -> ClusterSource:
-        """`workloads`: those to read as well. `gates`: feature gates that differ from their defaults."""
+        """`events`, `workloads`: those to read as well. `gates`: feature gates that differ from their defaults; with
+        Events, they are those of pod groups if the cluster's scheduler seems to schedule groups.
+        """
         # The HTTP client is slow to import, and not needed for files.
         from stowplan import __version__
         from stowplan.client.http.user_agent import user_agent
@@ -148,6 +152,12 @@ class ClusterSource:
         except LiveClusterError as error:
             hint = "; -f reads files instead" if error.nothing_named and not live.given else ""
             raise InputError(f"{error}{hint}") from error
+        if events is not None and gates is None and any(map(_group_of, read.objects)):
+            grouped = await cls.of_live_cluster(
+                live=live, config=config, plugins=plugins, events=events, workloads=workloads, gates=GROUP_GATES
+            )
+            if _schedules_groups(grouped.cluster):
+                return grouped
         source = cls.of_read(cluster, read)
         if events is not None:
             await source._ask_beside(events.pod, live)
@@ -327,9 +337,13 @@ class ClusterSource:
     def engine(self) -> Engine:
         return self.cluster.engine
 
+    def group_verdict(self, group: str) -> GroupVerdict:
+        """The verdict on an existing group, by its key."""
+        return self.cluster.explain_group(group, extenders=self.extenders)
+
     def group_record(self, group: str) -> GroupVerdictRecord:
-        """The verdict on an existing group, by its key, with suggestions."""
-        verdict = self.cluster.explain_group(group, extenders=self.extenders)
+        """The same with suggestions."""
+        verdict = self.group_verdict(group)
         return msgspec.structs.replace(verdict.record(), relief=tuple(group_relief(self.cluster, verdict)))
 
     def verdict(self, info: PodInfo) -> Verdict:
@@ -419,6 +433,18 @@ def note(*notes: str) -> None:
     """Show a note to the user."""
     for one in notes:
         click.echo(f"note: {one}", err=True)
+
+
+def _group_of(obj: object) -> str:
+    """The pod group of a pod; an API server only keeps it where groups are enabled."""
+    return group_key(obj) if isinstance(obj, Pod) and obj.spec.scheduling_group is not None else ""
+
+
+def _schedules_groups(cluster: Cluster) -> bool:
+    """Not if it has given a node to a pod of a group without a word about the group."""
+    groups = {_group_of(info.pod) for info in cluster.state.placed_pods()} - {""}
+    found = (cluster.state.objects.get(PodGroup, key) for key in groups)
+    return all(group is None or condition_of(group) is not None for group in found)
 
 
 def _finished(objects: Iterable[object]) -> dict[str, str]:

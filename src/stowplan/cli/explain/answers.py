@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 #: Number of groups of equal pods that a page explains.
 _GROUPS = 10
+#: Number of pod groups that are judged as a whole in an answer about many pods.
+_MAX_POD_GROUPS = 100
 
 
 class Answer(PlainStruct, frozen=True):
@@ -120,10 +122,16 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
         for group, status in shown:
             blocks += [Line()] if blocks else []
             blocks += explanation(
-                engine, group.verdict, wide=wide, alike=group.alike, reported=status, among_others=several
+                engine,
+                group.verdict,
+                wide=wide,
+                alike=group.alike,
+                reported=status,
+                group=group.pod_group,
+                among_others=several,
             )
         for group_name in about.groups_of(pods)[:_GROUPS]:
-            verdict = about.cluster.explain_group(group_name, extenders=about.extenders)
+            verdict = about.group_verdict(group_name)
             found = group_page(verdict, group_relief(about.cluster, verdict), wide=wide)
             blocks += [Line(), Line((("That is each pod alone. It is scheduled with its group:", "pending"),)), *found]
         left = sum(len(group.keys) for group in groups) - sum(len(group.keys) for group, _ in shown)
@@ -147,13 +155,25 @@ def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodI
 
     Pods that wait on Permit have a node, and are not equal to any others; nor is a pod that runs to one that does not.
     """
-    by_state: dict[tuple[str, str], list[PodInfo]] = {}
+    by_state: dict[tuple[str, str, str], list[PodInfo]] = {}
     for info in pods:
-        by_state.setdefault((about.permit_node(info), placed_state(info, info.node_name)), []).append(info)
-    for (node, state), infos in by_state.items():
+        pod_group = next(iter(about.groups_of([info])), "")
+        by_state.setdefault((about.permit_node(info), placed_state(info, info.node_name), pod_group), []).append(info)
+    judged = dict.fromkeys(pod_group for _, _, pod_group in by_state if pod_group)
+    verdicts = {pod_group: about.group_verdict(pod_group) for pod_group in list(judged)[:_MAX_POD_GROUPS]}
+    for (node, state, pod_group), infos in by_state.items():
         for first, alike in kinds_of(about.engine, infos):
             reason = about.starting_reason(first) if state == STARTING else ""
-            yield first, Group(about.verdict(first), alike, permit_node=node, starting_reason=reason)
+            yield (
+                first,
+                Group(
+                    about.verdict(first),
+                    alike,
+                    permit_node=node,
+                    starting_reason=reason,
+                    pod_group=verdicts.get(pod_group),
+                ),
+            )
 
 
 def _workloads(

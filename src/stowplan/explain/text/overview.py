@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stowplan.explain.text.tables import Block, Cell, Span
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.inspection.records import ReliefRecord, WorkloadRecord
 
@@ -40,6 +41,8 @@ class Group(PlainStruct, frozen=True):
     permit_node: str = ""
     #: Why they do not run on their node yet, as far as that is known.
     starting_reason: str = ""
+    #: The verdict on their pod group, if they are scheduled with one.
+    pod_group: GroupVerdict | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -62,7 +65,10 @@ class Group(PlainStruct, frozen=True):
             return "unjudged"
         if verdict.gated is not None:
             return "gated"
-        return "placeable" if verdict.node_name else "refused"
+        if not verdict.node_name:
+            return "refused"
+        group = self.pod_group
+        return "placeable" if group is None or group.best is None or group.fits else "in_group"
 
 
 def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = (), together: int | None = None) -> SummaryRecord:
@@ -96,6 +102,8 @@ def _cause(group: Group, state: str) -> tuple[str, str]:
     verdict = group.verdict
     if state == "on_permit":
         return "", "waits on Permit"
+    if state == "in_group" and group.pod_group is not None:
+        return "", f"pod group {group.pod_group.in_words()}"
     if state == STARTING:
         return "", group.starting_reason or "has a node, but does not run yet"
     if verdict.error is not None:

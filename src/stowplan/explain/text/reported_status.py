@@ -70,16 +70,21 @@ class ReportedStatus(PlainStruct, frozen=True):
             events=events,
         )
 
-    def blocks(self, verdict: Verdict, *, wide: bool, among_others: bool = False) -> list[Block]:
-        """`among_others`: on a page about many pods, only the newest Event is shown."""
-        blocks: list[Block] = [Line(), Line((("What the scheduler said", "head"),)), Line(self._spoken(verdict), 2)]
+    def blocks(
+        self, verdict: Verdict, *, wide: bool, among_others: bool = False, waits_for_group: bool = False
+    ) -> list[Block]:
+        """`among_others`: on a page about many pods, only the newest Event is shown. `waits_for_group`: the node of the
+        verdict does not matter yet.
+        """
+        said = self._spoken(verdict, would=not waits_for_group)
+        blocks: list[Block] = [Line(), Line((("What the scheduler said", "head"),)), Line(said, 2)]
         if self.events is not None and (self.events or not among_others):
-            said = {_computed_message(verdict), self.condition.message if self.condition is not None else ""}
+            above = {_computed_message(verdict), self.condition.message if self.condition is not None else ""}
             shown = len(self.events) if wide else 1 if among_others else _EVENTS
-            blocks += _listed(self.events, said, shown)
+            blocks += _listed(self.events, above, shown)
         if verdict.current_node:
             blocks.append(Line(((_PAST, "dim"),), 2))
-        if self.known is None and verdict.node_name and not verdict.current_node:
+        if self.known is None and verdict.node_name and not verdict.current_node and not waits_for_group:
             blocks.append(Line(((_ASK_THERE, "dim"),), 2))
         return blocks
 
@@ -87,7 +92,8 @@ class ReportedStatus(PlainStruct, frozen=True):
         """The scheduler's own record, which may be long."""
         return [] if self.known is None else scheduler_blocks(self.known, wide=wide, asked_for_story=not among_others)
 
-    def _spoken(self, verdict: Verdict) -> Cell:
+    def _spoken(self, verdict: Verdict, *, would: bool) -> Cell:
+        """`would`: a node that would take the pod now is worth saying."""
         condition = self.condition
         if condition is None:
             nothing = "nothing" if verdict.current_node else "nothing yet"
@@ -99,7 +105,7 @@ class ReportedStatus(PlainStruct, frozen=True):
         if condition.message:
             same = condition.message == _computed_message(verdict)
             spans.append((": the same" if same else f": {condition.message}", ""))
-        if condition.status == "False" and verdict.node_name and not verdict.current_node:
+        if would and condition.status == "False" and verdict.node_name and not verdict.current_node:
             spans.append((f"; as things are now, {verdict.node_name} would take it", "good"))
         return tuple(spans)
 

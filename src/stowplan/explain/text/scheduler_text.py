@@ -91,7 +91,7 @@ def _steps(steps: Sequence[StepRecord]) -> Grid:
         text = (replace(step, message="as before") if repeats else step).text()
         said = step.message if step.decided else said
         style = "" if not step.decided else "good" if step.node else "bad"
-        rows.append([((seconds_of(step.time), "dim"),), ((text, style),)])
+        rows.append([((seconds_of(step.time), "dim"),), ((seconds_of(text), style),)])
     return Grid(rows)
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 #: States of pods that have a node, or that never get one.
 RUNNING, STARTING, DELETING = "running", "starting", "deleting"
 #: Those of pods that get no node now, and those that wait for nothing.
-WITHOUT_NODE = ("refused", "gated", "unjudged")
+WITHOUT_NODE = ("in_group", "refused", "gated", "unjudged")
 SETTLED = ("placeable", RUNNING, DELETING)
 
 #: State -> of one pod, of several, and its style.
@@ -19,6 +19,7 @@ STATES = {
     STARTING: ("has a node but does not run yet", "have a node but do not run yet", "pending"),
     DELETING: ("is being deleted", "are being deleted", "pending"),
     "on_permit": ("waits on Permit", "wait on Permit", "pending"),
+    "in_group": ("waits for its pod group", "wait for their pod group", "pending"),
     "placeable": ("would get a node now", "would get a node now", "good"),
     "refused": ("fits nowhere", "fit nowhere", "bad"),
     "gated": ("gated", "gated", "pending"),

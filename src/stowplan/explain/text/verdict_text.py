@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stowplan.explain.text.reported_status import ReportedStatus
     from stowplan.explain.text.tables import Block, Span
     from stowplan.explain.verdicts.advice import Suggestion
+    from stowplan.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.explanations.grouping import Refusal
     from stowplan.framework.explanations.preemption import Eviction, Preemption
@@ -44,11 +45,13 @@ def explanation(
     alike: Sequence[str] = (),
     reported: ReportedStatus | None = None,
     on_its_way: str = "",
+    group: GroupVerdict | None = None,
     among_others: bool = False,
 ) -> list[Block]:
     """The page about a pod. `alike` are equal pods; `reported` is the live scheduler's report.
 
-    `on_its_way`: what the pod's binding cycle waits for. `among_others`: the page is one of many.
+    `on_its_way`: what the pod's binding cycle waits for. `group`: the verdict on its pod group, if it has one that is
+    scheduled as a whole. `among_others`: the page is one of many.
     """
     if verdict.error is not None:
         # There is nothing to inspect, and possibly no profile.
@@ -56,7 +59,7 @@ def explanation(
     # Must precede the inspection: advice removes a placed pod from its node itself.
     _ = verdict.advice
     with inspecting(engine, verdict) as at:
-        page = _Page(at, wide, alike, reported, on_its_way, among_others=among_others)
+        page = _Page(at, wide, alike, reported, on_its_way, group, among_others=among_others)
         return page.blocks()
 
 
@@ -101,6 +104,7 @@ class _Page:
         alike: Sequence[str],
         reported: ReportedStatus | None,
         on_its_way: str,
+        group: GroupVerdict | None,
         *,
         among_others: bool,
     ) -> None:
@@ -109,6 +113,7 @@ class _Page:
         self._wide = wide
         self._alike = alike
         self._reported = reported
+        self._group = group
         self._among_others = among_others
         #: The pod's current or future node.
         self._current_node = at.verdict.current_node
@@ -150,7 +155,16 @@ class _Page:
     def _said(self) -> list[Block]:
         if self._reported is None:
             return []
-        return self._reported.blocks(self._verdict, wide=self._wide, among_others=self._among_others)
+        return self._reported.blocks(
+            self._verdict,
+            wide=self._wide,
+            among_others=self._among_others,
+            waits_for_group=self._waits_for_group,
+        )
+
+    @property
+    def _waits_for_group(self) -> bool:
+        return self._group is not None and self._group.best is not None and not self._group.fits
 
     def _known(self) -> list[Block]:
         if self._reported is None:
@@ -192,6 +206,14 @@ class _Page:
 
     def _going(self) -> list[Span]:
         chosen, current = self._verdict.node_name, self._current_node
+        if not current and self._group is not None and self._waits_for_group:
+            waits = "wait for their" if self._alike else "waits for its"
+            each = "each would" if self._alike else "it would"
+            return [
+                (f" {waits} pod group {self._group.group}", "pending"),
+                (f", which does not fit; alone {each} go to ", ""),
+                (chosen, "best"),
+            ]
         if not current:
             return [(" would each go to " if self._alike else " goes to ", ""), (chosen, "best")]
         if current == chosen:
