@@ -278,7 +278,7 @@ def test_a_node(ask):
     out = ask("node", "a").out
     assert out.startswith("a would take 0 of 6 pending pods\n")
     assert "shop/web-0         0    3       -" in out
-    assert "shop/api   NodeResourcesFit  Insufficient cpu  (lacks 1 cpu (3 of 4 in use); goes to b)" in out
+    assert " NodeResourcesFit  Insufficient cpu  (lacks 1 cpu (3 of 4 in use); goes to b)" in out
     assert "  shop/later  waiting for scheduling gates: [wait]" in out
 
 
