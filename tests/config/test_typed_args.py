@@ -125,6 +125,11 @@ class Attributes:
         return 2 * self.weight
 
 
+class Annotated:
+    __slots__ = ("weight",)
+    weight: int
+
+
 class Outer(msgspec.Struct):
     one: Plain = msgspec.field(default_factory=Plain)
     more: list[Attributes] = []
@@ -254,6 +259,7 @@ def test_decoded_arguments(args_type, raw, expected):
         pytest.param(
             Attributes, {"double": 1}, ".double: unknown field; known fields: weight, annotation", id="a property"
         ),
+        pytest.param(Annotated, {}, ": object missing required field weight", id="an attribute without a value"),
         pytest.param(Outer, {"more": [{}, {"weight": "1"}]}, ".more[1].weight: expected int, got str", id="type below"),
         pytest.param(
             Outer,

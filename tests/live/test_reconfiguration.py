@@ -134,6 +134,37 @@ async def test_a_hundred_reconfigurations_while_two_thousand_pods_are_scheduled(
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
+class Group:
+    """No `__eq__`: each load makes arguments that Python calls different."""
+
+    def __init__(self, letter: str = "a", others=()):
+        self.letter, self.others = letter, others
+
+
+class OfGroup(NodeFilterPlugin):
+    name = "OfGroup"
+    args_type = Group
+
+    def filter_node(self, state, pod, info):
+        return None if info.node.metadata.labels["group"] == self.args.letter else unschedulable("another group")
+
+
+async def test_a_profile_with_equal_arguments_stays():
+    def of(*args):
+        config = [{"name": "OfGroup", "args": one} for one in args]
+        return configuration({**profile(filter=[OfGroup]), "pluginConfig": config}) | {"parallelism": 3 + len(args)}
+
+    async with live(*nodes(), config=of(), plugins=[OfGroup]) as cluster:
+        first = cluster.scheduler.frameworks["default-scheduler"]
+        await reconfigure(cluster, of({"letter": "a"}))
+        assert cluster.scheduler.frameworks["default-scheduler"] is first
+        await reconfigure(cluster, of({"letter": "b"}))
+        assert cluster.scheduler.frameworks["default-scheduler"] is not first
+        await cluster.create(a_pod("p").obj())
+        await cluster.settle()
+        assert cluster.node_of("p") in ("n1", "n3")
+
+
 async def test_pods_of_a_scheduler_name_that_becomes_a_profile():
     recorded = Recorded()
     async with live(*nodes(), config=PLAIN, recorder=recorded.recorder) as cluster:

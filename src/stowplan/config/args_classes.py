@@ -105,9 +105,9 @@ def _parameters(type_: type[Any]) -> dict[str, bool]:
 
 def _attributes(type_: type[Any]) -> dict[str, bool]:
     """Public attributes of a class without parameters -> whether they are required."""
-    names = [name for name, hint in get_type_hints(type_).items() if get_origin(hint) is not ClassVar]
-    names += [name for base in reversed(type_.__mro__[:-1]) for name, value in vars(base).items() if _is_data(value)]
-    return {name: not hasattr(type_, name) for name in names if not name.startswith("_")}
+    annotated = [name for name, hint in get_type_hints(type_).items() if get_origin(hint) is not ClassVar]
+    assigned = [name for base in reversed(type_.__mro__[:-1]) for name, value in vars(base).items() if _is_data(value)]
+    return {name: name not in assigned for name in (*annotated, *assigned) if not name.startswith("_")}
 
 
 def _is_data(value: object) -> bool:

@@ -7,6 +7,7 @@ Upstream: pkg/scheduler/apis/config/types.go.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from stowplan.api.durations import Duration
 from stowplan.api.urls import without_password
 from stowplan.config.schema import CONFIGURATION, POINTS
-from stowplan.config.serialize import encode_object
+from stowplan.config.serialize import encode_object, same_args
 
 
 class LeaderElection(msgspec.Struct, frozen=True, rename="camel"):
@@ -150,6 +151,12 @@ class Profile(msgspec.Struct, frozen=True, rename="camel"):
 
     def plugin_args(self, name: str) -> Any:
         return next((config.args for config in self.plugin_config if config.name == name), None)
+
+    def equals(self, other: "Profile") -> bool:
+        """`==`, also for arguments of classes that do not define it."""
+        pairs = zip_longest(self.plugin_config, other.plugin_config, fillvalue=PluginConfig(""))
+        same = all(own.name == its.name and same_args(own.args, its.args) for own, its in pairs)
+        return same and replace(self, plugin_config=()) == replace(other, plugin_config=())
 
 
 class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

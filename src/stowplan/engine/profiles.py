@@ -105,7 +105,7 @@ class Profiles:
             for profile in configuration.profiles:
                 name = profile.scheduler_name
                 known = self.in_force.get(name)
-                if known is not None and known.profile == profile and same_extenders:
+                if known is not None and known.profile.equals(profile) and same_extenders:
                     found[name] = known
                     continue
                 found[name] = Framework(profile, self._registry, self._handles.new(name, extenders, in_force=False))
