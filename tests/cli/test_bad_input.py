@@ -160,8 +160,6 @@ def test_plugins_that_cannot_be_loaded(run, files, plugin, message):
     "args",
     [
         pytest.param(("explain", "-f", "-", "--kubeconfig", "c"), id="files and a live cluster"),
-        pytest.param(("explain", "-f", "-", "pod"), id="a pod without a name"),
-        pytest.param(("explain", "-f", "-", "pods"), id="a kind alone"),
         pytest.param(("explain", "-f", "-", "pending", "web"), id="pending pods with a name"),
         pytest.param(("explain", "-f", "-", "node", "a", "b"), id="two nodes"),
         pytest.param(("explain", "-f", "-", "node/a", "web"), id="a node and a pod"),

@@ -456,7 +456,7 @@ def test_without_files_the_cluster_is_found_as_by_kubectl(run, monkeypatch, tmp_
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     ran = run("explain")
     assert ran.code == 2
-    assert ran.err.startswith(f"error: no cluster to talk to: none of {tmp_path / 'absent'} exists")
+    assert ran.err.startswith(f"error: no cluster to talk to: {tmp_path / 'absent'} does not exist")
     assert ran.err.endswith("; -f reads files instead\n")
 
 

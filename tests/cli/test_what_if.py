@@ -184,9 +184,9 @@ class TestDrain:
         [
             ([], "Say which nodes"),
             (["zz"], 'node "zz" not found'),
-            (["-l", "a=="], "no node has this zone"),
+            (["-l", "a=="], "no node has the labels a=="),
             (["-l", "a in"], "-l a in: "),
-            (["--zone", "q"], "no node has this zone"),
+            (["--zone", "q", "-l", "a=b"], "no node has the zone q and the labels a=b"),
         ],
     )
     def test_nonsense(self, run, files, asked, says):
@@ -236,7 +236,7 @@ class TestExitCodes:
 class TestFlagsOfKubectlDrain:
     def test_they_are_accepted(self, run, files):
         flags = "--force=true --ignore-daemonsets --delete-emptydir-data=true --dry-run=server --grace-period=-1"
-        flags += " --timeout=5m --skip-wait-for-delete-timeout=10 --chunk-size=500 --dry-run"
+        flags += " --timeout=5m --skip-wait-for-delete-timeout=10 --chunk-size=500 --dry-run -n shop"
         asked = ("drain", "-f", files(*CLUSTER), "a")
         ran = run(*asked, *flags.split())
         assert (ran.code, ran.out) == (0, run(*asked).out)

@@ -148,8 +148,8 @@ def test_without_any_configuration(world):
     with pytest.raises(ClientConfigError) as caught:
         world.kubectl()
     assert str(caught.value) == (
-        f"no cluster to talk to: none of {world.folder}/home/.kube/config exists, and this is no pod (unable to load "
-        "in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined); "
+        f"no cluster to talk to: {world.folder}/home/.kube/config does not exist, and this process is not in a pod "
+        "(unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined); "
         "name a kubeconfig with --kubeconfig or KUBECONFIG"
     )
 
@@ -605,7 +605,7 @@ def test_a_pod_without_a_usable_ca_uses_system_certificates(world, caplog, ca):
 )
 def test_an_incomplete_service_account(world, caplog, token, environ, reason):
     world.a_pod(token=token, environ=environ)
-    with pytest.raises(ClientConfigError, match="this is no pod") as caught:
+    with pytest.raises(ClientConfigError, match="is not in a pod") as caught:
         world.kubectl()
     assert reason in str(caught.value)
     with pytest.raises(ClientConfigError, match="no configuration has been provided"):

@@ -44,6 +44,13 @@ NAMESPACE = click.option(
 )
 #: The exit code with --exit-code if the answer is no.
 NO = 3
+EXIT_CODES = f"""\b
+Exit codes:
+  0    there is an answer; with --exit-code: it is yes
+  1    a bug in Stowplan
+  2    the question, the files or the cluster are at fault
+  {NO}    with --exit-code: it is no
+"""
 
 
 def exit_code_option(no: str) -> Callable[[Callable[..., Any]], Any]:

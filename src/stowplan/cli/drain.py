@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.about import EXIT_CODES, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_node, complete_zone
 from stowplan.command_line.errors import InputError, reported
 
@@ -42,9 +42,10 @@ def _kubectls_flags(command: Callable[..., Any]) -> Any:
     """Flags that change nothing here; they are accepted so that a command line of kubectl drain can be pasted."""
     for name in (*_ASSUMED, "--dry-run"):
         command = click.option(name, hidden=True, is_flag=True, expose_value=False)(command)
-    for name in (*_TIMES, "--chunk-size"):
-        note = None if name == "--chunk-size" else _note_time
-        command = click.option(name, hidden=True, expose_value=False, callback=note)(command)
+    for name in _TIMES:
+        command = click.option(name, hidden=True, expose_value=False, callback=_note_time)(command)
+    for names in (("--chunk-size",), ("-n", "--namespace")):
+        command = click.option(*names, hidden=True, expose_value=False)(command)
     return command
 
 
@@ -53,7 +54,7 @@ def _note_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
         click.echo(f"note: {param.opts[0]} has no effect: nothing is deleted here, and nothing waited for", err=True)
 
 
-@click.command(cls=_AsKubectl, short_help="What draining nodes would do; evicts no pods.")
+@click.command(cls=_AsKubectl, epilog=EXIT_CODES, short_help="What draining nodes would do; evicts no pods.")
 @click.argument("nodes", nargs=-1, metavar="[NODE…]", shell_complete=complete_node)
 @click.option(
     "--zone",
@@ -117,11 +118,10 @@ def drain(
     wanted = references(nodes)
     with reported(source["config"]):
         pods = _labels("--pod-selector", pod_selector)
-        nodes_with = _labels("-l", selector)
         about = cluster_of(**source)
         chosen = [about.find_node(node) for node in wanted]
         if zone or selector or all_nodes:
-            chosen += _nodes_of(about, zone, nodes_with)
+            chosen += _nodes_of(about, zone, selector)
         about.note_unplaced()
         record = what_a_drain_does(
             about.cluster, chosen, rolling=max_unavailable, pods=pods, budgets=not disable_eviction
@@ -140,14 +140,16 @@ def _labels(option: str, text: str | None) -> Selector:
         raise InputError(f"{option} {text}: {error}") from error
 
 
-def _nodes_of(about: ClusterSource, zone: str | None, labels: Selector) -> list[str]:
+def _nodes_of(about: ClusterSource, zone: str | None, selector: str | None) -> list[str]:
     from stowplan.what_if.nodes import nodes_of, zone_of
 
+    labels = _labels("-l", selector)
     found = [
         node.metadata.name
         for node in nodes_of(about.cluster)
         if (zone is None or zone_of(node) == zone) and labels.matches(node.metadata.labels)
     ]
     if not found:
-        raise InputError("no node has this zone and these labels")
+        wanted = [*([f"the zone {zone}"] if zone else []), *([f"the labels {selector}"] if selector else [])]
+        raise InputError(f"no node has {' and '.join(wanted)}" if wanted else "there is no node")
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
+from stowplan.cli.about import EXIT_CODES, NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from stowplan.what_if.nodes import NodeKind
 
 
-@click.command(short_help="How many more pods of a kind fit, and how many nodes the rest would need.")
+@click.command(
+    epilog=EXIT_CODES, short_help="How many more pods of a kind fit, and how many nodes the rest would need."
+)
 @click.argument(
     "words",
     metavar="[KIND/][NS/]NAME|KIND NAME|podgroup/NAME|FILE",

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.about import EXIT_CODES, about_a_cluster, answer, cluster_of
 from stowplan.cli.progress import Progress
 from stowplan.cli.shell_completion import complete_node
 from stowplan.command_line.errors import reported
 
 
-@click.command(short_help="Which pods would find no node after the loss of a node or zone.")
+@click.command(epilog=EXIT_CODES, short_help="Which pods would find no node after the loss of a node or zone.")
 @click.option(
     "--by",
     metavar="node|LABEL",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.about import NAMESPACE, about_a_cluster, answer, cluster_of
+from stowplan.cli.about import EXIT_CODES, NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_workload
 from stowplan.command_line.errors import InputError, reported
 
@@ -22,7 +22,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _PAIR = (str, str)
 
 
-@click.command("what-if", short_help="Which pods would get or lose a node if something changed.")
+@click.command("what-if", epilog=EXIT_CODES, short_help="Which pods would get or lose a node if something changed.")
 @click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="Add N nodes like that of --like.")
 @click.option(
     "--like",

@@ -136,9 +136,11 @@ def _as_oneself(
         return _in_cluster(environment)
     if config.files:
         raise ClientConfigError(_no_current_context(config))
-    looked = f"none of {', '.join(paths)} exists" if paths else "neither KUBECONFIG nor HOME is set"
+    looked = "neither KUBECONFIG nor HOME is set"
+    if paths:
+        looked = f"{paths[0]} does not exist" if len(paths) == 1 else f"none of the files {', '.join(paths)} exists"
     raise ClientConfigError(
-        f"no cluster to talk to: {looked}, and this is no pod ({reason}); "
+        f"no cluster to talk to: {looked}, and this process is not in a pod ({reason}); "
         "name a kubeconfig with --kubeconfig or KUBECONFIG"
     )
 

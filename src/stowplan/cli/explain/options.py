@@ -8,6 +8,7 @@ import click
 from msgspec.structs import replace
 
 from stowplan.api.manifest_folders import SUFFIXES
+from stowplan.command_line.errors import InputError
 from stowplan.loading.wanted_events import EventsWanted
 from stowplan.sources.references import Reference, kind_of, reference, references
 from stowplan.sources.selection import Selection
@@ -118,8 +119,8 @@ def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[Wha
 def _refuse_other_words(words: Sequence[str]) -> None:
     """Raise click.UsageError for words that are neither kinds nor names."""
     first = words[0]
-    if len(words) == 1 and kind_of(first):
-        raise click.UsageError(f"{first} is a kind: give a name, too, or ask about pending pods with: explain pending")
+    if len(words) == 1 and kind_of(first) == "Pod":
+        raise InputError(f"{first} is a kind: give a name, too; `explain pending` is about all pods without a node")
     files = [word for word in words if word.endswith(SUFFIXES)]
     if files:
         raise click.UsageError(f"{files[0]} is a file: give it with -f.")
