@@ -51,12 +51,14 @@ def test_unregistered_names_are_free():
 def test_in_tree_plugins_have_the_references_names():
     """Besides those that behave like plugins of older releases, whose names say so."""
     names = {plugin.name for plugin in in_tree_registry() if not plugin.name.startswith("Legacy")}
-    assert names == set(
-        "DefaultBinder DefaultPreemption DynamicResources GangScheduling ImageLocality InterPodAffinity NodeAffinity "
-        "NodeDeclaredFeatures NodeName NodePorts NodeResourcesBalancedAllocation NodeResourcesFit NodeUnschedulable "
-        "NodeVolumeLimits PodGroupPodsCount PodTopologySpread PrioritySort SchedulingGates TaintToleration "
-        "TopologyPlacementGenerator VolumeBinding VolumeRestrictions VolumeZone".split()
-    )
+    assert names == {
+        *("DefaultBinder", "DefaultPreemption", "DynamicResources", "GangScheduling"),
+        *("ImageLocality", "InterPodAffinity", "NodeAffinity", "NodeDeclaredFeatures"),
+        *("NodeName", "NodePorts", "NodeResourcesBalancedAllocation", "NodeResourcesFit"),
+        *("NodeUnschedulable", "NodeVolumeLimits", "PodGroupPodsCount", "PodTopologySpread"),
+        *("PrioritySort", "SchedulingGates", "TaintToleration", "TopologyPlacementGenerator"),
+        *("VolumeBinding", "VolumeRestrictions", "VolumeZone"),
+    }
 
 
 # -- module:Class ------------------------------------------------------------------------------------------------------
