@@ -149,7 +149,8 @@ def test_without_any_configuration(world):
         world.kubectl()
     assert str(caught.value) == (
         f"no cluster to talk to: {world.folder}/home/.kube/config does not exist, and this process is not in a pod "
-        "(unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined); "
+        "(unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be "
+        "defined); "
         "name a kubeconfig with --kubeconfig or KUBECONFIG"
     )
 

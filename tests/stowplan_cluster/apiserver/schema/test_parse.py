@@ -1,9 +1,11 @@
 """The `.types` files and their format."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import stowplan_cluster
 from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.schema import schema_of, struct_named
 from stowplan_cluster.apiserver.schema.parse import TypesError, built_in, parse
@@ -262,3 +264,12 @@ def test_every_message_of_a_kind_can_be_reached():
         names = {field.name for field in struct.wire.values()}
         assert names == set(struct.fields) - {"apiVersion", "kind"}, kind
         assert struct.wire[1].name == "metadata" or kind in ("Status", "DeleteOptions")
+
+
+def test_descriptions_say_what_a_field_is():
+    """`kubectl explain` shows them; questions such as "Which pods." say little there."""
+    folder = Path(stowplan_cluster.__file__).parent / "apiserver" / "schema"
+    texts = (path.read_text(encoding="utf-8") for path in folder.glob("*.types"))
+    described = [line.partition(" -- ")[2] for text in texts for line in text.splitlines() if " -- " in line]
+    assert len(described) > 500
+    assert [text for text in described if re.match(r"(Which|What|Who|Whose|How|Where|When)\b", text)] == []
