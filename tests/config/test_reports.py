@@ -162,6 +162,8 @@ SCORING = (
     "NodeResourcesBalancedAllocation",
     "NodeLabel",
     "SelectorSpread",
+    "NodeResourcesMostAllocated",
+    "PodTopologySpread",
 )
 
 
@@ -173,7 +175,9 @@ def test_random_configurations_are_equivalent_after_conversion(data, version):
         {}, optional={"enabled": st.lists(weighted, max_size=2), "disabled": st.lists(plugin, max_size=3)}
     )
     plugins = {"score": data.draw(sets), "preScore": {"disabled": data.draw(st.lists(plugin, max_size=2))}}
-    source = config(version, profiles=[{"plugins": plugins}])
+    args = st.sampled_from([None, {}, 3, "x", [], {"defaultConstraints": []}, {"resources": []}])
+    entry = st.fixed_dictionaries({"name": st.sampled_from(SCORING), "args": args})
+    source = config(version, profiles=[{"plugins": plugins, "pluginConfig": data.draw(st.lists(entry, max_size=2))}])
     document = parse_document(json.dumps(source))
     try:
         before = loaded(source).configuration

@@ -95,6 +95,20 @@ def _samples():
         ),
     )
     yield (
+        "v1beta1: two strategies",
+        config(
+            "v1beta1",
+            profiles=[
+                {
+                    "plugins": {"score": {"enabled": [{"name": "NodeResourcesMostAllocated", "weight": 5}]}},
+                    "pluginConfig": [
+                        {"name": "NodeResourcesMostAllocated", "args": {"resources": [{"name": "cpu", "weight": 3}]}}
+                    ],
+                }
+            ],
+        ),
+    )
+    yield (
         "v1beta1: spreading",
         config(
             "v1beta1",
@@ -188,6 +202,8 @@ def _policies():
         # The first is not supported, the second requires arguments.
         if name not in ("ResourceLimitsPriority", "RequestedToCapacityRatio"):
             yield f"Policy: priority {name}", policy(predicates=[], priorities=named(name, weight=3))
+    strategies = ("LeastRequestedPriority", "MostRequestedPriority", "RequestedToCapacityRatioPriority")
+    yield "Policy: three strategies", policy(priorities=named(*strategies, weight=2))
     yield (
         "Policy: arguments",
         policy(

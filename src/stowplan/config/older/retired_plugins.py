@@ -183,6 +183,7 @@ def _keep_scorers(draft: Draft, path: str, profile: Json, scorers: list[Json]) -
         if entry is not None:
             entry["name"] = _kept(name)
             draft.move(config_path(path, name), config_path(path, _kept(name)))
+            draft.explain(config_path(path, _kept(name)), f"instead of {name}")
 
 
 def _kept(name: str) -> str:
