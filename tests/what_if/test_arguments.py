@@ -59,3 +59,14 @@ def test_there_is_no_number_of_pods_of_a_daemon_set_that_fits(cluster):
     cluster.add(owned(pod("agent-x", nodeName="a"), "DaemonSet", "agent"))
     with pytest.raises(ClusterError, match=r"DaemonSet default/agent has one pod on each of its nodes.*explain daemon"):
         fit(cluster, "agent-x")
+
+
+@pytest.mark.parametrize("given", [pod("p"), pod("p", nodeName="a")], ids=["pending", "on a node"])
+def test_a_misspelled_field_of_an_object(cluster, given):
+    del given["metadata"]["uid"]
+    given["spec"]["containers"][0]["resources"] = {"request": {"cpu": "1"}}
+    message = r'Pod "default/p": unknown field "spec.containers\[0\].resources.request"; did you mean requests\?'
+    with pytest.raises(ClusterError, match=message):
+        cluster.add(given)
+    with pytest.raises(ClusterError, match=message):
+        fit(cluster, given)

@@ -1,27 +1,31 @@
 """Validate manifests as an API server would, if a package provides the checks.
 
 Packages provide a check through the entry-point group `stowplan.manifest_checks`: a function that takes an object and
-yields (whether it is fatal, the problem). The embedded cluster has one; the scheduler's image does not include it.
-Objects that a cluster has stored were validated there, and are not checked again.
+yields (whether it is fatal, the problem), with `only_fields` for unknown fields alone. The embedded cluster has one; the
+scheduler's image does not include it. Objects that a cluster has stored were validated there, and are not checked
+again.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.api.load import LoadError
 from stowplan.framework.entry_points import entry_points
 from stowplan.framework.explanations.formatting import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    Check = Callable[[Mapping[str, Any]], Iterable[tuple[bool, str]]]
+    from collections.abc import Iterable, Mapping, Sequence
 
 ENTRY_POINT_GROUP = "stowplan.manifest_checks"
 #: Maximum number of notes.
 _MAX_NOTES = 5
+
+
+class Check(Protocol):
+    def __call__(self, manifest: Mapping[str, Any], /, *, only_fields: bool = False) -> Iterable[tuple[bool, str]]: ...
 
 
 def checked(
@@ -46,6 +50,15 @@ def checked(
     return [*shown, *([f"{count(left, 'more problem')} for which an API server would refuse objects"] if left else [])]
 
 
+def unknown_fields(manifest: Mapping[str, Any]) -> list[str]:
+    """Fields that an object's kind does not have, and wrong types; only of an object that no cluster has stored."""
+    metadata = manifest.get("metadata") or {}
+    if metadata.get("uid") or metadata.get("resourceVersion"):
+        return []
+    return [problem for check in _checks() for _, problem in check(manifest, only_fields=True)]
+
+
+@cache
 def _checks() -> list[Check]:
     found = entry_points(group=ENTRY_POINT_GROUP)
     return [point.load() for point in found if find_spec(point.module.partition(".")[0]) is not None]

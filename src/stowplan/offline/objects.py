@@ -12,6 +12,7 @@ import msgspec
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
 from stowplan.api.meta import controller_of
 from stowplan.api.types import Pod
+from stowplan.loading.manifest_checks import unknown_fields
 from stowplan.loading.workloads import workload_of
 
 if TYPE_CHECKING:
@@ -100,7 +101,14 @@ def decoded(obj: Mapping[str, Any] | msgspec.Struct) -> Any:
     except UnknownKindError:
         return None
     except DecodeError as e:
-        metadata = obj.get("metadata") or {}
-        name = "/".join(str(part) for part in (metadata.get("namespace"), metadata.get("name")) if part)
-        raise ClusterError(f'{obj.get("kind", "object")} "{name}": {e}') from e
+        raise ClusterError(f"{_named(obj)}: {e}") from e
+    problems = unknown_fields(obj)
+    if problems:
+        raise ClusterError(f"{_named(obj)}: {'; '.join(problems)}")
     return found
+
+
+def _named(obj: Mapping[str, Any]) -> str:
+    metadata = obj.get("metadata") or {}
+    name = "/".join(str(part) for part in (metadata.get("namespace"), metadata.get("name")) if part)
+    return f'{obj.get("kind", "object")} "{name}"'

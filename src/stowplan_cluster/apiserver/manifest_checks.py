@@ -40,8 +40,8 @@ _INDEX = re.compile(r"\[\d+\]")
 _CATALOGUE = Catalogue(BUILT_IN)
 
 
-def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Yield (whether it is an error, message) for each problem; custom kinds have none."""
+def findings(manifest: Mapping[str, Any], *, only_fields: bool = False) -> Iterator[tuple[bool, str]]:
+    """Yield (whether it is an error, message) for each problem, or only unknown fields; custom kinds have none."""
     api_version, kind = manifest.get("apiVersion", ""), manifest.get("kind", "")
     resource = _CATALOGUE.of_kind(api_version, kind)
     if resource is None:
@@ -55,10 +55,10 @@ def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     except BadRequest as error:
         yield True, str(error)
         return
-    if unknown:
-        for complaint in unknown:
-            yield True, f"{complaint}{_meant(schema_of(resource), complaint)}"
-        # Stop here: a required field may be missing because it is misspelled.
+    for complaint in unknown:
+        yield True, f"{complaint}{_meant(schema_of(resource), complaint)}"
+    if unknown or only_fields:
+        # A required field may be missing because it is misspelled.
         return
     if resource.namespaced:
         obj["metadata"].setdefault("namespace", "default")
