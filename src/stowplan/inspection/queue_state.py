@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: States of a pod that has a node, but is not bound yet.
 ON_ITS_WAY = (WAITS_ON_PERMIT, BEING_BOUND) = ("waits on Permit for", "being bound to")
+#: The beginning of that of a pod with a volume that is being created for its node.
+WAITS_FOR_CLAIM = "waits for claim"
 #: A reason may contain commas, and one about the pod as a whole has no number of nodes.
 _NEXT_REASON = re.compile(r", (?=\d+ )")
 _REASON = re.compile(r"(?:(?P<nodes>\d+) )?(?P<text>.*)", re.DOTALL)

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from stowplan.api.pod import FINISHED
-from stowplan.api.types import Event, Pod, PodGroup, PriorityClass
+from stowplan.api.types import Event, PersistentVolumeClaim, Pod, PodGroup, PriorityClass, StorageClass
 from stowplan.api.yaml_text import first_value
 from stowplan.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.command_line.errors import InputError
@@ -30,7 +30,10 @@ from stowplan.framework.runtime.registry import installed_plugins
 from stowplan.framework.status import error
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.interrupted_calls import InterruptedCalls
-from stowplan.inspection.queue_state import WAITS_ON_PERMIT
+from stowplan.in_tree.common.annotations import SELECTED_NODE
+from stowplan.in_tree.common.volume_claims import claim_names, class_name_of
+from stowplan.in_tree.volume_binding.claims import is_fully_bound
+from stowplan.inspection.queue_state import WAITS_FOR_CLAIM, WAITS_ON_PERMIT
 from stowplan.inspection.records import SchedulerRecord
 from stowplan.loading.admission import admit
 from stowplan.loading.files import objects_of_files
@@ -409,7 +412,20 @@ class ClusterSource:
         if not self.reports:
             return None
         about = None if self.events is None else [event for event in self.events if event.regarding.uid == info.uid]
-        return ReportedStatus.about(info.pod, about, self.known.get(info.key))
+        return ReportedStatus.about(info.pod, about, self._awaiting_volume(info) or self.known.get(info.key))
+
+    def _awaiting_volume(self, info: PodInfo) -> SchedulerRecord | None:
+        """What is known of a pod with a node for which a provisioner is to create a volume."""
+        objects = self.cluster.state.objects
+        for name in () if info.node_name else claim_names(info.pod):
+            claim = objects.get(PersistentVolumeClaim, f"{info.namespace}/{name}")
+            node = "" if claim is None else claim.metadata.annotations.get(SELECTED_NODE, "")
+            if claim is not None and node in self.cluster.state.table.row_of and not is_fully_bound(claim):
+                storage_class = objects.get(StorageClass, class_name_of(claim))
+                maker = f" (provisioner {storage_class.provisioner})" if storage_class is not None else ""
+                known = self.known.get(info.key) or SchedulerRecord()
+                return msgspec.structs.replace(known, place=f"{WAITS_FOR_CLAIM} {name}{maker} to run on", node=node)
+        return None
 
 
 def _askable(configuration: ConfigurationRecord) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from stowplan.explain.reported_events import last_reported_time, seconds_of, tim
 from stowplan.explain.text.scheduler_text import scheduler_blocks
 from stowplan.explain.text.tables import Line
 from stowplan.framework.explanations.formatting import count
-from stowplan.inspection.queue_state import ON_ITS_WAY
+from stowplan.inspection.queue_state import ON_ITS_WAY, WAITS_FOR_CLAIM
 from stowplan.inspection.records import ConditionRecord, EventRecord, SchedulerRecord
 from stowplan.structs import PlainStruct
 
@@ -55,9 +55,10 @@ class ReportedStatus(PlainStruct, frozen=True):
     @property
     def on_its_way(self) -> tuple[str, str]:
         """What the pod waits for, and the node that it will be bound to; "" if it is not in a binding cycle."""
-        if self.known is None or self.known.place not in ON_ITS_WAY:
+        place = "" if self.known is None else self.known.place
+        if self.known is None or not (place in ON_ITS_WAY or place.startswith(WAITS_FOR_CLAIM)):
             return "", ""
-        return self.known.place, self.known.node
+        return place, self.known.node
 
     def record(self) -> SchedulerRecord | None:
         """None if there is nothing to report."""

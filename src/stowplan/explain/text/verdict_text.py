@@ -17,7 +17,7 @@ from stowplan.explain.text.states import placed_state
 from stowplan.explain.text.tables import Cell, Grid, Line, not_asked_block
 from stowplan.explain.verdicts.refusals import refusals
 from stowplan.framework.explanations.formatting import count, listed, sentence
-from stowplan.inspection.queue_state import BEING_BOUND, WAITS_ON_PERMIT
+from stowplan.inspection.queue_state import BEING_BOUND, WAITS_FOR_CLAIM, WAITS_ON_PERMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,6 +119,9 @@ class _Page:
         self._current_node = at.verdict.current_node
         if reported is not None and not self._current_node:
             on_its_way, self._current_node = reported.on_its_way
+            if alike and on_its_way.startswith(WAITS_FOR_CLAIM):
+                # Each for a claim and a node of its own.
+                on_its_way = self._current_node = ""
         if alike and on_its_way == WAITS_ON_PERMIT:
             on_its_way = on_its_way.replace("waits", "wait")
         self._has_its_node = f"is {on_its_way}" if on_its_way == BEING_BOUND else on_its_way or self._is_there()
