@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
+import yaml
 
 from stowplan import load_config
 from stowplan.api.api_errors import Forbidden, Unauthorized
@@ -25,6 +26,7 @@ from stowplan.daemon.process import Job
 from stowplan.in_tree.registry import in_tree_registry
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeApi, FakeOpener, FakeScheduler
+from support.plugins.argued_plugins import COMPLETE, CONFIGURATION
 from support.processes import forked
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00:00 UTC
@@ -89,6 +91,14 @@ def test_a_file_and_a_name(job_of, tmp_path):
     config = job_of("--config", path, "--scheduler-name", "mine").config
     assert config.percentage_of_nodes_to_score == 7
     assert [profile.scheduler_name for profile in config.profiles] == ["mine"]
+
+
+def test_arguments_of_a_plugin(job_of, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(CONFIGURATION))
+    job = job_of("--config", str(path), "--plugin", "support.plugins.argued_plugins:Prefers", "--watch-config")
+    assert job.config.profiles[0].plugin_args("Prefers") == job.watched.load().profiles[0].plugin_args("Prefers")
+    assert {"name": "Prefers", "args": COMPLETE} in job.config.shown()["profiles"][0]["pluginConfig"]
 
 
 def test_a_recording(job_of, tmp_path):
