@@ -130,6 +130,11 @@ class Annotated:
     weight: int
 
 
+@dataclass
+class Unordered:
+    names: frozenset[str] = frozenset()
+
+
 class Outer(msgspec.Struct):
     one: Plain = msgspec.field(default_factory=Plain)
     more: list[Attributes] = []
@@ -338,6 +343,7 @@ ANY = {"annotation": "a", "inner": None, "anything": None}
             },
         ),
         (Attributes, {"weight": 5}, {"annotation": "a", "weight": 5}),
+        (Unordered, {"names": ["c", "b", "a"]}, {"names": ["a", "b", "c"]}),
         (
             Outer,
             {"one": {}, "more": [{"weight": 5}], "numbered": {"1": {"others": []}}},

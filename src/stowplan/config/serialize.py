@@ -88,8 +88,11 @@ def typed_args_as_json(value: Any) -> Any:
             }
         case dict():
             return {next(iter(_to_builtins({key: None}))): typed_args_as_json(of) for key, of in value.items()}
-        case list() | tuple() | set() | frozenset():
+        case list() | tuple():
             return [typed_args_as_json(element) for element in value]
+        case set() | frozenset():
+            # The order of a set differs from process to process.
+            return sorted((typed_args_as_json(element) for element in value), key=str)
         case _ if is_dataclass(value) or hasattr(value, "__attrs_attrs__"):
             return _settable_as_json(value)
         case _:
@@ -107,8 +110,8 @@ def _settable_as_json(value: Any) -> Any:
 
 
 def same_args(one: Any, other: Any) -> bool:
-    """Whether arguments are equal; not every class defines that."""
-    return one == other or bool(_encode_args(one) == _encode_args(other))
+    """Whether arguments are equal as data: a class may define no equality, or one that fails."""
+    return bool(_encode_args(one) == _encode_args(other))
 
 
 def _encode_scalar(kind: str, value: Any) -> Any:
