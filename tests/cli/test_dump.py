@@ -10,9 +10,11 @@ import yaml
 
 from stowplan.cli.main import cli
 from stowplan.testing import a_node
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.front.server import Front
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.http.misbehaving_server import Misbehaving, answers, status
-from support.processes.servers import embedded_server
+from support.processes.servers import Server
 
 NOT_SERVED = answers(404, status(404, "NotFound", "the server could not find the requested resource"))
 FORBIDDEN = answers(403, status(403, "Forbidden", "no"))
@@ -34,34 +36,41 @@ def manifests():
     yield {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **value}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dump")
-    path = folder / "objects.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests())}))
-    with embedded_server(folder, "-f", str(path), "--controllers", "") as started:
-        yield started
+@pytest.fixture
+async def server(tmp_path):
+    api = ApiServer()
+    front = Front(api)
+    await front.start()
+    try:
+        api.create_all(manifests())
+        front.write_kubeconfig(tmp_path / "kubeconfig")
+        yield Server("embedded", tmp_path / "kubeconfig", tmp_path)
+    finally:
+        await front.stop()
+        api.close()
 
 
 def by_key(document):
     return {(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]): obj for obj in document["items"]}
 
 
-def test_the_same_objects_as_the_command_of_kubectl_in_the_help(run, server):
+@pytest.mark.slow
+async def test_the_same_objects_as_the_command_of_kubectl_in_the_help(run, server):
     """Whole ones."""
     text = re.sub(r"\\\n\s+", "", cli.get_command(None, "dump").help)
     (command,) = re.findall(r"kubectl (get .*)", text)
-    kubectl = json.loads(server.kubectl(*shlex.split(command)).stdout)
-    ran = run("dump", "--kubeconfig", str(server.kubeconfig))
+    kubectl = json.loads((await asyncio.to_thread(server.kubectl, *shlex.split(command))).stdout)
+    ran = await asyncio.to_thread(run, "dump", "--kubeconfig", str(server.kubeconfig))
     assert (ran.code, ran.err) == (0, "")
     assert by_key(json.loads(ran.out)) == by_key(kubectl)
     kinds = {"Node", "Namespace", "Deployment", "ResourceClaimTemplate", "PriorityClass"}
     assert {kind for kind, _, _ in by_key(kubectl)} == kinds
 
 
-def test_into_a_file_that_others_read(run, server, tmp_path):
+async def test_into_a_file_that_others_read(run, server, tmp_path):
     path = tmp_path / "cluster.yaml"
-    ran = run("dump", "--kubeconfig", str(server.kubeconfig), "-n", "shop", "-o", str(path))
+    asked = ("dump", "--kubeconfig", str(server.kubeconfig), "-n", "shop", "-o")
+    ran = await asyncio.to_thread(run, *asked, str(path))
     assert ran.code == 0
     assert re.fullmatch(rf"wrote {path}: 1 node, 0 pods, \d+ objects of \d kinds\n", ran.out)
     found = by_key(yaml.safe_load(path.read_text()))
@@ -69,6 +78,8 @@ def test_into_a_file_that_others_read(run, server, tmp_path):
     assert ("Deployment", "default", "web") not in found
     assert "hush" not in path.read_text()
     assert run("fit", "-f", str(path), "deployment/shop/web", "-o", "json").code == 0
+    ran = await asyncio.to_thread(run, *asked, "/nope/x.json")
+    assert (ran.code, ran.err) == (2, "error: open /nope/x.json: no such file or directory\n")
 
 
 @pytest.fixture
@@ -88,6 +99,13 @@ async def test_what_may_not_be_listed_is_one_line_and_what_is_not_served_none(ag
     assert ran.code == 0
     assert ran.err == "note: left out, as you may not list them: jobs.batch, pods; --rbac prints a role for it\n"
     assert [key[0] for key in by_key(json.loads(ran.out))] == ["Node"]
+
+
+async def test_a_user_who_may_list_nothing(against):
+    async with Misbehaving(*[FORBIDDEN] * 40) as server:
+        ran = await against(server)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: you may list none of the kinds that stowplan reads; --rbac prints a role for it\n"
 
 
 async def test_an_older_version_is_read(against):
@@ -119,11 +137,6 @@ async def test_a_refused_connection(against):
 def test_wrong_usage(run, args, message):
     ran = run("dump", *args)
     assert (ran.code, message in ran.err) == (2, True)
-
-
-def test_a_folder_that_does_not_exist(run, server):
-    ran = run("dump", "--kubeconfig", str(server.kubeconfig), "-o", "/nope/x.json")
-    assert (ran.code, ran.err) == (2, "error: open /nope/x.json: no such file or directory\n")
 
 
 def test_the_role_that_it_needs(run):

@@ -378,8 +378,8 @@ async def test_nodes_and_pods_are_required(against, path):
     server = Misbehaving(*[NOT_SERVED] * 40).at(f"/api/v1/{path}", forbidden)
     async with server.at("/api/v1/nodes", a_list()).at("/api/v1/pods", a_list()):
         ran = await against(server)
-    message = f'error: the permission to list {path} in all namespaces is missing (User "ada" cannot do that)\n'
-    assert (ran.code, ran.out, ran.err) == (2, "", message)
+    message = f'error: the permission to list {path} in all namespaces is missing (User "ada" cannot do that); '
+    assert (ran.code, ran.out, ran.err) == (2, "", f"{message}`stowplan explain --rbac` prints a role for it\n")
 
 
 async def test_undecodable_objects_are_left_out_and_reported(against):

@@ -91,6 +91,8 @@ def dump(
             click.echo(role_of_dumper(kinds, name=_ROLE), nl=False)
             return
         found = run(read_dump(live, kinds, namespace=namespace or ""))
+    if found.forbidden and not found.objects:
+        raise InputError("you may list none of the kinds that stowplan reads; --rbac prints a role for it")
     if found.forbidden:
         note(f"left out, as you may not list them: {', '.join(sorted(found.forbidden))}; --rbac prints a role for it")
     if output in ("json", "yaml"):

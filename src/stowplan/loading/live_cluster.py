@@ -184,7 +184,7 @@ class _Reading(PlainStruct):
             self.found.unserved.append(watched)
         except Forbidden as error:
             if kind in _NEEDED:
-                raise LiveClusterError(f"{missing_permission(resource)} ({error})") from error
+                raise LiveClusterError(f"{missing_permission(resource)} ({error}); {_ROLE}") from error
             self.forbidden.append(resource)
         else:
             self._take(resource, listings)
