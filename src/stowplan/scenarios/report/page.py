@@ -38,6 +38,8 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     ended = ", interrupted" if summary.interrupted else ""
     yield f"<h1>{escape(summary.name)}</h1><p>{span_text(summary.simulated)} simulated{ended}, seed {summary.seed}</p>"
     yield f"<dl>{''.join(_facts(summary))}</dl>"
+    for note in summary.notes:
+        yield f"<p>{escape(note)}</p>"
     used = list(_use(rows))
     yield figure(
         "Resources used and requested",
@@ -94,8 +96,6 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
         fragmentation,
         "fragmentation",
     )
-    for note in summary.notes:
-        yield f"<p>{escape(note)}</p>"
 
 
 def _facts(summary: SummaryRecord) -> Iterator[str]:
