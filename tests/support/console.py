@@ -100,6 +100,9 @@ def _outcome(program, arguments):
         return 0, text, text
     if program == "python":
         return _script(arguments)
+    if arguments[0] == "simulate":
+        # Slow machines show progress.
+        arguments = [*arguments, "--quiet"]
     result = CliRunner().invoke(cli, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
