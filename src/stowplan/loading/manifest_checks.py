@@ -1,8 +1,8 @@
 """Validate manifests as an API server would, if a package provides the checks.
 
 Packages provide a check through the entry-point group `stowplan.manifest_checks`: a function that takes an object and
-yields (whether it is fatal, the problem), with `only_fields` for unknown fields alone. The embedded cluster has one; the
-scheduler's image does not include it. Objects that a cluster has stored were validated there, and are not checked
+yields (whether it is fatal, the problem), with `only_fields` for unknown fields alone. The embedded cluster has one;
+the scheduler's image does not include it. Objects that a cluster has stored were validated there, and are not checked
 again.
 """
 
