@@ -1,5 +1,6 @@
 """Plugin names and their classes: refusals and messages."""
 
+import re
 import sys
 from importlib.metadata import EntryPoint
 from types import ModuleType
@@ -77,6 +78,7 @@ class Unfinished(FilterPlugin):
 def module(monkeypatch):
     made = ModuleType("some_plugins")
     made.Good, made.Nameless, made.Unfinished = P, Nameless, Unfinished
+    made.Numbered = type("Numbered", (P,), {"name": 5})
     made.function, made.text = (lambda: None), "text"
     made.Other = type("Other", (), {"name": "Other"})
     monkeypatch.setitem(sys.modules, "some_plugins", made)
@@ -105,11 +107,26 @@ def test_a_class_is_found():
         ("some_plugins:text", r'plugin "some_plugins:text": .* does not derive from stowplan.plugins.Plugin'),
         ("some_plugins:Nameless", r'plugin "some_plugins:Nameless": class Nameless has no name'),
         ("some_plugins:Unfinished", r'plugin "some_plugins:Unfinished": class Unfinished does not define filter'),
+        ("some_plugins:Numbered", r'plugin "some_plugins:Numbered": the name of class Numbered is 5, not a string'),
     ],
 )
 def test_invalid_plugins(path, text):
     with pytest.raises(PluginLoadError, match=f"^{text}$"):
         load_plugin(path)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "what"),
+    [
+        ("needs_kinds", ("Pod",), "kinds, got ('Pod',)"),
+        ("reads_kinds", 5, "kinds, got 5"),
+        ("reads_annotations", "team", "strings, got 'team'"),
+    ],
+)
+def test_attributes_of_the_wrong_type(attribute, value, what):
+    wrong = type("Wrong", (P,), {"name": "Wrong", attribute: value})
+    with pytest.raises(PluginLoadError, match=f"^{re.escape(f'{attribute} of plugin Wrong: want a tuple of {what}')}$"):
+        Registry([wrong])
 
 
 def test_a_module_that_fails_to_import(monkeypatch, tmp_path):

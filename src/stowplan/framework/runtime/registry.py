@@ -10,13 +10,14 @@ import importlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from stowplan.api.meta import ApiStruct
 from stowplan.config.declaration import PluginDeclaration
 from stowplan.framework.entry_points import entry_points
 from stowplan.framework.interface import Plugin, extension_points
 from stowplan.framework.status import RAISED, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from importlib.metadata import EntryPoint
 
     from stowplan.config.declaration import Declarations, Kinds
@@ -79,13 +80,29 @@ def declared_by(plugin: type[Plugin]) -> PluginDeclaration:
             name=plugin.name,
             points=extension_points(plugin),
             args_type=plugin.args_type,
-            needs=tuple(plugin.needs_kinds),
-            reads=tuple(plugin.reads_kinds),
-            annotations=tuple(plugin.reads_annotations),
+            needs=_listed(plugin, "needs_kinds", _is_kind, "kinds"),
+            reads=_listed(plugin, "reads_kinds", _is_kind, "kinds"),
+            annotations=_listed(plugin, "reads_annotations", _is_text, "strings"),
         )
     except TypeError as error:
         raise PluginLoadError(str(error)) from None
     return own if base is None else _derived(own, base)
+
+
+def _listed(plugin: type[Plugin], attribute: str, is_good: Callable[[object], bool], what: str) -> tuple[Any, ...]:
+    """A tuple that the plugin's author wrote."""
+    value = getattr(plugin, attribute)
+    if not isinstance(value, tuple | list | set | frozenset) or not all(map(is_good, value)):
+        raise PluginLoadError(f"{attribute} of plugin {plugin.name}: want a tuple of {what}, got {value!r}")
+    return tuple(value)
+
+
+def _is_kind(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, ApiStruct)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _derived(own: PluginDeclaration, base: PluginDeclaration) -> PluginDeclaration:
@@ -148,8 +165,11 @@ def load_plugin(path: str) -> type[Plugin]:
 def _checked(found: object, where: str) -> type[Plugin]:
     if not (isinstance(found, type) and issubclass(found, Plugin)):
         raise PluginLoadError(f'plugin "{where}": {found!r} does not derive from stowplan.plugins.Plugin')
-    if not getattr(found, "name", None):
+    name = getattr(found, "name", None)
+    if not name:
         raise PluginLoadError(f'plugin "{where}": class {found.__name__} has no name')
+    if not isinstance(name, str):
+        raise PluginLoadError(f'plugin "{where}": the name of class {found.__name__} is {name!r}, not a string')
     if getattr(found, "__abstractmethods__", None):
         missing = ", ".join(sorted(found.__abstractmethods__))
         raise PluginLoadError(f'plugin "{where}": class {found.__name__} does not define {missing}')
