@@ -5,6 +5,7 @@ decisions are at hand, or on a live scheduler for what only that has: a queue, c
 """
 
 import asyncio
+import re
 from inspect import iscoroutinefunction
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import stowplan
 from stowplan.framework.interface import RequestBinder, extension_points
 from stowplan.framework.runtime.profile_plugins import PluginInitError
+from stowplan.live_testing import live_cluster
 from stowplan.plugins import (
     NODE,
     SKIP,
@@ -233,9 +235,6 @@ class Counts(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, CountsP
     def untouched_by(self, state, pod, shapes):
         return False
 
-    def results_ahead(self, state, pod, shapes):
-        return None
-
 
 class Sums(FilterPlugin, ScorePlugin, Signs):
     reads = Reads.NODE_SUMS
@@ -321,21 +320,20 @@ class Registers(Points):
 
 
 def odd(base, method, way):
-    """The plugin, which raises in the first call of a method; and how often it has yet to."""
+    """The plugin, which raises (or returns what it should not) in the first call of a method; and how often it will."""
     original, left = getattr(base, method), [1]
 
     def maybe():
         if left[0]:
             left[0] -= 1
-            way()
+            return way()
+        return None
 
     def raises(self, *args):
-        maybe()
-        return original(self, *args)
+        return maybe() or original(self, *args)
 
     async def raises_later(self, *args):
-        maybe()
-        return await original(self, *args)
+        return maybe() or await original(self, *args)
 
     members = {method: raises_later if iscoroutinefunction(original) else raises, "rejects": method == "unreserve"}
     return type("Odd", (base,), members), left
@@ -345,7 +343,7 @@ def odd(base, method, way):
 ALONE = ("postFilter", "queueSort", "bind", "placementGenerate")
 
 
-def cluster_with(plugin, gates=None):
+def configuration(plugin):
     plugins = {point: {"enabled": [{"name": "Odd"}]} for point in extension_points(plugin)}
     plugins |= {point: {**plugins[point], "disabled": [{"name": "*"}]} for point in ALONE if point in plugins}
     if "bind" in plugins and plugin.__base__ is not Requests:
@@ -353,8 +351,15 @@ def cluster_with(plugin, gates=None):
     if plugin.__base__ is Points:
         plugins["postFilter"]["enabled"].append({"name": "DefaultPreemption"})
     config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    nodes = [a_node(f"n{i}").allocatable(cpu="8", pods="20").obj() for i in range(3)]
-    return stowplan.Cluster(nodes, config | {"profiles": [{"plugins": plugins}]}, plugins=[plugin], feature_gates=gates)
+    return config | {"profiles": [{"plugins": plugins}]}
+
+
+def nodes():
+    return [a_node(f"n{i}").allocatable(cpu="8", pods="20").obj() for i in range(3)]
+
+
+def cluster_with(plugin, gates=None):
+    return stowplan.Cluster(nodes(), configuration(plugin), plugins=[plugin], feature_gates=gates)
 
 
 def single_pods(cluster):
@@ -406,7 +411,7 @@ DECLARATIONS = [
     (Points, single_pods, "signs_nothing sign_version skips reserves_nothing"),
     (Points, a_question, "hint"),
     (Counts, single_pods, "reads_objects filter_holds score_holds"),
-    (Counts, a_gang, "untouched_by results_ahead"),
+    (Counts, a_gang, "untouched_by"),
     (Permits, a_gang, "quorum"),
     (Equal, a_gang_that_does_not_fit, "repeats repeated"),
 ]
@@ -442,11 +447,28 @@ def test_an_attempt_fails_with_the_plugins_name(base, tried, method):
         assert any('"Odd"' in text and _names(text, kind) for text in told), (kind, told)
 
 
+#: Of them, those whose result is checked.
+CHECKED = [row for row in rows(FAILING) if "sums_question" not in row.id and ".in_" not in row.id]
+
+
+@pytest.mark.parametrize(("base", "tried", "method"), CHECKED)
+def test_an_invalid_result_is_reported_with_file_and_line(base, tried, method):
+    _, told = tried_with(base, tried, method, lambda: "nonsense")
+    where = r"\(test_plugin_raises\.py:\d+ in raises(_later)?\)"
+    assert any('"Odd"' in text and re.search(where, text) and text.count("(test_") == 1 for text in told), told
+
+
 @pytest.mark.parametrize(("base", "tried", "method"), rows(LOGGED))
 def test_a_failure_is_logged_with_the_plugins_name(base, tried, method, caplog):
     for kind, way in WAYS.items():
         caplog.clear()
-        tried_with(base, tried, method, way)
+        plugin, left = odd(base, method, way)
+        # A `Cluster` has no log.
+        with live_cluster(*nodes(), config=configuration(plugin), plugins=[plugin]) as cluster:
+            cluster.create(*(a_pod(name).requests(cpu="1").obj() for name in NAMES))
+            cluster.advance(20)
+            assert left == [0], "the method was not called"
+            assert all(cluster.node_of(name) for name in NAMES[1:])
         assert any('"Odd"' in text and _names(text, kind) for text in caplog.messages), (kind, caplog.messages)
 
 
@@ -497,10 +519,6 @@ class Raises(hanging.Everywhere):
     @classmethod
     def at(cls, point, way, times=1):
         return type("Hanging", (cls,), {"point": point, "way": staticmethod(way), "left": [times]})
-
-
-def nodes():
-    return [a_node(f"n{i}").allocatable(cpu="8", pods="20").obj() for i in range(3)]
 
 
 async def every_pod_is_bound(cluster, plugin):

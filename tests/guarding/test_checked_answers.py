@@ -8,6 +8,8 @@ from stowplan.plugins import (
     Code,
     Entry,
     FilterPlugin,
+    Placement,
+    PlacementGeneratePlugin,
     PreFilterPlugin,
     PreFilterResult,
     Reads,
@@ -17,6 +19,7 @@ from stowplan.plugins import (
     ShapeSigned,
 )
 from stowplan.testing import a_node, a_pod
+from support.scheduling.groups import a_group
 
 REASON = Reason("No", "no")
 NODES = [a_node(f"n{i}").allocatable(cpu="4", pods="9").obj() for i in range(3)]
@@ -26,10 +29,10 @@ def made(base, method, call, **members):
     return type("Odd", (base, ShapeSigned), {"name": "Odd", method: call, **members})
 
 
-def a_cluster(plugin):
-    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Odd"}]}}}
+def a_cluster(plugin, nodes=NODES, **options):
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Odd", "weight": 10}]}}}
     kinds = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    return stowplan.Cluster(NODES, {**kinds, "profiles": [profile]}, plugins=[plugin])
+    return stowplan.Cluster(nodes, {**kinds, "profiles": [profile]}, plugins=[plugin], **options)
 
 
 def in_place(plugin, state, pod, nodes):
@@ -95,6 +98,50 @@ def test_a_score_that_is_a_column_is_copied():
     assert cluster.state.table.pod_count[:3].sum() == 9
 
 
+class Odd(FilterPlugin, ShapeSigned):
+    """Refuses one of two nodes after the other, in a buffer of its own."""
+
+    name = "Odd"
+
+    def filter(self, state, pod, nodes):
+        self.args = np.zeros(len(nodes), bool) if self.args is None else self.args
+        self.args[:] = np.arange(len(nodes)) == len(self.handle.cluster.placed_pods()) % 2
+        return Rejections.where(self.args, REASON)
+
+
+class OddScore(ScorePlugin, ShapeSigned):
+    name = "Odd"
+    normalizes = True
+
+    def score(self, state, pod, nodes):
+        self.args = np.zeros(len(nodes), np.int64) if self.args is None else self.args
+        self.args[:] = np.arange(len(nodes)) == len(self.handle.cluster.placed_pods()) % 2
+        return self.args
+
+    def normalize(self, state, pod, scores, feasible):
+        scores *= 100
+        return scores
+
+
+@pytest.mark.parametrize("plugin", [Odd, OddScore])
+def test_a_plugin_may_refill_its_buffer_for_the_next_pod(plugin):
+    nodes = NODES[:2]
+    found = []
+    for reuse in (True, False):
+        cluster = a_cluster(plugin, nodes, reuse=reuse)
+        found.append([decision.node_name for decision in cluster.schedule([a_pod(f"p{i}").obj() for i in range(6)])])
+    assert found[0] == found[1] == (["n1", "n0"] if plugin is Odd else ["n0", "n1"]) * 3
+
+
+def test_masks_that_are_passed_in_are_read_only():
+    def normalize(plugin, state, pod, scores, feasible):
+        feasible[:] = True
+
+    plugin = made(ScorePlugin, "normalize", normalize, normalizes=True, score=lambda *args: np.zeros(3, int))
+    [decision] = a_cluster(plugin).schedule([a_pod("a").obj()])
+    assert "assignment destination is read-only (test_checked" in decision.message
+
+
 def test_an_object_without_a_text_of_its_own_has_no_address_in_the_message():
     """A message that changes would be a new event at each attempt."""
     plugin = made(FilterPlugin, "filter", lambda *_: object())
@@ -106,3 +153,26 @@ def test_a_constructor_with_other_arguments():
     plugin = made(FilterPlugin, "__init__", lambda plugin: None, filter=lambda *_: None)
     with pytest.raises(ValueError, match=r"__init__ is called with the plugin's arguments and its handle$"):
         a_cluster(plugin)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        pytest.param(lambda parent: ["n0"], "want a Placement with Nodes, got 'n0'", id="a name"),
+        pytest.param(
+            lambda parent: [Placement(parent.nodes.restricted(np.array([7])))],
+            "want a Placement with rows from 0 to 2, got 7 to 7",
+            id="no such row",
+        ),
+    ],
+)
+def test_invalid_placements(answer, said):
+    plugin = made(PlacementGeneratePlugin, "generate_placements", lambda self, state, group, parent: answer(parent))
+    gates = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+    points = {"placementGenerate": {"enabled": [{"name": "Odd"}], "disabled": [{"name": "*"}]}}
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config["profiles"] = [{"plugins": points}]
+    cluster = stowplan.Cluster(NODES, config, plugins=[plugin], feature_gates=gates)
+    cluster.add(a_group("g", gang=1))
+    cluster.schedule([a_pod("a").spec(schedulingGroup={"podGroupName": "g"}).obj()])
+    assert cluster.failures == (f'running PlacementGenerate plugin "Odd": {said}',)

@@ -15,7 +15,7 @@ import numpy as np
 
 from stowplan.cluster.columns import with_rows
 from stowplan.cluster.ports import ports_conflict
-from stowplan.cluster.view import Nodes
+from stowplan.cluster.view import Nodes, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import Disk, PodInfo
     from stowplan.cluster.ports import Port
     from stowplan.cluster.state import ClusterState
-
-
-def _unwritable(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    found = array.view()
-    found.flags.writeable = False
-    return found
 
 
 class HypotheticalNodes(Nodes):
@@ -52,7 +46,7 @@ class HypotheticalNodes(Nodes):
         found = super().protected()
         assert isinstance(found, HypotheticalNodes)
         found._requested, found._non_zero, found._pod_count = (
-            _unwritable(one) for one in (self._requested, self._non_zero, self._pod_count)
+            unwritable(one) for one in (self._requested, self._non_zero, self._pod_count)
         )
         return found
 

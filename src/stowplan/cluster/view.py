@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
 
 
+def unwritable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view of the array that cannot be written through."""
+    found = array.view()
+    found.flags.writeable = False
+    return found
+
+
 class Nodes:
     """Columns of the cluster, restricted to `rows` (None: all rows)."""
 
@@ -69,6 +76,8 @@ class Nodes:
         """The same view for code that may write to arrays by mistake (`nodes.requested(cpu) += …`): that raises."""
         found = copy(self)
         found._protected = True
+        if self.candidates is not None:
+            found.candidates = unwritable(self.candidates)
         return found
 
     # -- node objects -------------------------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ class Engine:
             metrics=attempts,
             reporter=parts.reporter,
             listener=listener,
-            rejections_are_errors=settings.rejections_are_errors,
+            schedules_groups=features.enabled("GenericWorkload"),
         )
         self._cycle = SchedulingCycle(
             algorithm=self.algorithm,

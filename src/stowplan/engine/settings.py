@@ -30,8 +30,6 @@ class EngineSettings(PlainStruct, frozen=True, kw_only=True):
     #: Whether stories of pods are kept and Events recorded.
     stories: bool = True
     events: bool = True
-    #: Whether rejections without a rejecting plugin are logged as errors, as in the reference.
-    rejections_are_errors: bool = True
     #: Whether equal pods share results.
     reuse: bool = True
     #: Whether other pods are tried while one waits for an extender.

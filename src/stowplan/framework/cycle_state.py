@@ -58,9 +58,9 @@ class CycleState(Memos):
         self._data: dict[str, Any] = {}
         #: Keys whose values have a `clone` method.
         self._cloning: set[str] = set()
-        #: The plugin whose PreFilter or PreScore is running; "" otherwise.
+        #: The plugin that is called to filter or score; "" otherwise.
         self.writer = ""
-        #: Key -> the plugin whose PreFilter or PreScore wrote it.
+        #: Key -> the plugin that wrote it then.
         self._writers: dict[str, str] = {}
         #: Plugins whose PreFilter returned Skip; their Filter and pod extensions are not called.
         self.skip_filter: set[str] = set()
@@ -86,10 +86,13 @@ class CycleState(Memos):
             self._writers[key] = self.writer
 
     def forget(self, plugins: Collection[str]) -> None:
-        """Drop what these plugins wrote in PreFilter and PreScore, because both will run again; drop all memos."""
+        """Drop what these plugins wrote, because they will run again, and the pods to activate of the last attempt."""
         for key in [key for key, writer in self._writers.items() if writer in plugins]:
             self.delete(key)
             del self._writers[key]
+        self.delete(PODS_TO_ACTIVATE)
+
+    def forget_memos(self) -> None:
         self._memos.clear()
 
     def delete(self, key: str) -> None:

@@ -254,8 +254,9 @@ class NodeFilterPlugin(FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
         refused: dict[int, Status] = {}
+        judge = self.filter_node
         for i in nodes.positions():
-            status = well_formed(self.filter_node(state, pod, nodes.info(i)))
+            status = well_formed(judge(state, pod, nodes.info(i)), by=judge)
             if status is None or status.code == Code.Success:
                 continue
             if not status.rejected:
@@ -389,7 +390,7 @@ class NodeScorePlugin(ScorePlugin):
             if isinstance(score, Status):
                 return score
             if not isinstance(score, _WHOLE):
-                raise unexpected("a whole number or a Status", score)
+                raise unexpected("a whole number or a Status", score, self.score_node)
             scores[i] = score
         return scores
 

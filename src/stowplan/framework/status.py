@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from inspect import iscoroutine
+from inspect import iscoroutine, unwrap
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -117,9 +117,14 @@ def error(what: str | BaseException) -> Status:
     return Status(Code.Error, error=wrapped)
 
 
-def raised(what: BaseException) -> Status:
-    """The Error for a plugin call that raised; exceptions from user code include type, file and line."""
+def raised(what: BaseException, by: Callable[..., Any] | None = None) -> Status:
+    """The Error for a plugin call that raised; exceptions from user code include type, file and line.
+
+    `by`: the method that was called. If it is user code and the exception is not from there, what it returned is wrong.
+    """
     text = described(what)
+    if text == str(what) and by is not None and isinstance(what, (TypeError, ValueError)):
+        text += _defined(by)
     if text == str(what):
         return error(what)
     wrapped = RuntimeError(text)
@@ -177,23 +182,36 @@ def place_of(raised: BaseException) -> str:
     return place
 
 
-def well_formed(answer: Status | None, wanted: str = "a Status or None") -> Status | None:
-    """Raise for an invalid status; plugins are not type-checked."""
+def _defined(method: Callable[..., Any]) -> str:
+    """Where user code defines a method, in parentheses; "" for ours."""
+    function = unwrap(method)
+    code = getattr(function, "__code__", None)
+    if code is None or (function.__module__ or "").partition(".")[0] in _OURS:
+        return ""
+    return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno} in {code.co_name})"
+
+
+def well_formed(
+    answer: Status | None, wanted: str = "a Status or None", by: Callable[..., Any] | None = None
+) -> Status | None:
+    """Raise for an invalid status; plugins are not type-checked. `by`: see `unexpected`."""
     if answer is not None and not isinstance(answer, Status):
-        raise unexpected(wanted, answer)
+        raise unexpected(wanted, answer, by)
     if answer is not None and not isinstance(answer.code, Code):
-        raise unexpected("a Code as the code of a Status", answer.code)
+        raise unexpected("a Code as the code of a Status", answer.code, by)
     return answer
 
 
-def unexpected(wanted: str, answer: object) -> TypeError:
+def unexpected(wanted: str, answer: object, by: Callable[..., Any] | None = None) -> TypeError:
+    """The error for an invalid result; `by`: the method that returned it, if the caller of `raised` does not know."""
     if iscoroutine(answer):
         # It will never be awaited, which Python would warn about.
         answer.close()
         return TypeError(f"want {wanted}, got a coroutine: this method is not `async def`")
     text = repr(answer)
     # An address would make each message different, and thereby a different event.
-    return TypeError(f"want {wanted}, got {f'an object of type {type(answer).__name__}' if ' at 0x' in text else text}")
+    text = f"an object of type {type(answer).__name__}" if " at 0x" in text else text
+    return TypeError(f"want {wanted}, got {text}{'' if by is None else _defined(by)}")
 
 
 def wrapped(text: str, status: Status) -> Status:

@@ -50,8 +50,6 @@ _POINTS = {
     "score": "Score",
     "score_holds": "ScoreHolds",
     "untouched_by": "UntouchedBy",
-    "lasting_sets": "LastingSets",
-    "results_ahead": "ResultsAhead",
     "normalize": "NormalizeScore",
     "assumed": "Assumed",
     "reserve": "Reserve",
@@ -67,6 +65,8 @@ _POINTS = {
     "bind_answer": "Bind",
     "close": "Close",
 }
+#: Not called: their results are not checked, and change on purpose, so that only in-tree plugins can give them.
+_IN_TREE_ONLY = ("lasting_sets", "results_ahead")
 _ASYNCHRONOUS = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind"}
 _REGISTERING = "events_to_register"
 _EVENTS = "EventsToRegister"
@@ -131,6 +131,7 @@ def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
             # Each step is guarded, not the waits between them.
             guarding = _stepwise if isgeneratorfunction(method) else _guarded
             members[name] = guarding(guard, plugin.name, point, method)
+    members |= {name: getattr(interface.CountsPods, name) for name in _IN_TREE_ONLY if _is_own(plugin, name)}
     if issubclass(plugin, interface.QueueSortPlugin):
         # Explicitly, as it would be reset because of the new `less`.
         members["by_priority_and_time"] = plugin.by_priority_and_time

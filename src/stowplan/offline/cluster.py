@@ -155,7 +155,7 @@ class Cluster:
             meter=StoppedClock(),
             random=random,
             features=features,
-            settings=EngineSettings(stories=False, events=False, rejections_are_errors=False, reuse=reuse),
+            settings=EngineSettings(stories=False, events=False, reuse=reuse),
             api=VirtualApi(),
             listener=self._scheduling,
             extenders=extenders_without_binders(self.config),

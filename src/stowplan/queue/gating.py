@@ -56,7 +56,7 @@ class Gate:
             except PROPAGATED:
                 raise
             except BaseException as e:
-                status = raised(e)
+                status = raised(e, ask)
             if status is not None and status.code != Code.Success:
                 if status.code == Code.Error:
                     self._report(plugin, queued, status)

@@ -43,6 +43,7 @@ class HandlerHarness:
             statuses=SimpleNamespace(write=self._written),
             metrics=attempt_metrics(),
             reporter=RecordingReporter(self.reports),
+            schedules_groups=True,
         )
         handle = SimpleNamespace(event_recorder=SimpleNamespace(event=self._told))
         self.framework = SimpleNamespace(profile_name="default-scheduler", handle=handle)
@@ -212,6 +213,28 @@ def lines():
 def test_the_reason_is_logged(failure, expected, lines):
     HandlerHarness(version(1)).fails(failure)
     assert lines[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        pytest.param(
+            Failure(status=Status(Code.Unschedulable, ("wait",), error=RuntimeError("pod group is unschedulable"))),
+            ("I", 2, "Unable to schedule pod belonging to a pod group; waiting", "pod group is unschedulable, wait"),
+            id="held back",
+        ),
+        pytest.param(
+            Failure(status=REJECTED, unschedulable_plugins=frozenset("A")),
+            ("I", 2, "Unable to schedule pod; no fit; waiting", "no room"),
+            id="fits nowhere",
+        ),
+    ],
+)
+def test_a_pod_of_a_group_is_logged_with_the_group(failure, expected, lines):
+    severity, level, text, err = expected
+    tried = struct(a_pod("p").uid("u").spec(schedulingGroup={"podGroupName": "g"}))
+    HandlerHarness(None, tried=tried).fails(failure)
+    assert lines[0] == (severity, level, text, {"podGroup": "default/g", "err": err})
 
 
 def test_a_missing_pod_is_logged(lines):

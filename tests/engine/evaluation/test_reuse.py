@@ -16,15 +16,20 @@ from stowplan.engine.evaluation import evaluation as evaluation_module
 from stowplan.engine.evaluation import filtering, joint_sums, node_sums, scoring
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.plugins import (
+    Code,
+    CountsPods,
+    Entry,
     FilterPlugin,
     NodeFilterPlugin,
     NodeScorePlugin,
     PreFilterPlugin,
     PreFilterResult,
+    PreScorePlugin,
     Reads,
     ReadsNoObjects,
     Reason,
     Rejections,
+    ScorePlugin,
     ShapeSigned,
     SignPlugin,
     unschedulable,
@@ -163,7 +168,170 @@ class RaisesInScore(NodeScorePlugin, ShapeSigned):
         return 1
 
 
-USERS = (EvenPods, FirstLetters, FewPods, ByName, Crowd, CrowdUnsaid, Narrow, Picky, Unsigned, Raises, RaisesInScore)
+class Starts(NodeFilterPlugin, NodeScorePlugin, ShapeSigned):
+    """Finds nothing of an earlier attempt in its state; does not declare what it reads."""
+
+    name = "Starts"
+
+    def filter_node(self, state, pod, node):
+        seen = state.get(self.name) or ()
+        state.write(self.name, (*seen, node.name))
+        return unschedulable("seen") if node.name in seen else None
+
+    def score_node(self, state, pod, node):
+        scored = state.get("scored") or 0
+        state.write("scored", scored + 1)
+        return min(100, scored)
+
+
+# Column-level plugins that keep the arrays that they return, and do anything with them later.
+
+
+def refilled(plugin, values):
+    """One buffer, as long as there are as many nodes."""
+    kept = plugin.kept
+    if not kept or len(kept[-1]) != len(values):
+        kept.append(np.empty(len(values), values.dtype))
+    kept[-1][:] = values
+    return kept[-1]
+
+
+def part_of_a_buffer(plugin, values):
+    if not plugin.kept:
+        plugin.kept.append(np.zeros(200, values.dtype))
+    part = plugin.kept[0][: 2 * len(values) : 2]
+    part[:] = values
+    return part
+
+
+def read_only(plugin, values):
+    found = refilled(plugin, values) if not plugin.kept else refilled_again(plugin, values)
+    found.flags.writeable = False
+    return found
+
+
+def refilled_again(plugin, values):
+    plugin.kept[-1].flags.writeable = True
+    return refilled(plugin, values)
+
+
+def spoiled(plugin, values):
+    """A new array; all those before are overwritten."""
+    for array in plugin.kept:
+        array[:] = 1
+    plugin.kept.append(values.copy())
+    return plugin.kept[-1]
+
+
+class Special(np.ndarray):
+    pass
+
+
+def of_another_class(plugin, values):
+    return refilled(plugin, values).view(Special)
+
+
+def narrow(plugin, values):
+    return values if values.dtype == np.bool_ else refilled(plugin, values.astype(np.int8))
+
+
+KEEPING = {f.__name__: f for f in (refilled, part_of_a_buffer, read_only, spoiled, of_another_class, narrow)}
+
+
+def numbers(plugin, nodes):
+    """Numbers of 0 to 3 that depend on what the plugin declares to read."""
+    placed = len(plugin.handle.cluster.placed_pods()) if plugin.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING) else 0
+    own = nodes.take(np.arange(nodes.table.n))
+    if plugin.reads is Reads.NODE_SUMS:
+        own = nodes.pod_count()
+    elif plugin.reads is Reads.NODE_PODS:
+        own = np.array([sum("new" in pod.name for pod in nodes.pods(i)) for i in range(len(nodes))], np.int64)
+    return (own + placed) % 4
+
+
+class Keeps(PreFilterPlugin, PreScorePlugin, ShapeSigned, ReadsNoObjects, CountsPods):
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        self.kept, self.normalized = [], []
+        self.counted = {}
+
+    def pre_filter(self, state, pod, nodes):
+        self.counted[state, "filter"] = len(self.handle.cluster.placed_pods())
+
+    def pre_score(self, state, pod, nodes):
+        self.counted[state, "score"] = len(self.handle.cluster.placed_pods())
+
+    def filter_holds(self, state, pod):
+        return self.counted.get((state, "filter")) == len(self.handle.cluster.placed_pods())
+
+    def score_holds(self, state, pod, feasible_moved):
+        return self.counted.get((state, "score")) == len(self.handle.cluster.placed_pods())
+
+
+class KeepsMasks(Keeps, FilterPlugin):
+    name = "KeepsMasks"
+
+    def filter(self, state, pod, nodes):
+        mask = self.keep(numbers(self, nodes) == 1)
+        return Rejections(mask, lambda: [Entry(mask, Code.Unschedulable, Reason("Odd", "odd"))])
+
+
+class KeepsScores(Keeps, ScorePlugin):
+    name = "KeepsScores"
+
+    def score(self, state, pod, nodes):
+        return self.keep(numbers(self, nodes) * 30)
+
+
+class NormalizesInPlace(KeepsScores):
+    name = "NormalizesInPlace"
+    normalizes = True
+
+    def normalize(self, state, pod, scores, feasible):
+        scores //= 1 + np.count_nonzero(feasible) % 3
+        self.normalized.append(scores)
+        return scores
+
+
+class NormalizesAgain(KeepsScores):
+    """Overwrites what it was given and returned before."""
+
+    name = "NormalizesAgain"
+    normalizes = True
+
+    def normalize(self, state, pod, scores, feasible):
+        for array in self.normalized:
+            array[:] = 77
+        own = scores * 100 // max(1, int(scores[feasible].max(initial=0)))
+        self.normalized += (scores, own)
+        return own
+
+
+def keeping(plugin, reads, keep):
+    return type(plugin.__name__, (plugin,), {"reads": reads, "keep": KEEPING[keep]})
+
+
+column_plugins = st.builds(
+    keeping,
+    st.sampled_from((KeepsMasks, KeepsScores, NormalizesInPlace, NormalizesAgain)),
+    st.sampled_from(Reads),
+    st.sampled_from(sorted(KEEPING)),
+)
+
+USERS = (
+    EvenPods,
+    FirstLetters,
+    FewPods,
+    ByName,
+    Crowd,
+    CrowdUnsaid,
+    Narrow,
+    Picky,
+    Unsigned,
+    Raises,
+    RaisesInScore,
+    Starts,
+)
 
 
 # -- the bench ---------------------------------------------------------------------------------------------------------
@@ -198,6 +366,27 @@ def decided(decision):
     return decision.node_name, decision.message, decision.unschedulable_plugins, nominated
 
 
+def answers_of_in_tree_plugins(framework):
+    """A list of the arrays that they return from now on, each with a copy of it as it was then."""
+    found = []
+
+    def remembering(name, method):
+        def remember(*args):
+            answer = method(*args)
+            array = answer.mask if isinstance(answer, Rejections) else answer
+            if isinstance(array, np.ndarray):
+                found.append((name, array, array.copy()))
+            return answer
+
+        return remember
+
+    for plugin in framework.plugins.values():
+        for name in ("filter", "score", "normalize"):
+            if type(plugin).__module__.startswith("stowplan.") and hasattr(plugin, name):
+                setattr(plugin, name, remembering(plugin.name, getattr(plugin, name)))
+    return found
+
+
 class World:
     """A state, a scheduler with reuse, and the pods' shapes."""
 
@@ -215,7 +404,13 @@ class World:
         self.plain = SchedulingAlgorithm(self.state, frameworks, reuse=False)
         self.shapes = shapes
         self.shared = {}
+        self.answers = answers_of_in_tree_plugins(self.framework)
         self.count = 0
+
+    def check_answers(self):
+        """Arrays of in-tree plugins, which are not copied, have not changed; to be called before nodes do."""
+        assert [plugin for plugin, array, before in self.answers if not np.array_equal(array, before)] == []
+        self.answers.clear()
 
     def next_pod(self, which, **annotations):
         self.count += 1
@@ -256,6 +451,8 @@ steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), min_size
 def step(world, what, which, draw):
     state = world.state
     placed = sorted(info.uid for info in state.placed_pods())
+    if "node" in what:
+        world.check_answers()
     if what in ("place", "try"):
         pod = world.next_pod(which, wants=str(which % 2) if which % 5 == 0 else "")
         node = world.check(pod)
@@ -303,6 +500,7 @@ def play(world, steps, draw):
     for what, which in steps:
         step(world, what, which, draw)
         world.check(world.next_pod(which))
+    world.check_answers()
 
 
 WAYS = [
@@ -416,6 +614,22 @@ def test_reuse_with_users_plugins(first):
     )
     def reuse_is_exact(cluster, shapes, plugins, steps, data):
         play(World(cluster, shapes, plugins, first=first), steps, data.draw)
+
+    reuse_is_exact()
+
+
+@pytest.mark.usefixtures("rows_at_once")
+def test_reuse_with_users_plugins_that_keep_their_arrays():
+    @examples(80)
+    @given(
+        clusters(least_nodes=2, special=("spread",)),
+        st.lists(pods("shape", special=("spread", "away")), min_size=1, max_size=2),
+        st.lists(column_plugins, min_size=1, max_size=3, unique_by=lambda plugin: plugin.name),
+        steps,
+        st.data(),
+    )
+    def reuse_is_exact(cluster, shapes, plugins, steps, data):
+        play(World(cluster, shapes, plugins), steps, data.draw)
 
     reuse_is_exact()
 

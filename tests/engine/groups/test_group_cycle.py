@@ -1,5 +1,7 @@
 """Pods of groups are scheduled together: a gang completely or not at all, on one state of the cluster."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from stowplan.config.features import with_chosen
 from stowplan.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.framework.requests import Patch
 from stowplan.framework.status import error, unschedulable
+from stowplan.klog.logger import configure
 from stowplan.live_testing import Latency, live_cluster
 from stowplan.testing import a_pod
 from support.examples import times
@@ -62,6 +65,22 @@ class TestGangs:
             cluster.advance(30)
             assert all(nodes_of(cluster, "a", "b", "c"))
             assert condition(cluster) == [("True", "Scheduled", "")]
+
+    def test_the_log_of_one_that_does_not_fit(self):
+        lines = []
+        configure(sink=SimpleNamespace(write=lines.append), verbosity=2)
+        try:
+            with gang_of(3) as cluster:
+                cluster.create(member("a"), member("b"), member("c", cpu="3"))
+        finally:
+            configure()
+        told = {line.message: line for line in lines if "Unable" in line.message}
+        assert {message: list(line.keys) for message, line in told.items()} == {
+            "Unable to schedule pod belonging to a pod group; waiting": ["podGroup", "pod", "err"],
+            "Unable to schedule pod; no fit; waiting": ["podGroup", "pod", "err"],
+            "Unable to schedule a pod group": ["podGroup", "unschedulablePods"],
+        }
+        assert {(line.severity, line.level) for line in told.values()} == {("I", 2)}
 
     def test_two_gangs_never_block_each_other_with_half_of_the_cluster(self):
         with live_cluster(node("n1"), node("n2"), a_group("g", gang=3), a_group("h", gang=3), feature_gates=GATES) as c:

@@ -3,14 +3,13 @@
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.framework.handle import Handle
 from stowplan.framework.runtime.framework import Framework
-from stowplan.in_tree.registry import in_tree_registry
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import CallGuard
 
 
 def configuration(*plugins, first=False):
-    """The default profile with users' plugins after (or before) the others at every point."""
-    registry = in_tree_registry()
-    for plugin in plugins:
-        registry.register(plugin)
+    """The default profile with users' plugins after (or before) the others at every point, called as by a command."""
+    registry = guarded_registry(plugins, CallGuard(seconds=0))
     enabled = [{"name": plugin.name} for plugin in plugins]
     multi = {"enabled": enabled}
     if first:

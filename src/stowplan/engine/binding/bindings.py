@@ -32,6 +32,7 @@ from stowplan.framework.runtime.binding import (
     bind_answer,
     bind_request,
     failure_at,
+    method_of,
     pre_bind_groups,
     run_pre_bind_pre_flights,
     run_unreserve,
@@ -371,7 +372,7 @@ class Bindings:
         except StopIteration as end:
             answer = end.value
             if answer is not None:
-                answer = self._answer_of_steps(binding, answer)
+                answer = self._answer_of_steps(binding, call, answer)
         except PROPAGATED:
             raise
         except BaseException as e:
@@ -403,14 +404,16 @@ class Bindings:
         self._call_ended(binding, call, answer)
 
     @staticmethod
-    def _answer_of_steps(binding: Binding, answer: Status) -> Status | None:
+    def _answer_of_steps(binding: Binding, call: PluginCall, answer: Status) -> Status | None:
         if binding.stage is Stage.POST_BIND:
             # PostBind has no result.
             return None
         try:
             return well_formed(answer)
         except TypeError as e:
-            return error(e)
+            if call.is_extenders:
+                return error(e)
+            return raised(e, method_of(binding.attempt.framework, _POINTS[binding.stage], call.plugin))
 
     def _sleep(self, call: PluginCall, wait: Wait) -> None:
         call.asleep_since = self.outbox.now

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import PodCondition
-from stowplan.cluster.pod_info import scheduler_name_of
-from stowplan.engine.decision.decision import NO_NODES
+from stowplan.cluster.pod_info import group_key, scheduler_name_of
+from stowplan.engine.decision.decision import GROUP_UNSCHEDULABLE, NO_NODES
 from stowplan.engine.decision.error_locations import LoggedLocations
 from stowplan.framework.status import Code
 from stowplan.klog import get_logger
@@ -44,15 +44,11 @@ class FailureHandler:
         metrics: AttemptMetrics,
         reporter: Reporter,
         listener: DecisionListener | None = None,
-        rejections_are_errors: bool = True,
+        schedules_groups: bool = False,
     ) -> None:
-        """`rejections_are_errors`: whether rejections without a rejecting plugin are logged as errors.
-
-        These are pods that their gang holds back. The reference logs them as errors; offline callers get the decision
-        instead.
-        """
+        """`schedules_groups`: whether pods of a group are tried together."""
+        self._schedules_groups = schedules_groups
         self._listener = listener
-        self._rejections_are_errors = rejections_are_errors
         self._state = state
         self._profiles = profiles
         self._queue = queue
@@ -69,8 +65,7 @@ class FailureHandler:
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)
         queued.pending_plugins = set(failure.pending_plugins)
         queued.gating_plugin = ""
-        if self._rejections_are_errors or not failure.status.rejected:
-            _log_failure(queued, failure, self._locations)
+        self._log_failure(queued, failure)
         tried = queued.pod.pod
         newest = self._state.pending.get(queued.pod.key)
         pod = None if newest is None else newest.pod
@@ -107,6 +102,25 @@ class FailureHandler:
                 pod, condition=_condition(pod, failure), nominated_node_name=failure.nominated_node_name
             )
 
+    def _log_failure(self, queued: QueuedPod, failure: Failure) -> None:
+        verbose, pod = _log.v(2), queued.pod
+        group = group_key(pod.pod) if self._schedules_groups else ""
+        # Parity: the reference's logger carries the group through its cycle.
+        keys: dict[str, Any] = {"podGroup": group, "pod": pod} if group else {"pod": pod}
+        if failure.unschedulable_plugins or failure.pending_plugins:
+            if verbose.enabled:
+                verbose.info("Unable to schedule pod; no fit; waiting", **keys, err=failure.message)
+        elif failure.message == NO_NODES:
+            verbose.info("Unable to schedule pod; no nodes are registered to the cluster; waiting", **keys)
+        elif str(failure.status.error) == GROUP_UNSCHEDULABLE:
+            if verbose.enabled:
+                text = "Unable to schedule pod belonging to a pod group; waiting"
+                verbose.info(text, **keys, err=failure.message)
+        else:
+            raised = self._locations.first_error_at(failure.status)
+            trace: dict[str, Any] = {} if raised is None else {"stacktrace": stack_trace(raised)}
+            _log.unhandled(failure.message, "Error scheduling pod; retrying", **keys, **trace)
+
     def _leave(self, pod: PodInfo) -> None:
         """Handle a pod whose profile was removed from the configuration during the attempt."""
         self._state.pending.remove(pod.key)
@@ -138,19 +152,6 @@ def _condition(pod: Pod, failure: Failure) -> PodCondition:
         message=failure.message,
         observed_generation=pod.metadata.generation,
     )
-
-
-def _log_failure(queued: QueuedPod, failure: Failure, locations: LoggedLocations) -> None:
-    verbose = _log.v(2)
-    if failure.unschedulable_plugins or failure.pending_plugins:
-        if verbose.enabled:
-            verbose.info("Unable to schedule pod; no fit; waiting", pod=queued.pod, err=failure.message)
-    elif failure.message == NO_NODES:
-        verbose.info("Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=queued.pod)
-    else:
-        raised = locations.first_error_at(failure.status)
-        trace: dict[str, Any] = {} if raised is None else {"stacktrace": stack_trace(raised)}
-        _log.unhandled(failure.message, "Error scheduling pod; retrying", pod=queued.pod, **trace)
 
 
 def _log_update(pod: Pod, failure: Failure) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stowplan.framework.interface import PostFilterResult
 
 NO_NODES = "no nodes available to schedule pods"
+GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 
 
 # Not frozen: one is created per attempt, and creating a frozen one takes four times as long.

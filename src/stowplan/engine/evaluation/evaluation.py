@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import field
 
 from stowplan.engine.evaluation.filling import Filling, FillingStart, results_ahead
-from stowplan.engine.evaluation.filtering import Filtering
+from stowplan.engine.evaluation.filtering import Filtering, equal_arrays
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.engine.evaluation.object_watches import ObjectWatches
@@ -176,7 +176,7 @@ class Evaluation:
         """Filter all nodes, or update the last results.
 
         Without `one_by_one`, node-level plugins are left to `passing`, if other plugins leave any node. `within`: the
-        rows to filter; repeated calls for the same rows must pass the same array.
+        rows to filter.
         """
         filtering, self._incremental = self._filtering, None
         one_by_one = one_by_one or not filtering.looks_one_by_one
@@ -225,7 +225,7 @@ class Evaluation:
         if self._kept is None or self._filtering.renewed:
             return None
         stamp, rows, known = self._kept
-        if rows is not within or stamp != self._stamp(pod):
+        if not equal_arrays(rows, within) or stamp != self._stamp(pod):
             return None
         return Outcome(known.state, None, known.feasible, known.examined, known.seen, known.diagnosis, known.refused)
 

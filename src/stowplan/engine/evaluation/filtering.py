@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -143,7 +143,7 @@ class Filtering:
 
     def restrict(self, within: Rows | None) -> bool:
         """Restrict the rows (None: all that PreFilter left); return whether they changed."""
-        moved = within is not self._within
+        moved = not equal_arrays(within, self._within)
         self._within = within
         self.examined = self._named if within is None else self._named & self._marked(within)
         self.seen = int(np.count_nonzero(self.examined))
@@ -264,14 +264,15 @@ class Filtering:
         `outdated`: plugins to call for every node, because lookup objects changed that they depend on.
         """
         self.renewed.clear()
-        if not outdated and within is self._within and self.follow(pod):
+        if not outdated and equal_arrays(within, self._within) and self.follow(pod):
             return True
         return self.renew(pod, rows, within=within, outdated=outdated)
 
     def renew(self, pod: PodInfo, rows: list[int], *, within: Rows | None, outdated: frozenset[str]) -> bool:
         """`update` without the plan: check each plugin."""
+        self.state.forget(outdated | self._framework.undeclared_filters)
         if outdated:
-            self.state.forget(outdated)
+            self.state.forget_memos()
         renewed, seconds = measured(self._metrics, self._renew_pre_filters, pod, outdated)
         self.preparing += seconds
         if not renewed:
@@ -279,7 +280,7 @@ class Filtering:
         changed = self._behind or self._position < 0
         if changed and not self._catch_up(pod):
             return False
-        changed = (within is not self._within and self.restrict(within)) or changed
+        changed = (not equal_arrays(within, self._within) and self.restrict(within)) or changed
         skipped = self.state.skip_filter
         for plugin in self._framework.node_pods_filters if rows else ():
             if plugin.name not in skipped and plugin.name not in outdated:
@@ -382,7 +383,7 @@ class Filtering:
         self._disordered = self._disordered or not known
         if old is None or answer is None:
             return old is not answer
-        return old.mask is not answer.mask
+        return not equal_arrays(old.mask, answer.mask)
 
     def explain(self, pod: PodInfo) -> bool:
         """Compute the missing reasons of filters whose masks are up to date; False if a full run is needed."""
@@ -468,6 +469,11 @@ class Filtering:
             diagnosis.absent = Status(Code.UnschedulableAndUnresolvable, (reason,))
             diagnosis.pre_filter_plugins = frozenset(pre.narrowed_by)
         return diagnosis
+
+
+def equal_arrays(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> bool:
+    """Whether the arrays have equal values. Arrays that are kept never change, so the same array is a shortcut."""
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
 def _of(mask: Mask, rows: list[int]) -> list[bool]:

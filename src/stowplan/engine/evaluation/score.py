@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Score(PlainStruct, eq=False):
-    """Scores of all rows, updated in place."""
+    """Scores of all rows; `raw` and `normal` may be the plugin's own arrays, and are replaced, not written."""
 
     plugin: ScorePlugin
     weight: int

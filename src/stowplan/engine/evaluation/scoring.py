@@ -289,6 +289,7 @@ class Scoring:
         if failed is not None:
             return failed
         self._rest = self._followed = None
+        self._state.forget(self._framework.undeclared_scores)
         whole = Nodes(self._cluster)
         whole.candidates = feasible
         renewed, seconds = measured(self._metrics, self._renew_pre_scores, pod, whole, moved, outdated)
@@ -367,9 +368,12 @@ class Scoring:
         raw = self._score_rows(part.plugin, pod, rows)
         if isinstance(raw, Status):
             return raw
+        # A copy: the plugin may keep the array as well.
+        part.raw = part.raw.copy()
         part.raw[rows] = raw
         if part.plugin.normalizes:
             return self._renormalize(part, pod, feasible)
+        part.normal = part.raw
         normal = self._framework.normalize(part.plugin, self._state, pod, raw, feasible.take(rows))
         if isinstance(normal, Status):
             return normal

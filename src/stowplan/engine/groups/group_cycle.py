@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 from stowplan.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.engine.cycle.scheduling_cycle import undecided
 from stowplan.engine.decision.attempt import Failure
+from stowplan.engine.decision.decision import GROUP_UNSCHEDULABLE
 from stowplan.engine.decision.suspendable_algorithm import MAX_TRIES
 from stowplan.engine.groups.group_stories import record_trial
-from stowplan.engine.groups.group_trial import UNSCHEDULABLE, GroupTrial, TriedPod
+from stowplan.engine.groups.group_trial import GroupTrial, TriedPod
 from stowplan.engine.groups.suspendable_trial import GIVEN_UP, SuspendableTrials
 from stowplan.engine.groups.suspended_groups import SuspendableGroup, broken
 from stowplan.framework.extender import ClusterChangedError
@@ -159,7 +160,7 @@ class GroupCycle:
         self, framework: Framework, group: str, tried: Sequence[QueuedPod], trial: GroupTrial, started: float
     ) -> None:
         self._submit(framework, tried, trial, started)
-        self._log(group, trial)
+        self._log(group, len(tried), trial)
         record_trial(self._stories, group, trial)
         self._metrics.ended(trial, profile=framework.profile_name, started=started)
         self._statuses.write(group, trial.status)
@@ -224,17 +225,19 @@ class GroupCycle:
         return Failure(status=_held_back(pod.wait))
 
     @staticmethod
-    def _log(group: str, trial: GroupTrial) -> None:
-        verbose = _log.v(2)
-        if not verbose.enabled:
+    def _log(group: str, tried: int, trial: GroupTrial) -> None:
+        verbose, code = _log.v(2), trial.status.code
+        if code == Code.Error:
+            _log.unhandled(trial.status.message, "Error scheduling pod group", podGroup=group, errorPods=tried)
+        elif not verbose.enabled:
             return
-        text = "Unable to schedule a pod group"
-        if trial.waiting:
-            text = "Pod group is waiting for preemption"
-        elif trial.status.code == Code.Success:
+        elif code == Code.Success:
+            placed = sum(pod.placed and not pod.needs_preemption for pod in trial.pods)
             text = "Successfully scheduled a pod group"
-        placed = sum(pod.placed and not pod.needs_preemption for pod in trial.pods)
-        verbose.info(text, podGroup=group, scheduledPods=placed, unschedulablePods=len(trial.pods) - placed)
+            verbose.info(text, podGroup=group, scheduledPods=placed, unschedulablePods=tried - placed)
+        else:
+            text = "Pod group is waiting for preemption" if trial.waiting else "Unable to schedule a pod group"
+            verbose.info(text, podGroup=group, unschedulablePods=tried)
 
 
 def _failure_of_group(
@@ -252,7 +255,7 @@ def _failure_of_group(
 def _held_back(wait: Status | None) -> Status:
     """The status of a pod that fits, in a group that cannot be scheduled."""
     reasons = () if wait is None else wait.shown_reasons
-    return Status(Code.Unschedulable, tuple(reasons), error=RuntimeError(UNSCHEDULABLE))
+    return Status(Code.Unschedulable, tuple(reasons), error=RuntimeError(GROUP_UNSCHEDULABLE))
 
 
 def _order(queued: QueuedPod) -> tuple[int, float, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import field
 
+from stowplan.engine.decision.decision import GROUP_UNSCHEDULABLE
 from stowplan.framework.runtime.placements import PodGroupAssignments, ProposedAssignment, run_placement_score
 from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.structs import PlainStruct
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime.placements import Placement, PlacementScores, PodGroupInfo
     from stowplan.queue.queued_pod import QueuedPod
 
-UNSCHEDULABLE = "pod group is unschedulable"
 WAITING = "pod group is waiting for preemption to complete"
 
 
@@ -133,7 +133,7 @@ class PlacementTrials:
         good = [(placement, trial) for placement, trial in trials if trial.status.code == Code.Success or trial.waiting]
         if not good:
             first = trials[0][1]
-            text = f"0/{len(trials)} placements are available, first placement status: {UNSCHEDULABLE}"
+            text = f"0/{len(trials)} placements are available, first placement status: {GROUP_UNSCHEDULABLE}"
             return GroupTrial(Status(Code.Unschedulable, error=RuntimeError(text)), first.pods)
         if len(good) == 1:
             return good[0][1]
@@ -153,4 +153,4 @@ class PlacementTrials:
 
 
 def rejected(*reasons: str) -> Status:
-    return Status(Code.Unschedulable, reasons, error=RuntimeError(UNSCHEDULABLE))
+    return Status(Code.Unschedulable, reasons, error=RuntimeError(GROUP_UNSCHEDULABLE))

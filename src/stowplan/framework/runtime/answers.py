@@ -40,7 +40,7 @@ def post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
 
 
 def failed_post_filter(plugin: PostFilterPlugin, cause: BaseException) -> PostFilterResult:
-    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', raised(cause)))
+    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', raised(cause, plugin.post_filter)))
 
 
 def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:

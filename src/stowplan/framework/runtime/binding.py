@@ -39,7 +39,7 @@ from stowplan.framework.status import (
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
@@ -83,7 +83,7 @@ def run_assumed(framework: Framework, state: CycleState, pod: PodInfo, node_name
         except PROPAGATED:
             raise
         except BaseException as e:
-            return wrapped(f'running Reserve plugin "{plugin.name}"', raised(e))
+            return wrapped(f'running Reserve plugin "{plugin.name}"', raised(e, plugin.assumed))
     return None
 
 
@@ -113,7 +113,7 @@ def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: 
     except PROPAGATED:
         raise
     except BaseException as e:
-        return raised(e)
+        return raised(e, plugin.reserve)
 
 
 @timed("Unreserve")
@@ -171,7 +171,7 @@ def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: st
     except PROPAGATED:
         raise
     except BaseException as e:
-        return raised(e), 0.0
+        return raised(e, plugin.permit), 0.0
 
 
 def _permit_timeout(seconds: object) -> float:
@@ -227,7 +227,7 @@ def _pre_flight(
     except PROPAGATED:
         raise
     except BaseException as e:
-        return raised(e)
+        return raised(e, plugin.pre_bind_pre_flight)
 
 
 def _pre_flight_failure(plugin: str, status: Status) -> Status:
@@ -269,23 +269,29 @@ class PluginCancelledItselfError(Exception):
 _METHODS = {"PreBind": "pre_bind", "Bind": "bind", "PostBind": "post_bind"}
 
 
+def method_of(framework: Framework, point: str, name: str) -> Callable[..., Any]:
+    """A plugin's method for PreBind, Bind or PostBind."""
+    method: Callable[..., Any] = getattr(framework.plugins[name], _METHODS[point])
+    return method
+
+
 async def call_plugin(
     framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
     """Await a plugin's coroutine and return its status. A cancellation is propagated."""
-    method = getattr(framework.plugins[name], _METHODS[point])
+    method = method_of(framework, point, name)
     try:
         answer = await watched_awaitable(state, point, name, awaited, method, state, pod, node_name)
         # PostBind has no result.
         return None if point == "PostBind" else well_formed(answer)
     except (*RAISED, GeneratorExit) as e:
         # If the coroutine is being closed, nobody reads this result.
-        return raised(e)
+        return raised(e, method)
 
 
 def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
     """Start a plugin's call as steps (see `framework.requests`)."""
-    steps: Steps = getattr(framework.plugins[name], _METHODS[point])(state, pod, node_name)
+    steps: Steps = method_of(framework, point, name)(state, pod, node_name)
     return steps
 
 
@@ -299,7 +305,7 @@ def bind_request(binder: RequestBinder, pod: PodInfo, node_name: str) -> Bind | 
     except PROPAGATED:
         raise
     except BaseException as e:
-        return raised(e)
+        return raised(e, binder.bind_request)
 
 
 def bind_answer(binder: RequestBinder, outcome: Outcome) -> Status | None:
@@ -309,7 +315,7 @@ def bind_answer(binder: RequestBinder, outcome: Outcome) -> Status | None:
     except PROPAGATED:
         raise
     except BaseException as e:
-        return raised(e)
+        return raised(e, binder.bind_answer)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------

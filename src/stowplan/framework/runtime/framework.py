@@ -181,7 +181,7 @@ class Framework(ProfilePlugins):
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
         for plugin in self.pre_enqueue:
-            status = _guarded(lambda plugin=plugin: plugin.pre_enqueue(pod))  # type: ignore[misc]
+            status = _guarded(plugin.pre_enqueue, pod)
             if status is not None and status.code != Code.Success:
                 return status.with_plugin(plugin.name)
         return None
@@ -199,7 +199,7 @@ class Framework(ProfilePlugins):
             except PROPAGATED:
                 raise
             except BaseException as e:
-                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', raised(e)))
+                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', raised(e, plugin.pre_filter)))
             if answer is None:
                 continue
             if isinstance(answer, PreFilterResult):
@@ -250,6 +250,7 @@ class Framework(ProfilePlugins):
     ) -> Rejections | Status | None:
         """Like `run_filter`, for callers that run many plugins and count them together."""
         call, times = plugin.filter, state.plugin_times
+        state.writer = plugin.name
         try:
             answer = (
                 call(state, pod, nodes) if times is None else times.time("Filter", plugin.name, call, state, pod, nodes)
@@ -257,11 +258,12 @@ class Framework(ProfilePlugins):
         except PROPAGATED:
             raise
         except BaseException as e:
-            answer = raised(e)
+            answer = raised(e, call)
+        state.writer = ""
         if answer is None or isinstance(answer, Rejections):
             return answer
         if not isinstance(answer, Status):
-            answer = error(unexpected("Rejections, a Status or None", answer))
+            answer = error(unexpected("Rejections, a Status or None", answer, call))
         if nodes.candidates is not None and not nodes.candidates.any():
             # The plugins before it left no node, so upstream would not have called it.
             return None
@@ -362,7 +364,7 @@ class Framework(ProfilePlugins):
             except PROPAGATED:
                 raise
             except BaseException as e:
-                answer = raised(e)
+                answer = raised(e, plugin.pre_score)
             if answer is None or answer.code == Code.Success:
                 continue
             if answer.code != Code.Skip:
@@ -400,6 +402,7 @@ class Framework(ProfilePlugins):
     ) -> npt.NDArray[np.int64] | Status:
         """Like `run_score`, for callers that run many plugins and count them together."""
         call, times = plugin.score, state.plugin_times
+        state.writer = plugin.name
         try:
             raw = (
                 call(state, pod, nodes) if times is None else times.time("Score", plugin.name, call, state, pod, nodes)
@@ -408,7 +411,8 @@ class Framework(ProfilePlugins):
         except PROPAGATED:
             raise
         except BaseException as e:
-            answer = raised(e)
+            answer = raised(e, call)
+        state.writer = ""
         if isinstance(answer, Status):
             return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
         return answer
@@ -433,7 +437,7 @@ class Framework(ProfilePlugins):
             except PROPAGATED:
                 raise
             except BaseException as e:
-                answer = raised(e)
+                answer = raised(e, call)
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
             scores = answer
@@ -493,13 +497,13 @@ def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
     return own
 
 
-def _guarded(call: Callable[[], Status | None]) -> Status | None:
+def _guarded(call: Callable[[PodInfo], Status | None], pod: PodInfo) -> Status | None:
     try:
-        return well_formed(call())
+        return well_formed(call(pod))
     except PROPAGATED:
         raise
     except BaseException as e:
-        return raised(e)
+        return raised(e, call)
 
 
 def _unsatisfied(plugins: Sequence[str]) -> Status:
@@ -514,11 +518,11 @@ def _shift_one(
     plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes
 ) -> Status | None:
     if isinstance(plugin, PodExtensions):
-        return plugin.shift_pods(state, pod, shift)
+        return well_formed(plugin.shift_pods(state, pod, shift), by=plugin.shift_pods)
     if isinstance(plugin, NodePodExtensions):
         call = plugin.add_pod if shift.sign > 0 else plugin.remove_pod
         for row, shifted in zip(shift.rows.tolist(), shift.pods, strict=True):
-            status = call(state, pod, shifted, nodes.info(nodes.position_of(row)))
+            status = well_formed(call(state, pod, shifted, nodes.info(nodes.position_of(row))), by=call)
             if status is not None and status.code != Code.Success:
                 return status
     return None

@@ -109,7 +109,7 @@ def _generated(
     except PROPAGATED:
         raise
     except BaseException as e:
-        return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(e))
+        return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(e, plugin.generate_placements))
     return found or unschedulable(NO_PLACEMENTS)
 
 
@@ -139,7 +139,7 @@ def _scored(
         except PROPAGATED:
             raise
         except BaseException as e:
-            score = raised(e)
+            score = raised(e, plugin.score_placement)
         if isinstance(score, Status):
             return wrapped(f'running PlacementScore plugins: plugin "{plugin.name}" failed with', score)
         scores.append(score)
@@ -162,7 +162,7 @@ def _normalized(
     except PROPAGATED:
         raise
     except BaseException as e:
-        return raised(e)
+        return raised(e, plugin.normalize_placements)
     if len(normal) != len(scores):
         return error(f"got {len(normal)} scores for {len(scores)} placements")
     return normal

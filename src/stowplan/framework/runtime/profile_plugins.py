@@ -134,6 +134,10 @@ class ProfilePlugins:
         self.pod_counters = {p.name: p for p in deciding if isinstance(p, CountsPods)}
         self.moving_pre_filters = _moving(self.pre_filter)
         self.moving_pre_scores = _moving(self.pre_score)
+        #: Plugins that run in every cycle, each time with nothing of theirs in its state: those that filter, and those
+        #: that only score.
+        self.undeclared_filters = _undeclared(*self.pre_filter, *self.filter)
+        self.undeclared_scores = _undeclared(*self.pre_score, *self.score) - self.undeclared_filters
         #: Plugins that are called for every pod.
         self.everyone = ApplicablePlugins.all_of(
             self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind
@@ -235,6 +239,10 @@ def _signature_hint(raised: BaseException) -> str:
     traceback = raised.__traceback__
     called = not isinstance(raised, TypeError) or traceback is None or traceback.tb_next is not None
     return "" if called else "; __init__ is called with the plugin's arguments and its handle"
+
+
+def _undeclared(*plugins: Plugin) -> frozenset[str]:
+    return frozenset(p.name for p in plugins if p.reads is Reads.ANYTHING)
 
 
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
