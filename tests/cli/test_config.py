@@ -174,8 +174,8 @@ def test_validate_reads_the_kubeconfig(run, write, tmp_path):
 
 V1BETA1_ONLY = config("v1beta1", profiles=[{"plugins": {"score": {"enabled": named("NodeLabel")}}}])
 NOT_REGISTERED = (
-    'kube-scheduler 1.36 refuses it (it reads v1 alone, which stowplan config convert writes): no kind "{}" is '
-    'registered for version "{}" in scheme "pkg/scheduler/apis/config/scheme/scheme.go:29"\n'
+    "kube-scheduler 1.36 refuses it (it reads KubeSchedulerConfiguration v1 alone, which stowplan config convert "
+    'writes): no kind "{}" is registered for version "{}" in scheme "pkg/scheduler/apis/config/scheme/scheme.go:29"\n'
 )
 ONLY_HERE = (
     "kube-scheduler 1.36 refuses {} (only Stowplan has LegacyNodeLabel, LegacyNodePreferAvoidPods): initializing "

@@ -37,7 +37,7 @@ def refusals(
         running = {ref.name for profile in configuration.profiles for refs in profile.points.values() for ref in refs}
         extra = ", ".join(sorted(running - its_own.keys()))
         if read_header(document.value, document.text).api_version != API_VERSION:
-            why = "it reads v1 alone, which stowplan config convert writes"
+            why = "it reads KubeSchedulerConfiguration v1 alone, which stowplan config convert writes"
         else:
             why = f"only Stowplan has {extra}"
         yield f"{_NAME} refuses {what} ({why}): {error}"
