@@ -45,6 +45,7 @@ class ReplicaSet(ApiStruct, frozen=True, kw_only=True):
 class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
     replicas: Int32 | None = None
     selector: LabelSelector | None = None
+    pod_management_policy: str = "OrderedReady"
     volume_claim_templates: tuple[PersistentVolumeClaimTemplate, ...] = ()
 
 

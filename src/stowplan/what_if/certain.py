@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.what_if.claims import uses_claims
+from stowplan.what_if.ordered_sets import FirstWaiting
 from stowplan.what_if.pods import compiled_copies
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class CertainPods:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._waiting = FirstWaiting(cluster)
         #: By shape of the placed pod and number of lost nodes; None: unknown.
         self._fitting: dict[tuple[PodShape, int], Fitting | None] = {}
 
@@ -44,7 +46,7 @@ class CertainPods:
         """
         rows = [self._cluster.state.table.row_of[name] for name in lost]
         for info in pods:
-            if info.pod.spec.scheduling_group is not None or uses_claims(info.pod):
+            if info.pod.spec.scheduling_group is not None or uses_claims(info.pod) or self._waiting.before(info):
                 return False
         for shape, info in {info.shape: info for info in pods}.items():
             key = shape, len(rows)

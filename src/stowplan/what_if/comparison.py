@@ -78,13 +78,14 @@ class _Side(PlainStruct, frozen=True):
 
 def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
     with cluster.transaction():
+        waited = set(cluster.pending())
         if changes:
             daemon_sets = DaemonSets(cluster)
             for change in changes:
                 change.apply(cluster)
             daemon_sets.follow()
         settling = Settling(cluster)
-        settling.settle_all()
+        settling.settle_all(made=[key for key in cluster.pending() if key not in waited])
         look(cluster)
         return _Side(cluster.state.table.count, _homes(cluster), settling.stranded, settling.provisioners)
 

@@ -77,16 +77,17 @@ def pods_of(state: ClusterState, kind: str, namespace: str, name: str) -> list[P
     """The pods of a controller, placed ones first; those of a StatefulSet by their ordinals."""
     everybody = (*state.placed_pods(), *state.pending.values())
     found = [info for info in everybody if info.namespace == namespace and belongs_to(info.pod, kind, name)]
-    return sorted(found, key=lambda info: _ordinal(info.pod)) if kind == "StatefulSet" else found
+    return sorted(found, key=lambda info: ordinal_of(info.pod)) if kind == "StatefulSet" else found
 
 
 def ordinal_names(name: str, pods: Iterable[PodInfo]) -> Iterator[str]:
     """The names of the next pods of a StatefulSet, on which their claims depend."""
-    taken = {_ordinal(info.pod) for info in pods}
+    taken = {ordinal_of(info.pod) for info in pods}
     return (f"{name}-{number}" for number in counted_from(min(taken, default=0)) if number not in taken)
 
 
-def _ordinal(pod: Pod) -> int:
+def ordinal_of(pod: Pod) -> int:
+    """The ordinal of a StatefulSet's pod."""
     digits = pod.metadata.name.rpartition("-")[2]
     return int(digits) if digits.isdecimal() else 0
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from stowplan.api.meta import controller_of
 from stowplan.preemption.victims import lower_priority_pods
 from stowplan.what_if.claims import let_go, uses_claims, with_own_claims
+from stowplan.what_if.ordered_sets import FirstWaiting, NotCreatedYet, not_created, set_of
 from stowplan.what_if.pods import Fate, compiled_copies, fate_of, recreated
 from stowplan.what_if.volume_claims import LostVolumes, bind_claims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
@@ -46,10 +47,13 @@ class Settling:
         """Schedule the recreated copies of pods that lost their nodes; other pending pods are not tried."""
         keys = put_back(self._cluster, pods)
         for _ in range(_ROUNDS):
-            ours = []
+            ours, later, waiting = [], [], FirstWaiting(self._cluster)
             for key in keys:
                 pod = self._cluster.pod(key)
-                if self._cluster.engine.framework_for(pod) is None:
+                if first := waiting.before(pod):
+                    self.stranded[key] = not_created(first)
+                    later.append(key)
+                elif self._cluster.engine.framework_for(pod) is None:
                     self.stranded[key] = no_scheduler_for(pod.pod)
                 else:
                     ours.append(pod)
@@ -58,25 +62,31 @@ class Settling:
             self.provisioners |= bind_claims_of(self._cluster, [pod.pod for pod in ours])
             before = self._placed([pod.pod for pod in ours])
             self._note(self._cluster.places([pod.key for pod in _in_order(ours)]))
-            keys = self._evicted(before)
+            keys = [*later, *self._evicted(before)]
 
     def foresee(self, pods: Sequence[PodInfo]) -> bool:
         """Like `settle` for pods of removed nodes, without changing anything; False if that is not possible."""
-        if any(uses_claims(info.pod) for info in pods):
+        waiting = FirstWaiting(self._cluster)
+        if any(uses_claims(info.pod) or waiting.before(info) for info in pods):
             return False
         decisions = self._cluster.foreseen(_in_order(compiled_copies(self._cluster.state, pods)))
-        self._note(decisions or ())
-        return decisions is not None
+        if decisions is None or any(set_of(one.pod.pod) for one in decisions if not one.node_name):
+            return False
+        self._note(decisions)
+        return True
 
-    def settle_all(self) -> None:
-        """Schedule all pending pods."""
+    def settle_all(self, made: Collection[str] = ()) -> None:
+        """Schedule all pending pods. `made`: those that a change has added."""
+        later = NotCreatedYet.among(self._cluster, made)
         for _ in range(_ROUNDS):
             waiting = [info.pod for info in self._cluster.state.pending.values()]
             self.provisioners |= bind_claims_of(self._cluster, waiting)
             before = self._placed(waiting)
             self._note(self._cluster.schedule())
-            if not self._evicted(before):
+            evicted = self._evicted(before)
+            if not later.go_on() and not evicted:
                 break
+        self.stranded |= later.give_up()
         for key in self._cluster.pending():
             self.stranded.setdefault(key, no_scheduler_for(self._cluster.pod(key).pod))
 
