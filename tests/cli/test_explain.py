@@ -24,6 +24,8 @@ class NotOnA(NodeFilterPlugin):
     name = "NotOnA"
 
     def filter_node(self, state, pod, node):
+        if "odd" in pod.labels:
+            raise ValueError("odd")
         return unschedulable("not on a, of all nodes") if node.name == "a" else None
 """
 WITH_MY_PLUGIN = """
@@ -231,6 +233,11 @@ def test_custom_configuration_and_plugins(run, files, tmp_path, monkeypatch):
     ran = run("explain", "-f", files(NODE, WEB), "--config", config, "--plugin", "my_demo_plugin:NotOnA")
     assert ran.code == 0
     assert "1 node  NotOnA  not on a, of all nodes  (a)" in ran.out
+    odd = a_pod("odd", "shop").labels(odd="yes").obj()
+    asked = ("explain", "-f", files(TAINTED, a_node("b").obj(), WEB, odd), "--config", config)
+    asked += ("--plugin", "my_demo_plugin:NotOnA")
+    codes = {given: run(*asked, *given).code for given in ((), ("--exit-code",), ("pod", "shop/odd"))}
+    assert codes == {(): 0, ("--exit-code",): 2, ("pod", "shop/odd"): 2}
 
 
 # -- as a process

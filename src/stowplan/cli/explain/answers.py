@@ -22,6 +22,7 @@ from stowplan.explain.text.states import STARTING, WITHOUT_NODE, placed_state
 from stowplan.explain.text.tables import Line, plain, write
 from stowplan.explain.text.verdict_text import explanation
 from stowplan.framework.explanations.formatting import count
+from stowplan.framework.status import Code
 from stowplan.inspection.records import VerdictListRecord, document
 from stowplan.loading.workloads import belongs_to
 from stowplan.structs import PlainStruct
@@ -54,6 +55,8 @@ class Answer(PlainStruct, frozen=True):
     data: Callable[[], dict[str, Any]]
     page: Callable[[], list[Block]]
     some_without_node: Callable[[], bool] = lambda: False
+    #: Of each pod or group that was judged: whether that failed, as by a plugin that raises.
+    unjudged: Sequence[bool] = ()
 
     def write(self, output: str) -> None:
         if output in ("json", "yaml"):
@@ -147,7 +150,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
             or crowded(summary_record())
         )
 
-    return Answer(data, page, some_without_node)
+    return Answer(data, page, some_without_node, [group.verdict.error is not None for group in groups])
 
 
 def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, Group]]:
@@ -236,6 +239,7 @@ def about_group(about: ClusterSource, wanted: Reference, output: str) -> Answer:
         lambda: document(replace(verdict.record(), relief=tuple(found))),
         lambda: group_page(verdict, found, wide=output == "wide"),
         some_without_node=lambda: not verdict.fits,
+        unjudged=[verdict.status.code == Code.Error],
     )
 
 

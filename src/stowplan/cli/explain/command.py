@@ -10,7 +10,7 @@ import click
 from stowplan.cli.about import NO, a_cluster, a_scheduler, cluster_of, config_option, exit_code_option, role_option
 from stowplan.cli.data_output import output_option, write_data
 from stowplan.cli.shell_completion import complete_file, complete_namespace, complete_pod, complete_question
-from stowplan.command_line.errors import reported
+from stowplan.command_line.errors import InputError, reported
 
 if TYPE_CHECKING:
     from stowplan.cli.explain.answers import Answer
@@ -102,7 +102,8 @@ def explain(**given: Any) -> None:
     Exit codes:
       0    there is an answer, even if a pod gets no node
       1    a bug in Stowplan
-      2    the question, the files or the cluster are at fault
+      2    the question, the files, the cluster or a plugin are at fault: there is no answer; with --exit-code also
+           if only some of several pods cannot be judged
       3    with --exit-code: some pod gets no node, if all are scheduled
 
     \b
@@ -140,6 +141,9 @@ def explain(**given: Any) -> None:
             return
         found = answer()
         found.write(options.output)
+    unjudged = found.unjudged
+    if unjudged and (all(unjudged) or (options.exit_code and any(unjudged))):
+        raise SystemExit(InputError.exit_code)
     if options.exit_code and found.some_without_node():
         raise SystemExit(NO)
 
