@@ -120,6 +120,7 @@ CASES = {
         volume("w", class_="local"),
     ],
     "a volume reserved for a claim": [NONE, USER, HELD],
+    "a kept claim that is too large": [NONE, USER, *STATIC, claim("data-k-1", "1Ti", class_="local")],
     "kept claims": [storage_class(), KEPT, claim("data-k-3", class_="fast")],
     "a kept claim of a late class": [
         storage_class(mode=LATE),

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.load import load_files
-from stowplan.api.types import Node, PriorityClass, StorageClass
+from stowplan.api.types import Node, PersistentVolumeClaim, PriorityClass, StorageClass
 from stowplan.loading.admission import admit
-from stowplan.loading.generated_claims import with_ephemeral_claims
+from stowplan.loading.generated_claims import claim_key, with_ephemeral_claims
 from stowplan.loading.generated_devices import TEMPLATE, with_devices
 from stowplan.loading.generated_pods import WORKLOADS, generated_pods, name_of
 from stowplan.loading.manifest_checks import checked
@@ -46,7 +46,8 @@ def objects_of_files(
 ) -> Filed:
     """Load files, directories and, for `-`, `stdin`; raises LoadError.
 
-    `beside`: existing objects; their nodes get DaemonSet pods, and their priority and storage classes apply.
+    `beside`: existing objects; their nodes get DaemonSet pods, and their priority and storage classes apply,
+    and a StatefulSet uses its claims.
     """
     loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
@@ -54,7 +55,10 @@ def objects_of_files(
     made = generated_pods(
         manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)]
     )
-    objects, device_notes = with_devices(manifests, (*loaded.objects, *made.objects))
+    kept = {claim_key(obj) for obj in (*beside, *loaded.objects) if isinstance(obj, PersistentVolumeClaim)}
+    # A StatefulSet uses claims that exist.
+    added = [obj for obj in made.objects if not isinstance(obj, PersistentVolumeClaim) or claim_key(obj) not in kept]
+    objects, device_notes = with_devices(manifests, (*loaded.objects, *added))
     objects, claim_notes = with_ephemeral_claims(objects)
     classes = [obj for obj in beside if isinstance(obj, PriorityClass | StorageClass)]
     admitted = admit((*classes, *objects))

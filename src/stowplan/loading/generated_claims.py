@@ -39,12 +39,12 @@ def ephemeral_claims(pod: Pod) -> Iterator[PersistentVolumeClaim]:
 
 def with_ephemeral_claims(objects: Sequence[ApiStruct]) -> tuple[list[ApiStruct], list[str]]:
     """(the objects with missing claims of pending pods added, notes)."""
-    there = {_key(obj) for obj in objects if isinstance(obj, PersistentVolumeClaim)}
+    there = {claim_key(obj) for obj in objects if isinstance(obj, PersistentVolumeClaim)}
     pods = (obj for obj in objects if isinstance(obj, Pod) and not obj.spec.node_name)
-    claims = [claim for pod in pods for claim in ephemeral_claims(pod) if _key(claim) not in there]
+    claims = [claim for pod in pods for claim in ephemeral_claims(pod) if claim_key(claim) not in there]
     note = f"{count(len(claims), 'PersistentVolumeClaim')} made for ephemeral volumes, as a controller would"
     return [*objects, *claims], [note] if claims else []
 
 
-def _key(claim: PersistentVolumeClaim) -> tuple[str, str]:
+def claim_key(claim: PersistentVolumeClaim) -> tuple[str, str]:
     return claim.metadata.namespace or "default", claim.metadata.name

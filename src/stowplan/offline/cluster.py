@@ -198,7 +198,7 @@ class Cluster:
         """Create a cluster from what was read from files; new claims are bound as controllers would."""
         cluster = cls(found.objects, **options)
         claims = (one for one in found.objects if isinstance(one, t.PersistentVolumeClaim))
-        new = {key_of(one.metadata) for one in claims if not one.metadata.resource_version}
+        new = [key_of(one.metadata) for one in claims if not one.metadata.resource_version]
         specs = (volume.spec for volume in cluster.bind_claims(new))
         provisioners = {spec.storage_class_name: spec.csi.driver for spec in specs if spec.csi is not None}
         cluster.notes = (*found.notes, *assumed(provisioners))
@@ -514,16 +514,18 @@ class Cluster:
         """
         return self._scheduling.places([self.pod(pod) for pod in pods])
 
-    def bind_claims(self, claims: Collection[str] | None = None) -> list[t.PersistentVolume]:
+    def bind_claims(self, claims: Sequence[str] | None = None) -> list[t.PersistentVolume]:
         """Bind claims as the PV controller would; the volumes that provisioners create for them.
 
-        No provisioner fails. `claims`: those that are not bound, by `namespace/name`; None: all.
+        No provisioner fails. `claims`: which claims, by `namespace/name` and in the order in which they were created;
+        None: all.
         """
         objects, store = self.state.objects, self._scheduling.store
         created: list[t.PersistentVolume] = []
-        unbound = [one for one in objects.all(t.PersistentVolumeClaim) if not is_fully_bound(one)]
+        wanted: Iterable[t.PersistentVolumeClaim] = objects.all(t.PersistentVolumeClaim)
         if claims is not None:
-            unbound = [one for one in unbound if key_of(one.metadata) in claims]
+            wanted = [one for key in claims if (one := objects.get(t.PersistentVolumeClaim, key)) is not None]
+        unbound = [one for one in wanted if not is_fully_bound(one)]
         for change in settled(store, [*objects.all(t.PersistentVolume), *unbound] if unbound else []):
             self.add(change.new)
             store.forget()
