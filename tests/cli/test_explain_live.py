@@ -237,6 +237,17 @@ def test_a_workload_without_pods(ask):
     assert ask("sts/shop/db-0").err == 'error: StatefulSet "shop/db-0" not found\n'
 
 
+@pytest.mark.parametrize("words", [("sts/shop/db",), ("sts", "db", "-n", "shop")])
+def test_a_workload_without_pods_can_be_copied_and_scaled(run, server, words):
+    live = ("--kubeconfig", str(server.kubeconfig), "-o", "json")
+    found = json.loads(run("fit", *live, "--replicas", "2", *words).out)
+    assert (found["pod"], found["wanted"]) == ("shop/db", 2)
+    changed = json.loads(run("what-if", *live, "--scale", "sts/db=2", "-n", "shop").out)
+    assert changed["changes"] == ["scale StatefulSet shop/db to 2"]
+    ran = run("fit", *live, "sts/shop/nope")
+    assert (ran.code, ran.err) == (2, 'error: StatefulSet "shop/nope" not found, and no pod of it\n')
+
+
 def test_events_of_all_pending_pods(ask):
     """The newest one of each pod: a page about many pods stays short."""
     out = ask("pending").out

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.device_claims import ResourceClaimSpec
     from stowplan.api.types import Pod
+    from stowplan.loading.workloads import WorkloadName
     from stowplan.sources.cluster_source import ClusterSource
     from stowplan.sources.references import Reference
     from stowplan.what_if.nodes import NodeKind
@@ -92,7 +93,7 @@ def fit(
     group = wanted if not isinstance(wanted, Path) and wanted.kind == "PodGroup" else None
     files, recursive = source["files"], source["recursive"]
     with reported(source["config"]):
-        about = cluster_of(**source, groups=group is not None)
+        about = cluster_of(**source, groups=group is not None, workloads=_workloads(wanted, source["namespace"]))
         kinds = _kinds(about, likes, templates)
         enough = 1 if replicas is None else replicas
         if group is not None:
@@ -103,6 +104,15 @@ def fit(
         pod, claims = _pod_of(about, wanted, files, recursive=recursive)
         record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
         answer(about.cluster, record, fit_page, no=record.fits < enough, output=output, exit_code=exit_code)
+
+
+def _workloads(wanted: Reference | Path, namespace: str | None) -> list[WorkloadName]:
+    """To read of a live cluster."""
+    from stowplan.loading.workloads import WORKLOAD_RESOURCES
+
+    if isinstance(wanted, Path) or wanted.kind not in WORKLOAD_RESOURCES:
+        return []
+    return [wanted.workload(namespace)]
 
 
 def _wanted(words: Sequence[str]) -> Reference | Path:

@@ -10,11 +10,13 @@ import click
 from stowplan.cli.about import EXIT_CODES, NAMESPACE, about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_workload
 from stowplan.command_line.errors import InputError, reported
+from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stowplan.sources.cluster_source import ClusterSource
+    from stowplan.sources.references import Reference
     from stowplan.what_if.changes import Change, Label, Put, Scale, Taint
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -109,6 +111,7 @@ def what_if(
       stowplan what-if -f cluster.json --config packing.yaml -o json
     """
     # Slow to import, and not needed for the help.
+    from stowplan.loading.workloads import WORKLOAD_RESOURCES
     from stowplan.sources.references import reference
     from stowplan.what_if.changes import AddNodes, Reconfigure, Remove
     from stowplan.what_if.comparison import what_if as compare
@@ -120,7 +123,9 @@ def what_if(
     if add_nodes is not None and add_nodes > MOST_NODES:
         raise click.UsageError(f"--add-nodes {add_nodes}: want at most {MOST_NODES:,} nodes.")
     with reported(source["config"]):
-        about = cluster_of(**source)
+        scaled = [_Scaling.of(text) for text in scales]
+        workloads = [one.workload.workload(source["namespace"]) for one in scaled]
+        about = cluster_of(**source, workloads=[one for one in workloads if one[0] in WORKLOAD_RESOURCES])
 
         def found(node: str) -> str:
             return about.find_node(reference(node, kind="Node"))
@@ -131,7 +136,7 @@ def what_if(
         changes += (Remove(found(node)) for node in removed)
         changes += (_label(changed(node), text) for node, text in labels)
         changes += (_taint(changed(node), text) for node, text in taints)
-        changes += (_scale(about, given, source["files"], recursive=source["recursive"]) for given in scales)
+        changes += (one.change(about, source["files"], recursive=source["recursive"]) for one in scaled)
         changes += _puts(about, applied)
     with reported(new_config):
         changes += [Reconfigure(new_config)] if new_config else []
@@ -164,27 +169,38 @@ def _taint(node: str, text: str) -> Taint:
     return Taint(node, key, value, effect)
 
 
-def _scale(about: ClusterSource, text: str, files: Sequence[str], *, recursive: bool) -> Scale:
-    from stowplan.sources.references import SINGULARS, WORKLOADS, reference
-    from stowplan.sources.templates import template_in
-    from stowplan.what_if.changes import Scale
-    from stowplan.what_if.pods import MOST_REPLICAS
+class _Scaling(PlainStruct, frozen=True):
+    """--scale."""
 
-    name, equals, number = text.rpartition("=")
-    if not (equals and number.isdecimal()):
-        raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
-    if int(number) > MOST_REPLICAS:
-        raise InputError(f"--scale {text}: want at most {MOST_REPLICAS:,} pods")
-    wanted = reference(name)
-    if wanted.kind not in WORKLOADS or wanted.kind == "Pod":
-        other = about.hint_about("", wanted.in_namespace(about.namespace))
-        hint = other or f"; give the kind of a workload, as in {SINGULARS['Deployment']}/{wanted.name}={number}"
-        raise InputError(f"--scale {text}: {wanted} cannot be scaled{hint}")
-    namespace, _, found = wanted.in_namespace(about.namespace).partition("/")
-    template = template_in(files, wanted.kind, namespace, found, recursive=recursive)
-    if template is not None:
-        template = about.admitted(template)
-    return Scale(wanted.kind, namespace, found, int(number), template)
+    text: str
+    workload: Reference
+    replicas: int
+
+    @classmethod
+    def of(cls, text: str) -> _Scaling:
+        from stowplan.sources.references import reference
+        from stowplan.what_if.pods import MOST_REPLICAS
+
+        name, equals, number = text.rpartition("=")
+        if not (equals and number.isdecimal()):
+            raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
+        if int(number) > MOST_REPLICAS:
+            raise InputError(f"--scale {text}: want at most {MOST_REPLICAS:,} pods")
+        return cls(text, reference(name), int(number))
+
+    def change(self, about: ClusterSource, files: Sequence[str], *, recursive: bool) -> Scale:
+        from stowplan.loading.workloads import WORKLOAD_RESOURCES
+        from stowplan.sources.templates import template_named
+        from stowplan.what_if.changes import Scale
+
+        kind, key = self.workload.kind, self.workload.in_namespace(about.namespace)
+        if kind not in WORKLOAD_RESOURCES:
+            hint = about.hint_about("", key)
+            hint = hint or f"; give the kind of a workload, as in deployment/{self.workload.name}={self.replicas}"
+            raise InputError(f"--scale {self.text}: {self.workload} cannot be scaled{hint}")
+        namespace, _, name = key.partition("/")
+        template = template_named(about, files, kind, key, recursive=recursive)
+        return Scale(kind, namespace, name, self.replicas, None if template is None else about.admitted(template))
 
 
 def _puts(about: ClusterSource, files: tuple[str, ...]) -> Iterator[Put]:

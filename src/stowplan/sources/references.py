@@ -55,6 +55,10 @@ class Reference(PlainStruct, frozen=True):
         parts = (SINGULARS.get(self.kind), self.namespace, self.name)
         return "/".join(part for part in parts if part)
 
+    def workload(self, default: str | None) -> tuple[str, str, str]:
+        """Kind, namespace and name; without any namespace it is "", for the context's."""
+        return self.kind, (default or "") if self.namespace is None else self.namespace, self.name
+
     def in_namespace(self, default: str) -> str:
         """Its key."""
         return f"{default if self.namespace is None else self.namespace}/{self.name}"

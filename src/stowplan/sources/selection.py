@@ -71,9 +71,8 @@ class Selection(PlainStruct, frozen=True):
 
     def workloads(self, context: str = "") -> list[WorkloadName]:
         """The named workloads. `context`: the namespace of its context."""
-        namespace = self.namespace or context
         named = (name for name in self.names if name.kind in WORKLOAD_RESOURCES)
-        return [(name.kind, namespace if name.namespace is None else name.namespace, name.name) for name in named]
+        return [name.workload(self.namespace or context) for name in named]
 
     def pods(self, about: ClusterSource) -> list[PodInfo]:
         """Without duplicates, in the requested order; raises InputError for unknown names."""

@@ -58,28 +58,43 @@ def _template_of(manifest: Mapping[str, Any]) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, owner_references=owners), spec=spec)
 
 
-def template_in(files: Sequence[str], kind: str, namespace: str, name: str, *, recursive: bool) -> Pod | None:
-    """The pod of a controller's template, if the controller is in the files."""
-    given = [path for path in files if path != "-"]
-    for _, manifest in load_manifests(given, recursive=recursive):
+def template_named(
+    about: ClusterSource, files: Sequence[str], kind: str, key: str, *, recursive: bool = False
+) -> Pod | None:
+    """The pod of a controller's template; None if the controller is not in the files, or was not read."""
+    namespace, _, name = key.partition("/")
+    manifest = about.workloads.get((kind, namespace, name))
+    if manifest is None and kind == "CronJob":
+        # Its pods are not generated, so it is not loaded with the other objects of the files.
+        manifest = _cron_job_in(files, key, recursive=recursive)
+    return None if manifest is None else _template_of(manifest)
+
+
+def _cron_job_in(files: Sequence[str], key: str, *, recursive: bool) -> Mapping[str, Any] | None:
+    for _, manifest in load_manifests([path for path in files if path != "-"], recursive=recursive):
         metadata = manifest["metadata"]
-        if (manifest["kind"], metadata.get("namespace") or "default", metadata.get("name")) == (kind, namespace, name):
-            return _template_of(manifest)
+        if manifest["kind"] == "CronJob" and f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}" == key:
+            return manifest
     return None
 
 
 def pod_named(about: ClusterSource, files: Sequence[str], wanted: Reference, *, recursive: bool = False) -> Pod:
-    """The pod that is named, that of a controller's template, or one of a controller's pods; raises InputError."""
+    """The pod that is named, that of a controller's template, or one of a controller's pods; raises InputError.
+
+    Pods of a live cluster come before the template, as they also have what admission added.
+    """
     key = wanted.in_namespace(about.namespace)
     if wanted.kind in ("", "Pod"):
         return about.find(key).pod
     namespace, _, name = key.partition("/")
-    template = template_in(files, wanted.kind, namespace, name, recursive=recursive)
-    if template is not None:
+    template = template_named(about, files, wanted.kind, key, recursive=recursive)
+    if template is not None and not about.live:
         return template
     for info in about.pods():
         if info.namespace == namespace and belongs_to(info.pod, wanted.kind, name):
             return info.pod
+    if template is not None:
+        return template
     raise InputError(f'{wanted.kind} "{key}" not found, and no pod of it{about.hint_about(wanted.kind, key)}')
 
 
