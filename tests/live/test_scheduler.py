@@ -17,6 +17,7 @@ from stowplan.testing import a_node, a_pod
 from support.api.embedded import binding
 from support.live.live_scheduler import live
 from support.plugins.answering_plugins import answering, configuration, profile
+from support.plugins.claims import claim, held, volume
 from support.scheduling.worlds import struct
 
 NODE = a_node("n").obj()
@@ -234,6 +235,24 @@ async def test_the_loop_yields_after_its_time_slice(monkeypatch):
 
 
 # -- startup -----------------------------------------------------------------------------------------------------------
+
+
+async def test_pods_are_not_tried_before_claims_that_were_made_for_them():
+    """The watches of pods, claims and volumes are streams of their own, and other pods have their turns in between."""
+    for iterations in (4, 6, 8):
+        async with live(a_node("n").allocatable(cpu="9", pods="200").obj(), validate=False) as cluster:
+            cluster.server.create_all([a_pod(f"busy-{i}").obj() for i in range(100)])
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+            for i in range(5):
+                spec = {"csi": {"driver": "d", "volumeHandle": f"h{i}"}, **held(f"c{i}", uid="")}
+                made = volume(f"v{i}", class_name="", phase="Bound", spec=spec)
+                pod = a_pod(f"p{i}").claims_volume(f"c{i}").obj()
+                cluster.server.create_all([made, claim(f"c{i}", class_name="", volume=f"v{i}"), pod])
+                await asyncio.sleep(0)
+            await cluster.settle()
+            assert [cluster.node_of(f"p{i}") for i in range(5)] == ["n"] * 5
+            assert cluster.events(reason="FailedScheduling") == []
 
 
 async def test_it_is_ready_after_all_first_lists():

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stowplan.api.api_errors import ApiError, Forbidden, NotFound
 from stowplan.api.port import Unreachable
 from stowplan.api.resources import resource_of
+from stowplan.api.types import Pod
 from stowplan.client.watching.list_watch import Failing, ListWatch
 from stowplan.engine.watched_kinds import WatchedKind
 
@@ -144,7 +145,13 @@ class Informers:
             field_selector=self._kinds[kind].field_selector,
             on_synced=partial(self._is_synced, kind),
         )
-        await watch.run(partial(self._receiver.handle, kind))
+        await watch.run(partial(self._delivered, kind))
+
+    def _delivered(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
+        if kind is Pod:
+            # What was read with it comes first: otherwise a pod is tried before the claims that were made for it.
+            self.deliver_now()
+        self._receiver.handle(kind, changes)
 
     async def _is_served(self, kind: type[ApiStruct]) -> bool:
         try:
