@@ -8,6 +8,7 @@ import stowplan.what_if
 from stowplan import Cluster
 from stowplan.offline import ClusterError
 from stowplan.what_if import AddNodes, Label, NodeKind, Remove, Scale, drain, fit, what_if
+from support.api.storage_objects import claim, storage_class
 from support.what_if.objects import node, owned, pod
 
 
@@ -41,6 +42,16 @@ def test_nonsense(cluster, ask, message):
     with pytest.raises(ClusterError) as error:
         ask(cluster)
     assert message in str(error.value)
+
+
+def test_objects_without_a_namespace_are_in_the_default_one(cluster):
+    data = claim("data", class_="fast")
+    del data["metadata"]["namespace"]
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    for obj in (storage_class(), data, pod("p", volumes=volumes)):
+        cluster.add(obj)
+    found = fit(cluster, "p")
+    assert (found.fits, found.notes) == (7, ("assumed that csi.example.com creates the volumes of class fast",))
 
 
 def test_signatures_can_be_read():

@@ -38,7 +38,7 @@ class Admitted(PlainStruct):
 
 def admit(objects: Iterable[ApiStruct]) -> Admitted:
     """Set absent fields."""
-    given = [_with_namespace(obj) for obj in objects]
+    given = [with_namespace(obj) for obj in objects]
     classes = {name: PriorityClass(metadata=_named(name), value=value) for name, value in SYSTEM_PRIORITIES.items()}
     classes |= {obj.metadata.name: obj for obj in given if isinstance(obj, PriorityClass)}
     storage_class = default_storage_class(obj for obj in given if isinstance(obj, StorageClass))
@@ -74,7 +74,8 @@ def _named(name: str) -> Any:
     return replace(PriorityClass().metadata, name=name)
 
 
-def _with_namespace(obj: ApiStruct) -> ApiStruct:
+def with_namespace(obj: ApiStruct) -> ApiStruct:
+    """The object, in namespace default if it has to be in one and names none."""
     metadata = cast("Any", obj).metadata
     if metadata.namespace or not is_namespaced(obj):
         return obj

@@ -35,6 +35,7 @@ from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.klog import without_log
+from stowplan.loading.admission import with_namespace
 from stowplan.loading.files import objects_of_files
 from stowplan.offline.assumptions import assumed
 from stowplan.offline.extender_calls import post_to_extender
@@ -288,7 +289,7 @@ class Cluster:
         elif isinstance(found, t.Pod):
             self._add_pod(found)
         elif isinstance(found, STORED):
-            self.state.put_object(found)
+            self.state.put_object(with_namespace(found))
 
     def remove(self, obj: Mapping[str, Any] | msgspec.Struct) -> None:
         """Remove an object; no-op if unknown.
@@ -304,7 +305,7 @@ class Cluster:
         elif isinstance(found, t.Pod):
             self._remove_pod(self.state.pod_info(found))
         elif isinstance(found, STORED):
-            self.state.remove_object(found)
+            self.state.remove_object(with_namespace(found))
 
     def _add_pod(self, pod: t.Pod) -> None:
         info = self.state.pod_info(pod)
