@@ -18,12 +18,12 @@ def test_summary_line(at):
 
 def test_the_quay_shows_why_pods_are_pending(at):
     quay = at().get_by_role("region", name="Quay: pending pods")
-    expect(quay.get_by_role("region", name="refused by NodeResourcesFit, NodeUnschedulable: 1 pod")).to_be_visible()
+    expect(quay.get_by_role("region", name="Insufficient cpu: 1 pod")).to_be_visible()
     expect(quay.get_by_role("region", name="gated by SchedulingGates: 1 pod")).to_be_visible()
     expect(quay.get_by_role("region", name="a node would take it: 1 pod")).to_be_visible()
     quay.get_by_role("button", name="default/big").click()
     chosen = at().get_by_role("complementary", name="Selection")
-    expect(chosen).to_contain_text("none: refused by NodeResourcesFit")
+    expect(chosen).to_contain_text("none: Insufficient cpu")
     chosen.get_by_role("link", name="Why pending?").click()
     expect(at().locator(".verdict")).to_contain_text("It does not fit on any node. 0/6 nodes are available")
 

@@ -42,9 +42,7 @@ def test_a_missing_pod(open_tab, address):
 def test_waiting_pods_and_reasons(at):
     page = at("#/queue")
     lanes = page.locator(".lane h2")
-    expect(lanes).to_have_text(
-        ["placeable 1", "unschedulable: NodeResourcesFit, NodeUnschedulable 1", "gated by SchedulingGates 1"]
-    )
+    expect(lanes).to_have_text(["placeable 1", "unschedulable: Insufficient cpu 1", "gated by SchedulingGates 1"])
     page.get_by_text("As a table").click()
     expect(page.locator("tbody tr")).to_have_count(3)
 
