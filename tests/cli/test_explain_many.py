@@ -70,6 +70,34 @@ def test_json_of_300_pods_on_2000_nodes_is_small(run, files, alike):
     assert len(out) < 10_000_000 * number // 300
 
 
+def test_suggestions_for_equal_pods_are_tried_with_all_of_them(run, files):
+    pods = [a_pod(f"p{i}").host_port(80).obj() for i in range(3)]
+    cordoned = a_node("b").unschedulable().obj()
+    out = run("explain", "-f", files(NODE, a_pod("x").host_port(80).on("a").obj(), cordoned, *pods)).out
+    helps = out[out.index("What would help") :].splitlines()[1:5]
+    assert helps == [
+        "  1. add 3 nodes like a: places 3 of 3 pods",
+        "  2. do without hostPort 80/TCP: places 3 of 3 pods",
+        "  3. uncordon b: places 1 of 3 pods",
+        "",
+    ]
+
+
+def test_a_node_of_a_rare_kind_is_suggested_before_what_the_pod_asks_for_is_given_up(run, files):
+    gpu = "nvidia.com/gpu"
+    common = [a_node(f"n{i}-{j}").allocatable(cpu=str(4 + i)).obj() for i in range(6) for j in range(2)]
+    rare = a_node("gpu-000").allocatable({gpu: "1", "cpu": "4"}).obj()
+    pods = [a_pod("train").requests({gpu: "1"}).on("gpu-000").obj(), a_pod("notebook").requests({gpu: "1"}).obj()]
+    path = files(*common, rare, *pods)
+    out = run("explain", "-f", path, "pod", "notebook").out
+    helps = out[out.index("What would help") :].splitlines()[1:3]
+    assert helps[0] == "  1. add 1 node like gpu-000: places it"
+    assert helps[1].startswith(f"  2. request no {gpu} to gain 13 nodes ")
+    told = json.loads(run("explain", "-f", path, "pod", "notebook", "-o", "json").out)
+    assert told["kind"] == "Explain"
+    assert [one["text"] for one in told["relief"]] == ["add 1 node like gpu-000"]
+
+
 def test_one_group_needs_no_summary(run, files):
     out = run("explain", "-f", files(NODE, waiting("a"), waiting("b"))).out
     assert out.startswith("default/a and 1 more like it (default/b) are pending")

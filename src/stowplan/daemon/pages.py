@@ -299,7 +299,7 @@ class SchedulerPages:
         if info is None:
             if known.story is None:
                 raise NotFound(self._unknown(key))
-            record = VerdictRecord(pod=key, scheduler=known, leader=self._other_leader())
+            record = VerdictRecord(kind="Explain", pod=key, scheduler=known, leader=self._other_leader())
             return _json(_with_page(record, request, lambda: _page_of_deleted(key, known, wide=_is_wide(request))))
         self._check_profile(key, info)
         try:
@@ -328,7 +328,7 @@ class SchedulerPages:
             _ = advise(self._scheduler.engine, verdict, _TRIES).advice
         # A page does not include the scores, which may be a megabyte.
         if _wants_page(request):
-            record = VerdictRecord(pod=verdict.key)
+            record = VerdictRecord(kind="Explain", pod=verdict.key)
         else:
             record = detailed(self._scheduler.engine, verdict) if wants_advice else verdict.record()
         group = self._group_of(info)
@@ -377,7 +377,7 @@ class SchedulerPages:
         if not _wants_page(request):
             return _json(view.record())
         page = page_to_json([*self._caveat(), *node_page(view, wide=_is_wide(request)), *note])
-        return _json(msgspec.structs.replace(NodeRecord(node=name), page=page))
+        return _json(msgspec.structs.replace(NodeRecord(kind="ExplainNode", node=name), page=page))
 
     def _kinds_of_pending(self) -> list[tuple[PodInfo, tuple[str, ...]]]:
         """Pending pods of our profiles by kind, the most frequent first."""

@@ -142,6 +142,7 @@ class NodeView(PlainStruct, frozen=True, kw_only=True):
     def record(self) -> NodeRecord:
         """The record, including suggestions, which are computed for the most frequent kinds of rejected pods."""
         return NodeRecord(
+            kind="ExplainNode",
             node=self.name,
             unschedulable=self.node.spec.unschedulable,
             taints=tuple(taint_text(taint) for taint in self.node.spec.taints),

@@ -396,7 +396,7 @@ class GroupVerdictRecord(Record, frozen=True, kw_only=True):
 class VerdictRecord(Record, frozen=True, kw_only=True):
     """The current verdict on one pod."""
 
-    kind: str = "Explain"
+    kind: str
     pod: str
     #: In a list, other pods that share the verdict.
     alike: tuple[str, ...] = ()
@@ -428,6 +428,8 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     #: PostFilter plugins and extenders that were skipped -> why.
     not_asked: dict[str, str] = {}
     suggestions: tuple[SuggestionRecord, ...] = ()
+    #: More nodes that would take it.
+    relief: tuple[ReliefRecord, ...] = ()
     obstacles: tuple[str, ...] = ()
     scheduler: SchedulerRecord | None = None
     #: The verdict on the pod's group.
@@ -581,6 +583,7 @@ class UntriedRecord(Record, frozen=True, kw_only=True):
 class NodeRecord(Record, frozen=True, kw_only=True):
     """One node as the scheduler sees it."""
 
+    kind: str
     node: str
     unschedulable: bool = False
     taints: tuple[str, ...] = ()

@@ -45,6 +45,7 @@ from stowplan.recordings.moment import moment_of, note_of
 from stowplan.sources.missing_kinds import why_not_judged
 from stowplan.sources.references import SINGULARS
 from stowplan.what_if.group_relief import group_relief
+from stowplan.what_if.relief import relief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
     from stowplan.client.cluster_flags import ClusterFlags
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
+    from stowplan.explain.text.overview import Group
     from stowplan.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.inspection.records import GroupVerdictRecord, WorkloadRecord
+    from stowplan.inspection.records import GroupVerdictRecord, ReliefRecord, WorkloadRecord
     from stowplan.loading.live_cluster import LiveCluster
     from stowplan.loading.wanted_events import EventsWanted
     from stowplan.loading.workloads import WorkloadName
@@ -395,6 +397,10 @@ class ClusterSource:
         pods = (info.pod for info in self.pods() if info.namespace == namespace)
         own = [pod for pod in pods if belongs_to(pod, kind, own_name)]
         return workload_record(manifest, own, self.events or ())
+
+    def more_nodes(self, group: Group) -> tuple[ReliefRecord, ...]:
+        """Numbers of nodes, of kinds that exist, that would take equal pods."""
+        return tuple(one for one in relief(self.cluster, [group]) if one.changes[0]["kind"] == "addNodes")
 
     def starting_reason(self, info: PodInfo) -> str:
         """Why a pod does not run on its node yet, by its last Event; "" if that is unknown."""

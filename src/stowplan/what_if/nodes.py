@@ -174,9 +174,9 @@ class NodeKind:
             node_named(cluster, self.like)
 
 
-def kinds_of(cluster: Cluster) -> list[NodeKind]:
+def kinds_of(cluster: Cluster, most: int = _KINDS) -> list[NodeKind]:
     """A node of each existing size, the most frequent first."""
-    return kinds_among(nodes_of(cluster))
+    return kinds_among(nodes_of(cluster), most=most)
 
 
 def kinds_per_zone(cluster: Cluster) -> list[NodeKind]:
@@ -184,7 +184,9 @@ def kinds_per_zone(cluster: Cluster) -> list[NodeKind]:
     return kinds_among(nodes_of(cluster), distinguished_by=zone_of)
 
 
-def kinds_among(nodes: Iterable[Node], *, distinguished_by: Callable[[Node], str] = lambda node: "") -> list[NodeKind]:
+def kinds_among(
+    nodes: Iterable[Node], *, distinguished_by: Callable[[Node], str] = lambda node: "", most: int = _KINDS
+) -> list[NodeKind]:
     """A node of each size among some nodes, the most frequent first."""
     sizes: dict[Hashable, list[str]] = {}
     for node in nodes:
@@ -192,7 +194,7 @@ def kinds_among(nodes: Iterable[Node], *, distinguished_by: Callable[[Node], str
         kind = size, node.spec.taints, distinguished_by(node)
         sizes.setdefault(kind, []).append(node.metadata.name)
     frequent = sorted(sizes.values(), key=len, reverse=True)
-    return [NodeKind(names[0]) for names in frequent[:_KINDS]]
+    return [NodeKind(names[0]) for names in frequent[:most]]
 
 
 def zone_of(node: Node) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import field
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 #: Number of suggestions used per group, and tried in total.
 _OF_GROUP, _TRIED = 3, 12
-#: Number of kinds of nodes that are tried.
-_KINDS = 3
+#: Number of kinds of nodes that are tried, and of those that are looked at for them, with the first pods of groups.
+_KINDS, _MAX_KINDS, _FIRSTS = 3, 30, 5
 #: Number of pods that each change is tried on; the first ones.
 _PODS = 500
 #: Maximum number of pods that are placed together.
@@ -45,14 +46,20 @@ class _Candidate(PlainStruct):
 
 
 def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
-    """Suggestions for groups without a feasible node; those that place most pods first."""
+    """Suggestions for groups without a feasible node, each tried with all their pods; those that place most first."""
     refused = [group for group in groups if group.is_refused]
     keys = [key for group in refused for key in group.keys][:_PODS]
     if not keys:
         return []
-    tried = [_tried(cluster, candidate, keys) for candidate in _candidates(refused)]
-    tried += [_more_nodes(cluster, template, keys) for template in _templates(cluster)]
-    found = [one for one in tried if one is not None and one.pods]
+    candidates = _candidates(refused)
+    keep, give_up = (
+        [_tried(cluster, candidate, keys) for candidate in candidates if candidate.suggestion.gives_up is gives_up]
+        for gives_up in (False, True)
+    )
+    firsts = [group.verdict.key for group in refused][:_FIRSTS]
+    more_nodes = [_more_nodes(cluster, template, keys) for template in _templates(cluster, firsts)]
+    found = [one for one in (*keep, *more_nodes, *give_up) if one is not None and one.pods]
+    # Of those that place as many, what a pod asks for is given up last.
     return sorted(found, key=lambda one: -one.pods)
 
 
@@ -61,15 +68,13 @@ def together(cluster: Cluster, groups: Sequence[Group]) -> int | None:
 
     Each verdict is about one pod alone.
     """
-    placeable = [group for group in groups if group.state == "placeable"]
-    keys = [key for group in placeable if not group.verdict.current_node for key in group.keys]
-    running = sum(len(group.keys) for group in placeable if group.verdict.current_node)
+    keys = [key for group in groups if group.state == "placeable" for key in group.keys]
     if len(keys) > _TOGETHER:
         return None
     if len(keys) < 2:
-        return running + len(keys)
+        return len(keys)
     with cluster.transaction():
-        return running + _placed(cluster, [cluster.pod(key).pod for key in keys])
+        return _placed(cluster, [cluster.pod(key).pod for key in keys])
 
 
 def _candidates(groups: Iterable[Group]) -> list[_Candidate]:
@@ -119,8 +124,10 @@ def _placed(cluster: Cluster, pods: Iterable[Pod]) -> int:
 # -- more nodes -------------------------------------------------------------------------------------------------------
 
 
-def _templates(cluster: Cluster) -> list[NodeTemplate]:
-    return [NodeTemplate.of(cluster, kind.like) for kind in kinds_of(cluster)[:_KINDS]]
+def _templates(cluster: Cluster, keys: Sequence[str]) -> list[NodeTemplate]:
+    """The most frequent kinds of nodes that take one of these pods."""
+    kinds = (NodeTemplate.of(cluster, kind.like) for kind in kinds_of(cluster, _MAX_KINDS))
+    return list(islice((template for template in kinds if _placed_with(cluster, template, 1, keys)), _KINDS))
 
 
 def _more_nodes(cluster: Cluster, template: NodeTemplate, keys: Sequence[str]) -> ReliefRecord | None:

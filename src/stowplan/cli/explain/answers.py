@@ -105,9 +105,8 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
 
     def data() -> dict[str, Any]:
         if selection.is_one_pod and groups:
-            return document(
-                replace(_record(detailed, engine, groups[0], reported[0]), pod_group=_group_of(about, pods))
-            )
+            record = _record(detailed, engine, groups[0], reported[0])
+            return document(replace(record, pod_group=_group_of(about, pods), relief=about.more_nodes(groups[0])))
         found = tuple(_record(summarized, engine, *one) for one in zip(groups, reported, strict=True))
         named = tuple(workload for workload, _ in workloads)
         return document(
@@ -131,6 +130,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
                 alike=group.alike,
                 reported=status,
                 group=group.pod_group,
+                relief=() if several and not group.alike else relief(about.cluster, [group]),
                 among_others=several,
             )
         for group_name in about.groups_of(pods)[:_GROUPS]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.explanations.grouping import Refusal
     from stowplan.framework.explanations.preemption import Eviction, Preemption
+    from stowplan.inspection.records import ReliefRecord
 
 #: Maximum number of items per part in the short form.
 _NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8
@@ -46,12 +47,14 @@ def explanation(
     reported: ReportedStatus | None = None,
     on_its_way: str = "",
     group: GroupVerdict | None = None,
+    relief: Sequence[ReliefRecord] = (),
     among_others: bool = False,
 ) -> list[Block]:
     """The page about a pod. `alike` are equal pods; `reported` is the live scheduler's report.
 
     `on_its_way`: what the pod's binding cycle waits for. `group`: the verdict on its pod group, if it has one that is
-    scheduled as a whole. `among_others`: the page is one of many.
+    scheduled as a whole. `relief`: changes that were tried with all these pods. `among_others`: the page is one of
+    many.
     """
     if verdict.error is not None:
         # There is nothing to inspect, and possibly no profile.
@@ -59,7 +62,7 @@ def explanation(
     # Must precede the inspection: advice removes a placed pod from its node itself.
     _ = verdict.advice
     with inspecting(engine, verdict) as at:
-        page = _Page(at, wide, alike, reported, on_its_way, group, among_others=among_others)
+        page = _Page(at, wide, alike, reported, on_its_way, group, relief, among_others=among_others)
         return page.blocks()
 
 
@@ -105,6 +108,7 @@ class _Page:
         reported: ReportedStatus | None,
         on_its_way: str,
         group: GroupVerdict | None,
+        relief: Sequence[ReliefRecord],
         *,
         among_others: bool,
     ) -> None:
@@ -114,6 +118,7 @@ class _Page:
         self._alike = alike
         self._reported = reported
         self._group = group
+        self._relief = relief
         self._among_others = among_others
         #: The pod's current or future node.
         self._current_node = at.verdict.current_node
@@ -321,16 +326,31 @@ class _Page:
 
     def _help(self) -> list[Block]:
         advice = self._verdict.advice
-        if advice is None or not (advice.suggestions or advice.obstacles):
+        if advice is None or not (advice.suggestions or advice.obstacles or self._relief):
             return []
         blocks: list[Block] = [Line(), Line((("What would help", "head"),))]
         blocks += (Line((("! ", "bad"), (obstacle, "")), 2, marked=True) for obstacle in advice.obstacles)
-        shown = advice.suggestions if self._wide else advice.suggestions[:_SUGGESTIONS]
-        blocks += (Line(_advised(i, suggestion), 2, marked=True) for i, suggestion in enumerate(shown, start=1))
-        left = len(advice.suggestions) - len(shown)
+        found = self._advised(advice.suggestions)
+        shown = found if self._wide else found[:_SUGGESTIONS]
+        blocks += (Line(((f"{i}. ", "dim"), *spans), 2, marked=True) for i, spans in enumerate(shown, start=1))
+        left = len(found) - len(shown)
         if left:
             blocks.append(Line(((f"… and {count(left, 'more suggestion')} (-o wide)", "dim"),), 2))
         return blocks
+
+    def _advised(self, suggestions: Sequence[Suggestion]) -> list[tuple[Span, ...]]:
+        """What was tried with all equal pods; for a single pod, more nodes come before what it would have to give up.
+
+        What helps one of several pods may not help the next one.
+        """
+        if self._alike and self._relief:
+            return [_placing(one, len(self._alike) + 1) for one in self._relief]
+        more_nodes = [_placing(one, 1) for one in self._relief if one.changes[0]["kind"] == "addNodes"]
+        keep, give_up = (
+            [_advised(suggestion) for suggestion in suggestions if suggestion.gives_up is gives_up]
+            for gives_up in (False, True)
+        )
+        return [*keep, *more_nodes, *give_up]
 
     # -- preemption ----------------------------------------------------------------------------------------------------
 
@@ -375,9 +395,15 @@ class _Page:
         return blocks
 
 
-def _advised(number: int, suggestion: Suggestion) -> tuple[Span, ...]:
+def _placing(relief: ReliefRecord, pods: int) -> tuple[Span, ...]:
+    gain = f"places {relief.pods:,} of {pods:,} pods" if pods > 1 else "places it"
+    spans: list[Span] = [(f"{relief.text}: ", ""), (gain, "good" if relief.pods == pods else "pending")]
+    return (*spans, (f" — {relief.note}", "dim")) if relief.note else tuple(spans)
+
+
+def _advised(suggestion: Suggestion) -> tuple[Span, ...]:
     deed, _, gain = suggestion.text.partition(" to gain ")
-    spans: list[Span] = [(f"{number}. ", "dim"), (deed, "")]
+    spans: list[Span] = [(deed, "")]
     if gain:
         spans += [(" to gain ", ""), (gain, "good")]
     return (*spans, (f" — {suggestion.note}", "dim")) if suggestion.note else tuple(spans)

@@ -156,11 +156,13 @@ class Verdict(Judgement):
         advised: dict[str, Any] = {} if advice is None else advice.fields()
         nominated_node = self.pod.pod.status.nominated_node_name
         if self.gated is not None:
-            return VerdictRecord(pod=self.key, error="gated", absent_nodes_status=_status(self.gated), **advised)
+            return VerdictRecord(
+                kind="Explain", pod=self.key, error="gated", absent_nodes_status=_status(self.gated), **advised
+            )
         if self.error is not None:
             results = self._extender_results()
             return VerdictRecord(
-                pod=self.key, error=self.error.message, nominated_node=nominated_node, extenders=results
+                kind="Explain", pod=self.key, error=self.error.message, nominated_node=nominated_node, extenders=results
             )
         fields: dict[str, Any] = {"node": self.node_name, "nominated": self.nominated}
         fields |= {"nominated_node": nominated_node, "feasible_nodes": int(self.feasible.sum())}
@@ -173,7 +175,8 @@ class Verdict(Judgement):
         else:
             fields |= {"message": self.message, "full_message": self.full_message}
             fields |= {"preemption": self._preemption(), **advised}
-        return VerdictRecord(pod=self.key, extenders=self._extender_results(), not_asked=dict(self.not_asked), **fields)
+        fields |= {"extenders": self._extender_results(), "not_asked": dict(self.not_asked)}
+        return VerdictRecord(kind="Explain", pod=self.key, **fields)
 
     def _extender_results(self) -> tuple[ExtenderResultRecord, ...]:
         return tuple(
