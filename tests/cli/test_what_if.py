@@ -82,7 +82,9 @@ class TestFit:
         )
 
     def test_as_data(self, run, files):
-        found = read(run("fit", "-f", files(*CLUSTER), "pod/web-0", "--replicas", "8", "-o", "json"))
+        asked = ("fit", "-f", files(*CLUSTER), "pod/web-0", "-o", "json")
+        found = read(run(*asked, "--replicas", "8"))
+        assert read(run(*asked, "--more", "8")) == found
         assert (found["fits"], found["wanted"], found["perNode"]) == (6, 8, {"a": 3, "b": 3})
         assert found["nodesToAdd"][0] == {"like": "a", "count": 1, "each": 4, "price": None}
         assert {"fits", "perNode", "limitedBy", "nodesToAdd"} < set(found)
