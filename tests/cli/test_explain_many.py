@@ -171,6 +171,12 @@ def test_pods_that_are_not_created(run, files):
         "Deployment shop/none wants 3 pods: 3 are not created\n"
         "  not created, and nothing that can be read from here says why\n"
     )
+    paused = nothing | {"spec": {**nothing["spec"], "paused": True}}
+    assert run("explain", "-f", files(NODE, paused), "deploy/shop/none").out == (
+        "Deployment shop/none wants 3 pods: 3 are not created\n"
+        "  it is paused: changes of its template are not rolled out\n"
+    )
+    path = files(NODE, web, nothing, of_web("web-5d4-x", nodeName="a"))
     both = run("explain", "-f", path, "deploy/shop/web", "deploy/shop/none").out.splitlines()
     assert [line for line in both if line.startswith(("Deployment", "1 pod"))] == [
         "Deployment shop/web wants 3 pods: 1 runs, 2 are not created",

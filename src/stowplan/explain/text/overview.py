@@ -159,7 +159,7 @@ def _workload(
     if workload.message:
         about = ", ".join(part for part in (workload.reason, seconds_of(workload.since)) if part)
         blocks.append(Line(((f"not created: {workload.message}", ""), (f" ({about})" if about else "", "dim")), 2))
-    elif workload.missing:
+    elif workload.missing and not workload.notes:
         blocks.append(Line((("not created, and nothing that can be read from here says why", "dim"),), 2))
     return [*blocks, *(Line(note, 2) for note in workload.notes)]
 
