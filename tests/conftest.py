@@ -32,6 +32,7 @@ os.environ.pop("XDG_RUNTIME_DIR", None)
 #: Folders and files that run only in the whole suite: they start processes, browsers and servers, use sockets, run
 #: whole clusters, or play long histories.
 SLOW = (
+    "answers",
     "api/test_hostile_files.py",
     "chaos",
     "cli/test_explain_local_scheduler.py",
