@@ -8,6 +8,7 @@ import stowplan
 from stowplan.plugins import Code, EvictionPlan, PostFilterPlugin, PostFilterResult, Status, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.plugins.raised import in_short
 
 
 class Ousting(PostFilterPlugin):
@@ -91,7 +92,7 @@ async def test_a_wrong_plan_fails_the_attempt(plugin, problem):
     async with live(*objects(), config=CONFIG, plugins=[plugin]) as cluster:
         await cluster.create(boss())
         message = cluster.condition("boss")["message"]
-        assert message.endswith(f'running PostFilter plugin "Ousting": {problem}'), message
+        assert in_short(message).endswith(f'running PostFilter plugin "Ousting": {problem}'), message
         assert "deletionTimestamp" not in cluster.pod("v")["metadata"]
 
 

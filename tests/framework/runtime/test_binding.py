@@ -336,9 +336,9 @@ def test_only_waiting_points_may_be_coroutines():
 
     plugin.permit, plugin.pre_bind = waits, pre_bind_at_once
     status, _ = binding.run_permit(*call)
-    assert status.message.endswith("got a coroutine: this method is not `async def`")
+    assert in_short(status.message).endswith("got a coroutine: this method is not `async def`")
     text = "want pre_bind_at_once to be `async def` or a generator of steps, got None"
-    assert pre_bind(call, ("A",))[2].endswith(text)
+    assert in_short(pre_bind(call, ("A",))[2]).endswith(text)
 
 
 def test_forgotten_async_is_the_plugins_error():
