@@ -474,6 +474,9 @@ def explanations(asked, world, living, random):
         if info.pod.spec.scheduler_name == "other":
             continue
         for suggestion in asked.about.verdict(info).suggestions()[:2]:
+            if suggestion.applied_to(info.pod) != info.pod and any(one.ephemeral for one in info.pod.spec.volumes):
+                # Another pod has another claim, and a volume that was bound by hand is not free again.
+                continue
             text = f"explain {info.key}: {suggestion.text}"
             yield Answer("suggestion", text, partial(_check_suggestion, info, suggestion))
 
