@@ -320,7 +320,7 @@ def test_objects_absent_from_the_files_are_not_reported_as_missing(run, files, o
         made["spec"]["nodeName"] = "a"
     given = files(NODE, WEB, made, *objects)
     ran = run("explain", "-f", given, "pod", "shop/db")
-    assert ran.code == 0
+    assert ran.code == 2
     assert f"cannot judge: no {lacking} in the files" in ran.out
     assert "not found" not in ran.out
     told = json.loads(run("explain", "-f", given, "-o", "json", "pod", "shop/db").out)
@@ -336,7 +336,7 @@ def test_the_claim_of_an_ephemeral_volume(run, files, node, lacking):
     pod = SCRATCH.obj()
     pod["spec"]["nodeName"] = node
     ran = run("explain", "-f", files(NODE, pod), "pod", "shop/db")
-    assert ran.code == 0
+    assert ran.code == 2
     assert f"cannot judge: no {lacking} in the files" in ran.out
 
 

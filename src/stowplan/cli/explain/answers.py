@@ -55,7 +55,7 @@ class Answer(PlainStruct, frozen=True):
     data: Callable[[], dict[str, Any]]
     page: Callable[[], list[Block]]
     some_without_node: Callable[[], bool] = lambda: False
-    #: Of each pod or group that was judged: whether that failed, as by a plugin that raises.
+    #: Of each pod or group: whether it could not be judged.
     unjudged: Sequence[bool] = ()
 
     def write(self, output: str) -> None:
@@ -150,7 +150,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
             or crowded(summary_record())
         )
 
-    return Answer(data, page, some_without_node, [group.verdict.error is not None for group in groups])
+    return Answer(data, page, some_without_node, [group.verdict.unanswered for group in groups])
 
 
 def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, Group]]:

@@ -73,6 +73,11 @@ class Verdict(Judgement):
         node = self.pod.pod.spec.node_name
         return f"runs on {node}" if node else "is pending"
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether an error keeps the pod from being judged, as of a plugin or of missing objects."""
+        return self.error is not None and not self.without_profile
+
     def in_words(self) -> str:
         """The verdict in one line."""
         if self.without_profile and self.error is not None:
