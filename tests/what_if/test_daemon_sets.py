@@ -45,7 +45,8 @@ def test_a_node_that_is_wanted_then_gets_one():
     found = what_if(cluster, Remove("a"), Taint("b", "k", effect=""))
     assert found.after.pending == ()
     cluster.remove(pod("web", "2"))
-    assert what_if(cluster, Taint("b", "k", effect="")).after.pods == 0
+    counted = what_if(cluster, Taint("b", "k", effect=""))
+    assert (counted.before.pods, counted.after.pods) == (1, 2)
     crowded = Cluster([node("a"), tainted, daemon("d-1", "a", "3"), pod("web", "2", nodeName="b")])
     assert what_if(crowded, Taint("b", "k", effect="")).after.pending == ("default/d-1-on-b",)
 

@@ -62,7 +62,9 @@ def _flattened(changes: Iterable[Change | Iterable[Change]]) -> Iterator[Change]
 
 class _Side(PlainStruct, frozen=True):
     nodes: int
-    #: Pod -> its node.
+    #: Number of pods with a node.
+    pods: int
+    #: Pod -> its node, except for pods that belong to their node.
     homes: dict[str, str]
     #: Pod -> why it is pending.
     pending: dict[str, str]
@@ -72,7 +74,7 @@ class _Side(PlainStruct, frozen=True):
     def record(self) -> SideRecord:
         reasons = Counter(self.pending.values())
         return SideRecord(
-            nodes=self.nodes, pods=len(self.homes), pending=tuple(self.pending), reasons=dict(reasons.most_common())
+            nodes=self.nodes, pods=self.pods, pending=tuple(self.pending), reasons=dict(reasons.most_common())
         )
 
 
@@ -87,7 +89,9 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
         settling = Settling(cluster)
         settling.settle_all(made=[key for key in cluster.pending() if key not in waited])
         look(cluster)
-        return _Side(cluster.state.table.count, _homes(cluster), settling.stranded, settling.provisioners)
+        state = cluster.state
+        placed = len(state.placed_pods())
+        return _Side(state.table.count, placed, _homes(cluster), settling.stranded, settling.provisioners)
 
 
 def _homes(cluster: Cluster) -> dict[str, str]:

@@ -174,6 +174,7 @@ class SideRecord(Answer, frozen=True, kw_only=True):
     """The cluster after pending pods were scheduled."""
 
     nodes: int
+    #: Number of pods with a node, those of DaemonSets, too.
     pods: int
     pending: tuple[str, ...]
     #: Reason -> number of pending pods.
