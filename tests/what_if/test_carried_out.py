@@ -82,6 +82,7 @@ class Real:
 
     def _placed(self, pods):
         before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
+        self.cluster.bind_claims()
         for keys in self._turns(pods):
             for decision in self.cluster.schedule(keys):
                 if decision.node_name:
@@ -107,6 +108,7 @@ class Real:
         evicted = True
         while evicted:
             before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
+            self.cluster.bind_claims()
             self.cluster.schedule()
             evicted = self._pushed_away(before)
             for obj in all_recreated(evicted):
@@ -228,6 +230,7 @@ def placed_one_by_one(drawn, objects, pod, most):
         fresh = copy_of(pod, f"copy-{len(nodes)}")
         *claims, fresh = with_claims(fresh)
         cluster = drawn.cluster([*objects, *claims])
+        cluster.bind_claims()
         (decision,) = cluster.schedule([fresh])
         if not decision.node_name:
             break
@@ -241,7 +244,7 @@ def placed_one_by_one(drawn, objects, pod, most):
 def test_fit(random):
     drawn = a_cluster(random)
     pod, kind = a_shaped_pod("asked", random)
-    if kind == "other scheduler":
+    if kind == "other scheduler" or fate_of(decode_object(pod)) is Fate.BELONGS_TO_NODE:
         return
     if kind != "ephemeral":
         drawn.others += claims_of(pod, drawn, random)

@@ -1,5 +1,7 @@
 """Pods with volume claims: recreated pods, copies, and pods that a StatefulSet adds."""
 
+import json
+
 import pytest
 
 from stowplan import Cluster
@@ -124,3 +126,18 @@ def test_claims_of_others_are_kept_if_pods_have_no_uid(nodes):
         Scale("Deployment", "default", "web", 1).apply(cluster)
         names = {claim.metadata.name for claim in cluster.state.objects.all(PersistentVolumeClaim)}
     assert names == {"web-0-scratch"}
+
+
+def test_a_new_volume_in_a_file_is_available_to_a_claim_of_a_cluster(nodes, tmp_path):
+    """The PV controller has seen the claim already, but not the volume."""
+    (waiting,) = claim("data")
+    waiting["metadata"]["resourceVersion"] = "7"
+    _, volume = claim("other", zone="x")
+    del volume["spec"]["claimRef"]
+    volume.pop("status", None)
+    local = CLASS | {"provisioner": "kubernetes.io/no-provisioner"}
+    user = pod("web", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, user, waiting, volume, local]}))
+    cluster = Cluster.from_files(file)
+    assert [one.node_name for one in cluster.schedule()] == ["a"]

@@ -73,9 +73,9 @@ def compare(
 
     \b
     Examples:
-      stowplan compare today.yaml packing.yaml --scenario week.yaml
-      stowplan compare a.yaml b.yaml c.yaml --scenario week.yaml --seeds 20 --html compared.html
-      stowplan compare a.yaml b.yaml --scenario week.yaml --dask tcp://127.0.0.1:8786 -o json
+      stowplan compare today.yaml packing.yaml --scenario day.yaml
+      stowplan compare a.yaml b.yaml c.yaml --scenario day.yaml --seeds 20 --html compared.html
+      stowplan compare a.yaml b.yaml --scenario day.yaml --dask tcp://127.0.0.1:8786 -o json
       stowplan compare recorded new.yaml --recording mine.recording
     """
     if len(configs) < 2:

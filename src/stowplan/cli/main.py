@@ -25,12 +25,12 @@ _WHAT_IF = Section(
     "What if?",
     (
         ("stowplan fit deployment/shop/web --replicas 20", "how many more fit, what runs out, nodes to add"),
-        ("stowplan drain node-1", "where its pods would go; evicts no pods"),
+        ("stowplan drain node-a1", "where its pods would go; evicts no pods"),
         ("stowplan survive", "what the loss of each zone or node would cost"),
-        ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
-        ("stowplan simulate week.yaml", "a week in a minute, with pictures"),
-        ("stowplan compare a.yaml b.yaml --scenario week.yaml", "configurations side by side"),
-        ("stowplan tune week.yaml --objective waits=1,cost=0.5", "search for a better configuration"),
+        ("stowplan what-if --add-nodes 3 --like node-a1", "before and after, side by side"),
+        ("stowplan simulate day.yaml", "a day in seconds, with pictures"),
+        ("stowplan compare a.yaml b.yaml --scenario day.yaml", "configurations side by side"),
+        ("stowplan tune day.yaml --objective waits=1,cost=0.5", "search for a better configuration"),
     ),
 )
 _RECORDINGS = Section(

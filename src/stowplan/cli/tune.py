@@ -116,9 +116,9 @@ def tune(
 
     \b
     Examples:
-      stowplan tune week.yaml
-      stowplan tune week.yaml --objective waits=1,cost=0.5 --trials 80 --out tuned
-      stowplan tune week.yaml --space space.yaml --out tuned --resume
+      stowplan tune day.yaml
+      stowplan tune day.yaml --objective waits=1,cost=0.5 --trials 80 --out tuned
+      stowplan tune day.yaml --space space.yaml --out tuned --resume
       stowplan tune --schema > space.schema.json
     """
     if schema:

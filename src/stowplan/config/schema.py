@@ -152,7 +152,7 @@ _POINT_TEXTS = {
     "preEnqueue": "Before a pod is queued: may it be tried at all?",
     "queueSort": "Which pod is tried first. Exactly one plugin, the same in all profiles.",
     "preFilter": "Once for a pod, before nodes are looked at: works out what Filter needs, or refuses the pod.",
-    "filter": "Which nodes the pod can run on.",
+    "filter": "For each node: tells whether the pod can run there.",
     "postFilter": "When no node is left: make room, as preemption does. The first plugin that succeeds is the last.",
     "preScore": "Once for a pod, before nodes are scored.",
     "score": "How good each node is that is left, 0 to 100; the sum of scores times weights decides.",

@@ -516,7 +516,7 @@ class Cluster:
         return self._scheduling.places([self.pod(pod) for pod in pods])
 
     def bind_claims(self, claims: Sequence[str] | None = None) -> list[t.PersistentVolume]:
-        """Bind claims as the PV controller would; the volumes that provisioners create for them.
+        """Make volumes available and bind claims as the PV controller would; the volumes that are created for them.
 
         No provisioner fails. `claims`: which claims, by `namespace/name` and in the order in which they were created;
         None: all.
@@ -527,7 +527,7 @@ class Cluster:
         if claims is not None:
             wanted = [one for key in claims if (one := objects.get(t.PersistentVolumeClaim, key)) is not None]
         unbound = [one for one in wanted if not is_fully_bound(one)]
-        for change in settled(store, [*objects.all(t.PersistentVolume), *unbound] if unbound else []):
+        for change in settled(store, [*objects.all(t.PersistentVolume), *unbound]):
             self.add(change.new)
             store.forget()
             if change.old is None and isinstance(change.new, t.PersistentVolume):

@@ -151,7 +151,7 @@ def claims_of(pod, drawn, random):
             yield _claim(name, owner, bound=True)
         else:
             if random.random() < 0.5:
-                yield _volume(f"pv-{name}", random.choice("abc"))
+                yield _volume(f"pv-{name}", random.choice("abc"), phase=random.choice(["", "Available"]))
             yield _claim(name, owner, bound=False, storage_class=random.choice(["local", "csi"]))
 
 
@@ -225,7 +225,7 @@ def _claim(name, owner, *, bound, storage_class="local"):
     return made
 
 
-def _volume(name, zone, claim=None):
+def _volume(name, zone, claim=None, phase="Bound"):
     terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
     spec = {
         "capacity": {"storage": "1Gi"},
@@ -234,16 +234,14 @@ def _volume(name, zone, claim=None):
         "csi": {"driver": "csi.example.com", "volumeHandle": name},
         "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
     }
-    status = {}
     if claim:
         spec["claimRef"] = {"namespace": "default", "name": claim, "uid": claim}
-        status = {"phase": "Bound"}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": name},
         "spec": spec,
-        "status": status,
+        "status": {"phase": phase} if phase else {},
     }
 
 
