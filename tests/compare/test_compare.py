@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -9,7 +12,8 @@ from stowplan.cli.compare import compare as command
 from stowplan.compare.comparison import compare
 from stowplan.compare.page import comparison_html
 from stowplan.compare.statistics import Estimate, estimate
-from stowplan.compare.text import NO_DIFFERENCE
+from stowplan.compare.text import NO_DIFFERENCE, comparison_page
+from stowplan.explain.text.tables import write
 from support.sweeps.in_process import InProcessWorkers
 
 SCENARIO = """
@@ -65,6 +69,19 @@ def test_another_strategy_places_differently(files):
     for measure in found.measures:
         first, second = measure.values
         assert measure.differences[1].mean == pytest.approx(second.mean - first.mean, abs=1e-5)
+
+
+def test_what_can_never_run_is_noted_once(files):
+    scenario, *configs = files
+    Path(scenario).write_text(SCENARIO.replace('cpu: "1"', 'cpu: "5"').replace("count: 20", "count: 2"))
+    found = compared(scenario, *configs)
+    note = "web can never run: a pod requests 5 cpu, nodes have at most 4"
+    assert found.notes == (note,)
+    text = io.StringIO()
+    write(comparison_page(found), text)
+    assert note in text.getvalue()
+    assert "2 seeds" in text.getvalue()
+    assert note in comparison_html(found)
 
 
 def test_a_failing_run_drops_its_seed(files):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -160,6 +161,14 @@ def test_a_class_of_workloads_gets_its_own_profile(scenario, tmp_path):
     assert names == ["default-scheduler", "packed"]
     assert found.record.verdict == BETTER, "its pods do not use the profile"
     assert "packed" in found.record.notes[0]
+
+
+def test_what_can_never_run_is_noted(scenario, tmp_path):
+    path = Path(scenario)
+    path.write_text(SCENARIO.replace("60m", "4m").replace('cpu: "1"', 'cpu: "9"'))
+    assert tuned(scenario, tmp_path / "out", space=IDLE).record.notes == (
+        "batch can never run: a pod requests 9 cpu, nodes have at most 8",
+    )
 
 
 def test_without_a_duration_it_ends_with_the_last_pod(tmp_path):

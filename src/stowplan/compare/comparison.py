@@ -47,8 +47,10 @@ class ComparisonRecord(Record, frozen=True, kw_only=True):
     #: Percent of the pods that are on another node than with the first configuration, or on none.
     placed_differently: tuple[Estimate, ...] = ()
     failures: tuple[FailureRecord, ...] = ()
-    #: Limitations of rescheduling a recording.
+    #: Those of the simulations, once; or the limitations of rescheduling a recording.
     notes: tuple[str, ...] = ()
+    #: Whether a recording was rescheduled, instead of a scenario.
+    recording: bool = False
     #: Whether it was ended early: `seeds` are those that completed.
     interrupted: bool = False
 
@@ -87,7 +89,7 @@ def compare_recorded(
     notes = notes_of(recording)
     jobs = [RecordingJob(recording, side, config, _NO_SEED, tuple(plugins)) for side, config in enumerate(configs)]
     found = _compared(recording, names, (_NO_SEED,), jobs, measured_recording, workers, progress)
-    return msgspec.structs.replace(found, notes=notes)
+    return msgspec.structs.replace(found, notes=notes, recording=True)
 
 
 def _compared(
@@ -122,6 +124,7 @@ def _compared(
         measures=tuple(_measures(by_seed)) if by_seed else (),
         placed_differently=tuple(_placed_differently(by_seed, side) for side in sides) if by_seed else (),
         failures=tuple(failures[job] for job in sorted(failures)),
+        notes=tuple(dict.fromkeys(note for one in sorted(found) for note in found[one].notes)),
         interrupted=interrupted,
     )
 

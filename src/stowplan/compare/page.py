@@ -27,7 +27,7 @@ def _body(found: ComparisonRecord) -> Iterator[str]:
     names = letters(found)
     yield f"<h1>Comparison of configurations: {escape(found.scenario)}</h1>"
     listed = "".join(f"<li>{escape(name)}: {escape(one)}</li>" for name, one in zip(names, found.configs, strict=True))
-    spans = "" if found.notes else "; whiskers are 95 % intervals of confidence of the mean"
+    spans = "" if found.recording else "; whiskers are 95 % intervals of confidence of the mean"
     yield f"<ul>{listed}</ul><p>{how_often(found)}{spans}. {COUNTED}</p>"
     for note in found.notes:
         yield f"<p>{escape(note)}</p>"

@@ -33,13 +33,16 @@ class Run(msgspec.Struct, frozen=True):
     values: dict[str, float]
     #: Pod -> its last node.
     nodes: dict[str, str]
+    #: For the user, such as what can never run.
+    notes: tuple[str, ...] = ()
 
 
 def measured(job: Job) -> Run:
     """Simulate; importable, for worker processes."""
     plugins = [load_plugin(path) for path in job.plugins]
     result = simulate_scenario(job.scenario, config=job.config, seed=job.seed, plugins=plugins)
-    return Run(values_of(result.summary), {row.pod: row.node for row in result.decisions or ()})
+    summary = result.summary
+    return Run(values_of(summary), {row.pod: row.node for row in result.decisions or ()}, summary.notes)
 
 
 def values_of(summary: SummaryRecord) -> dict[str, float]:

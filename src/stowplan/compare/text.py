@@ -65,7 +65,7 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
         yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
         yield Line()
         yield Line(COUNTED)
-        if not found.notes:
+        if not found.recording:
             yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")
     for note in found.notes:
         yield Line(note)
@@ -74,7 +74,7 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
 
 
 def how_often(found: ComparisonRecord) -> str:
-    how = "a recording, scheduled again" if found.notes else count(len(found.seeds), "seed")
+    how = "a recording, scheduled again" if found.recording else count(len(found.seeds), "seed")
     return f"{how} (interrupted)" if found.interrupted else how
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stowplan.sweeps.workers import Workers
-    from stowplan.tuning.runs import Part
+    from stowplan.tuning.runs import Measured, Part
 
 #: Measure -> value, by seed.
 Measures = list[dict[str, float]]
@@ -24,6 +24,8 @@ class Simulated(NamedTuple):
     key: str
     measures: Measures
     error: str = ""
+    #: Of all seeds, each once.
+    notes: tuple[str, ...] = ()
 
 
 def simulated(
@@ -34,7 +36,7 @@ def simulated(
 ) -> Iterator[Simulated]:
     """Key -> part and configuration; in order of completion."""
     jobs = [(key, Job(part=part, config=config, seed=seed)) for key, (part, config) in wanted.items() for seed in seeds]
-    found: dict[str, dict[int, dict[str, float]]] = {key: {} for key in wanted}
+    found: dict[str, dict[int, Measured]] = {key: {} for key in wanted}
     errors: dict[str, dict[int, str]] = {key: {} for key in wanted}
     for outcome in run_all(workers, measured, [job for _, job in jobs]):
         key, job = jobs[outcome.job]
@@ -49,4 +51,6 @@ def simulated(
             seed = min(errors[key])
             yield Simulated(key, [], f"seed {seed}: {errors[key][seed]}")
         else:
-            yield Simulated(key, [found[key][seed] for seed in seeds])
+            runs = [found[key][seed] for seed in seeds]
+            notes = dict.fromkeys(note for run in runs for note in run.notes)
+            yield Simulated(key, [run.values for run in runs], notes=tuple(notes))

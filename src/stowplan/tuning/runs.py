@@ -31,6 +31,12 @@ class Part(PlainStruct, frozen=True, kw_only=True):
     until: float | None = None
 
 
+class Measured(PlainStruct, frozen=True):
+    values: dict[str, float]
+    #: For the user, such as what can never run.
+    notes: tuple[str, ...]
+
+
 class Job(PlainStruct, frozen=True, kw_only=True):
     part: Part
     #: A KubeSchedulerConfiguration.
@@ -38,9 +44,10 @@ class Job(PlainStruct, frozen=True, kw_only=True):
     seed: int
 
 
-def measured(job: Job) -> dict[str, float]:
+def measured(job: Job) -> Measured:
     """Simulate; importable, for worker processes."""
-    return measured_since(_simulated(job), job.part.since)
+    result = _simulated(job)
+    return Measured(measured_since(result, job.part.since), result.summary.notes)
 
 
 def last_arrival(job: Job) -> float:

@@ -137,6 +137,7 @@ class _Search:
     def __init__(self, setup: Setup, study: Study, effort: Effort, workers: Workers, progress: Progress) -> None:
         self._setup, self._study, self._effort = setup, study, effort
         self._workers, self._progress = workers, progress
+        self._notes = setup.notes
         first = setup.seed
         self._seeds = tuple(range(first, first + effort.seeds))
         self._judged_seeds = tuple(range(first + effort.seeds, first + effort.seeds + effort.judged_seeds))
@@ -146,7 +147,8 @@ class _Search:
         split = round(self._effort.share * horizon, 3)
         if not 0 < split < horizon:
             raise TuningError("no time passes in the scenario, so there is nothing to split: give it a duration")
-        baseline = self._baseline(split)
+        simulated = self._baseline(split)
+        self._notes, baseline = (*simulated.notes, *self._setup.notes), simulated.measures
         interrupted = False
         try:
             self._search(split, baseline)
@@ -180,12 +182,12 @@ class _Search:
             raise TuningError(f"the baseline cannot be simulated: {outcome.error}")
         return outcome.result
 
-    def _baseline(self, split: float) -> Measures:
+    def _baseline(self, split: float) -> Simulated:
         wanted = {_BASELINE: (replace(self._setup.as_it_is, until=split), self._setup.base)}
         (found,) = self._simulated(_BASELINE, wanted, self._seeds, 0, len(self._seeds))
         if found.error:
             raise TuningError(f"the baseline cannot be simulated: {found.error}")
-        return found.measures
+        return found
 
     def _search(self, split: float, baseline: Measures) -> None:
         setup, study, last = self._setup, self._study, self._effort.trials
@@ -247,7 +249,7 @@ class _Search:
             axes=axes,
             best=min((one.score, one.number) for one in done if one.score is not None)[1] if means else None,
             interrupted=interrupted,
-            notes=setup.notes,
+            notes=self._notes,
         )
 
     # -- evaluation ----------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ def compared():
         measures=(MeasureRecord(name="cost", values=tuple(means), differences=tuple(less)),),
         placed_differently=tuple(estimate([share]) for share in (0.0, 40.0, 10.0)),
         notes=(ONE_RUN,),
+        recording=True,
     )
 
 
