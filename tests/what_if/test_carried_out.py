@@ -57,9 +57,9 @@ def without_claims_of(objects, pods):
     return left
 
 
-def in_order(cluster, pods):
+def in_order(cluster, keys):
     """By priority; equal pods together."""
-    infos = [cluster.pod(f"default/{pod.metadata.name}") for pod in pods]
+    infos = [cluster.pod(key) for key in keys]
     kinds = list(dict.fromkeys(info.shape.template for info in infos))
     return sorted(infos, key=lambda info: (-info.priority, kinds.index(info.shape.template)))
 
@@ -70,34 +70,45 @@ class Real:
     def __init__(self, drawn, objects):
         self.drawn = drawn
         self.cluster = drawn.cluster(objects)
-        self.moves, self.stranded, self.displaced = [], set(), []
+        self.moves, self.stranded, self.displaced = [], {}, []
 
     def places(self, pods):
-        """Schedule these pods, and then the pods that they preempt."""
+        """Schedule these pods, then those that they preempt, and those that were rejected before another one went."""
         pods = list(pods)
-        while pods:
-            for obj in all_recreated(pods):
-                self.cluster.add(obj)
-            pods = self._placed(pods)
+        for obj in all_recreated(pods):
+            self.cluster.add(obj)
+        self.tries([f"default/{pod.metadata.name}" for pod in pods])
 
-    def _placed(self, pods):
+    def tries(self, keys):
+        while keys:
+            keys = self._placed(keys)
+
+    def _placed(self, keys):
         before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
         self.cluster.bind_claims()
-        for keys in self._turns(pods):
-            for decision in self.cluster.schedule(keys):
+        again, rejected = [], []
+        for turn in self._turns(keys):
+            for decision in self.cluster.schedule(turn):
+                key = decision.pod.key
                 if decision.node_name:
-                    self.moves.append((decision.pod.key, decision.node_name))
-                    self.stranded.discard(decision.pod.key)
+                    self.moves.append((key, decision.node_name))
+                    self.stranded.pop(key, None)
+                    again += rejected
+                    rejected = []
                 else:
-                    self.stranded.add(decision.pod.key)
-        return self._pushed_away(before)
+                    self.stranded[key] = None
+                    rejected.append(key)
+        evicted = self._pushed_away(before)
+        for obj in all_recreated(evicted):
+            self.cluster.add(obj)
+        return [*again, *(f"default/{pod.metadata.name}" for pod in evicted)]
 
-    def _turns(self, pods):
+    def _turns(self, keys):
         """One pod after the other, those of the group together."""
         turns = {}
-        for info in in_order(self.cluster, pods):
+        for info in in_order(self.cluster, keys):
             if self.cluster.engine.framework_for(info) is None:
-                self.stranded.add(info.key)
+                self.stranded[info.key] = None
             elif self.drawn.gates and info.pod.spec.scheduling_group is not None:
                 turns.setdefault("group", []).append(info.key)
             else:
@@ -282,8 +293,9 @@ def test_drain(random):
             if fate is not Fate.BELONGS_TO_NODE and f"default/{pod.metadata.name}" not in blocked:
                 real.cluster = drawn.cluster(without(real.cluster.state.everything(), [pod]))
                 real.places([pod] if fate is Fate.RECREATED else [])
+    real.tries(list(real.stranded))
     assert [(move.pod, move.to) for move in found.moves] == real.moves
-    assert {stranded.pod for stranded in found.stranded} == real.stranded
+    assert {stranded.pod for stranded in found.stranded} == real.stranded.keys()
     assert set(found.displaced) == set(real.displaced)
 
 
@@ -304,5 +316,5 @@ def test_survive(random):
         left = [obj for obj in without(objects, pods) if not (isinstance(obj, Node) and obj.metadata.name in lost)]
         real = Real(drawn, left)
         real.places([pod for pod in pods if fate_of(pod) is Fate.RECREATED])
-        assert {stranded.pod for stranded in loss.stranded} == real.stranded
+        assert {stranded.pod for stranded in loss.stranded} == real.stranded.keys()
         assert list(loss.displaced) == list(dict.fromkeys(real.displaced))

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan import Cluster, ClusterError
-from stowplan.what_if import drain
-from support.what_if.objects import budget, node, owned, pod
+from stowplan.testing import a_pod
+from stowplan.what_if import drain, survive
+from support.what_if.objects import ZONE, budget, node, owned, pod
 
 
 def moves(found):
@@ -154,6 +155,24 @@ def test_rolling_nodes_come_back():
     at_once, rolling = drain(cluster, list("abc")), drain(cluster, list("abc"), rolling=1)
     assert (len(at_once.moves), len(at_once.stranded)) == (1, 2)
     assert (len(rolling.moves), len(rolling.stranded)) == (3, 0)
+
+
+@pytest.mark.parametrize("asked", ["drain", "survive"])
+def test_a_rejected_pod_follows_one_that_moves_later(asked):
+    beside = a_pod("beside").requests(cpu="1").priority(10).requires_pods(ZONE, {"matchLabels": {"app": "db"}}).obj()
+    beside["spec"]["nodeName"] = "a"
+    pods = [owned(beside), owned(pod("db-0", nodeName="a"))]
+    cluster = Cluster([node("a", zone="x"), node("b", zone="y"), *pods])
+    if asked == "survive":
+        (loss,) = survive(cluster, only="x").losses
+        assert (loss.moved, loss.stranded) == (2, ())
+    else:
+        found = drain(cluster, ["a"])
+        assert [(move.pod, move.from_, move.to) for move in found.moves] == [
+            ("default/db-0", "a", "b"),
+            ("default/beside", "a", "b"),
+        ]
+        assert found.stranded == ()
 
 
 def test_rolling_without_a_spare_node():

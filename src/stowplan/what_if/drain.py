@@ -116,11 +116,7 @@ class _Drain:
         for node in as_they_were:
             self._cluster.add(node)
         # There is room again for stranded pods.
-        waiting, self._stranded = self._stranded, {}
-        for record in waiting.values():
-            self._settle(self._cluster.pod(record.pod), record.from_)
-            if record.pod not in self._stranded:
-                self._waited[record.pod] = None
+        self._waited |= dict.fromkeys(self._try_again())
 
     def _out(self, names: list[str]) -> None:
         for name in names:
@@ -128,6 +124,19 @@ class _Drain:
         for name in names:
             for info in self._pods_on(name):
                 self._evict(info, name)
+        self._try_again()
+
+    def _try_again(self) -> list[str]:
+        """Stranded pods that find a node now, such as one beside those that moved after it."""
+        waiting, self._stranded = self._stranded, {}
+        pods = [self._cluster.pod(key) for key in waiting]
+        settling = Settling(self._cluster)
+        settling.settle_pending(list(waiting))
+        self._note(settling, {record.pod: record.from_ for record in waiting.values()})
+        found = [info for info in pods if info.key in settling.found]
+        for info in found:
+            self._budgets.back(info)
+        return [info.key for info in found]
 
     def _evict(self, info: PodInfo, node: str) -> None:
         fate = fate_of(info.pod)
@@ -154,15 +163,18 @@ class _Drain:
     def _settle(self, info: PodInfo, node: str) -> None:
         settling = Settling(self._cluster)
         settling.settle([info.pod])
+        self._note(settling, {info.key: node})
+        if info.key in settling.found:
+            self._budgets.back(info)
+
+    def _note(self, settling: Settling, homes: dict[str, str]) -> None:
+        """`homes`: pod -> the drained node; pods that were preempted move, too."""
         self._displaced |= settling.displaced
         self._provisioners |= settling.provisioners
         for key, to in settling.found.items():
-            # Pods that were preempted by it move, too.
-            self._moves.append(MoveRecord(pod=key, from_=node if key == info.key else "", to=to))
+            self._moves.append(MoveRecord(pod=key, from_=homes.get(key, ""), to=to))
         for key, why in settling.stranded.items():
-            self._stranded[key] = StrandedRecord(pod=key, from_=node if key == info.key else "", reason=why)
-        if info.key in settling.found:
-            self._budgets.back(info)
+            self._stranded[key] = StrandedRecord(pod=key, from_=homes.get(key, ""), reason=why)
 
     def _notes(self) -> list[str]:
         notes = [*assumed(self._provisioners)]

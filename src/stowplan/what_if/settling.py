@@ -1,7 +1,7 @@
 """Reschedule pods that lost their node, and those they preempt.
 
-Pending pods are scheduled in queue order. They may preempt others, which are recreated and scheduled in turn, until
-every pod has found a node or been rejected.
+Pending pods are scheduled in queue order. They may preempt others, which are recreated and scheduled in turn. As a live
+scheduler is woken by it, a rejected pod is tried again once a later one has found a node, until nothing changes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.meta import controller_of
+from stowplan.framework.events import ASSIGNED_POD_ADD
 from stowplan.preemption.victims import lower_priority_pods
 from stowplan.what_if.claims import let_go, uses_claims, with_own_claims
 from stowplan.what_if.ordered_sets import FirstWaiting, NotCreatedYet, not_created, set_of
@@ -45,7 +46,10 @@ class Settling:
 
     def settle(self, pods: Sequence[Pod]) -> None:
         """Schedule the recreated copies of pods that lost their nodes; other pending pods are not tried."""
-        keys = put_back(self._cluster, pods)
+        self.settle_pending(put_back(self._cluster, pods))
+
+    def settle_pending(self, keys: list[str]) -> None:
+        """The same for pods that have been recreated before."""
         for _ in range(_ROUNDS):
             ours, later, waiting = [], [], FirstWaiting(self._cluster)
             for key in keys:
@@ -61,8 +65,9 @@ class Settling:
                 return
             self.provisioners |= bind_claims_of(self._cluster, [pod.pod for pod in ours])
             before = self._placed([pod.pod for pod in ours])
-            self._note(self._cluster.places([pod.key for pod in _in_order(ours)]))
-            keys = [*later, *self._evicted(before)]
+            decisions = self._cluster.places([pod.key for pod in _in_order(ours)])
+            self._note(decisions)
+            keys = [*(one.pod.key for one in _rejected_too_early(decisions)), *later, *self._evicted(before)]
 
     def foresee(self, pods: Sequence[PodInfo]) -> bool:
         """Like `settle` for pods of removed nodes, without changing anything; False if that is not possible."""
@@ -71,6 +76,10 @@ class Settling:
             return False
         decisions = self._cluster.foreseen(_in_order(compiled_copies(self._cluster.state, pods)))
         if decisions is None or any(set_of(one.pod.pod) for one in decisions if not one.node_name):
+            return False
+        # Many are rejected alike.
+        early = {(one.pod.shape, one.unschedulable_plugins): one for one in _rejected_too_early(decisions)}
+        if any(map(self._may_follow, early.values())):
             return False
         self._note(decisions)
         return True
@@ -89,6 +98,12 @@ class Settling:
         self.stranded |= later.give_up()
         for key in self._cluster.pending():
             self.stranded.setdefault(key, no_scheduler_for(self._cluster.pod(key).pod))
+
+    def _may_follow(self, decision: Decision) -> bool:
+        """Whether a pod that finds a node may help a rejected one, as with pod affinity or spread."""
+        registered = self._cluster.framework_of(decision.pod).registered_events(implied=False)
+        events = (one.event for plugin in decision.unschedulable_plugins for one in registered.get(plugin, ()))
+        return any(event.covers(ASSIGNED_POD_ADD) for event in events)
 
     def _note(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
@@ -133,6 +148,12 @@ def _in_order(pods: Sequence[PodInfo]) -> list[PodInfo]:
         return -info.priority, template, controllers.setdefault("" if owner is None else owner.uid, len(controllers))
 
     return sorted(pods, key=place)
+
+
+def _rejected_too_early(decisions: Sequence[Decision]) -> list[Decision]:
+    """Those after which another pod found a node."""
+    last = max((number for number, one in enumerate(decisions) if one.node_name), default=0)
+    return [one for one in decisions[:last] if not one.node_name]
 
 
 def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
