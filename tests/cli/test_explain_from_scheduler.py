@@ -286,7 +286,7 @@ def test_a_forbidden_user(tmp_path, token, ca):
 
 
 def answer_with(fields):
-    return json.dumps({"schemaVersion": SCHEMA_VERSION, "pod": "default/big"} | fields).encode()
+    return json.dumps({"schemaVersion": SCHEMA_VERSION, "kind": "Explain", "pod": "default/big"} | fields).encode()
 
 
 @pytest.mark.parametrize(

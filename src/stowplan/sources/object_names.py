@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -104,12 +104,13 @@ def _listed(connection: Connection, path: str) -> _Listing:
     host = where.hostname or ""
     port = where.port or (80 if connection.tls is None else 443)
     credentials = asyncio.run(connection.credentials.headers())
-    with socket.create_connection((host, port), timeout=SECONDS) as plain:
-        request = HTTPConnection(host, port)
-        request.sock = plain
+    request = HTTPConnection(host, port)
+    with ExitStack() as open_sockets:
+        request.sock = open_sockets.enter_context(socket.create_connection((host, port), timeout=SECONDS))
         if connection.tls is not None:
             name = connection.tls.server_name or host
-            request.sock = connection.tls.context().wrap_socket(plain, server_hostname=name)
+            wrapped = connection.tls.context().wrap_socket(request.sock, server_hostname=name)
+            request.sock = open_sockets.enter_context(wrapped)
         request.putrequest("GET", f"{where.path}{path}?{urlencode({'limit': _MOST})}")
         request.putheader("Accept", _ACCEPT)
         request.putheader("User-Agent", user_agent(command="stowplan", version=__version__, purpose="completion"))

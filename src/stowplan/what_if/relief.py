@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 from msgspec.structs import replace
 
+from stowplan.engine.decision.questions import is_interested
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import ReliefRecord
 from stowplan.structs import PlainStruct
@@ -56,8 +57,10 @@ def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
         [_tried(cluster, candidate, keys) for candidate in candidates if candidate.suggestion.gives_up is gives_up]
         for gives_up in (False, True)
     )
-    firsts = [group.verdict.key for group in refused][:_FIRSTS]
-    more_nodes = [_more_nodes(cluster, template, keys) for template in _templates(cluster, firsts)]
+    # Extenders cannot be asked about nodes that do not exist.
+    ours = [key for key in keys if not _interests_an_extender(cluster, key)]
+    firsts = [group.verdict.key for group in refused if group.verdict.key in ours][:_FIRSTS]
+    more_nodes = [_more_nodes(cluster, template, ours) for template in _templates(cluster, firsts)]
     found = [one for one in (*keep, *more_nodes, *give_up) if one is not None and one.pods]
     # Of those that place as many, what a pod asks for is given up last.
     return sorted(found, key=lambda one: -one.pods)
@@ -128,6 +131,12 @@ def _templates(cluster: Cluster, keys: Sequence[str]) -> list[NodeTemplate]:
     """The most frequent kinds of nodes that take one of these pods."""
     kinds = (NodeTemplate.of(cluster, kind.like) for kind in kinds_of(cluster, _MAX_KINDS))
     return list(islice((template for template in kinds if _placed_with(cluster, template, 1, keys)), _KINDS))
+
+
+def _interests_an_extender(cluster: Cluster, key: str) -> bool:
+    pod = cluster.pod(key)
+    framework = cluster.engine.framework_for(pod)
+    return framework is not None and any(is_interested(extender, pod) for extender in framework.handle.extenders())
 
 
 def _more_nodes(cluster: Cluster, template: NodeTemplate, keys: Sequence[str]) -> ReliefRecord | None:
