@@ -14,7 +14,7 @@ from stowplan.offline.assumptions import assumed
 from stowplan.structs import PlainStruct
 from stowplan.what_if.changes import Change, Reconfigure
 from stowplan.what_if.daemon_sets import DaemonSets
-from stowplan.what_if.pods import Fate, fate_of
+from stowplan.what_if.pods import belongs_to_node
 from stowplan.what_if.records import SideRecord, WhatIfRecord
 from stowplan.what_if.settling import Settling
 
@@ -97,7 +97,7 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
 def _homes(cluster: Cluster) -> dict[str, str]:
     """The nodes of pods, except for those that belong to their node."""
     infos = cluster.state.placed_pods()
-    return {info.key: info.node_name for info in infos if fate_of(info.pod) is not Fate.BELONGS_TO_NODE}
+    return {info.key: info.node_name for info in infos if not belongs_to_node(info.pod)}
 
 
 def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[str]) -> WhatIfRecord:

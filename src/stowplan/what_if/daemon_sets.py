@@ -75,13 +75,20 @@ class DaemonSets:
     def _found(self) -> dict[tuple[str, str], _Daemons]:
         found: dict[tuple[str, str], _Daemons] = {}
         state = self._cluster.state
-        for info in (*state.placed_pods(), *state.pending.values()):
-            owner = controller_of(info.pod.metadata)
-            if owner is None or owner.kind != "DaemonSet":
-                continue
+        # Of all pods of the cluster, few have such an owner.
+        owned = [
+            (info, owner)
+            for infos in (state.placed_pods(), state.pending.values())
+            for info in infos
+            for owner in info.pod.metadata.owner_references
+            if owner.kind == "DaemonSet" and owner.controller
+        ]
+        for info, owner in owned:
             if node := info.node_name or node_of(info.pod):
-                daemons = found.setdefault((info.namespace, owner.name), _Daemons(untied(info.pod)))
-                daemons.pods[node] = info
+                key = info.namespace, owner.name
+                if key not in found:
+                    found[key] = _Daemons(untied(info.pod))
+                found[key].pods[node] = info
         return found
 
 

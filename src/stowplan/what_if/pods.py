@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MOST_REPLICAS = 100_000
 #: Marks static pods.
 _MIRROR = "kubernetes.io/config.mirror"
+#: Kinds of controllers whose pods belong to a node.
+_OF_NODES = ("DaemonSet", "Node")
 
 
 class Fate(Enum):
@@ -40,12 +42,20 @@ class Fate(Enum):
 
 
 def fate_of(pod: Pod) -> Fate:
-    controller = controller_of(pod.metadata)
-    if _MIRROR in pod.metadata.annotations or (controller is not None and controller.kind in ("DaemonSet", "Node")):
+    if belongs_to_node(pod):
         return Fate.BELONGS_TO_NODE
     if pod.metadata.deletion_timestamp is not None:
         return Fate.LEAVING
-    return Fate.LOST if controller is None else Fate.RECREATED
+    return Fate.LOST if controller_of(pod.metadata) is None else Fate.RECREATED
+
+
+def belongs_to_node(pod: Pod) -> bool:
+    """Whether that is its fate; asked for every pod of a cluster."""
+    metadata = pod.metadata
+    for owner in metadata.owner_references:
+        if owner.controller and owner.kind in _OF_NODES:
+            return True
+    return _MIRROR in metadata.annotations
 
 
 def recreated(pod: Pod) -> Pod:
