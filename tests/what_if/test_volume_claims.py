@@ -141,3 +141,13 @@ def test_a_new_volume_in_a_file_is_available_to_a_claim_of_a_cluster(nodes, tmp_
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, user, waiting, volume, local]}))
     cluster = Cluster.from_files(file)
     assert [one.node_name for one in cluster.schedule()] == ["a"]
+
+
+@pytest.mark.parametrize(("mode", "usable"), [("Immediate", f", usable from {ZONE}=a"), ("WaitForFirstConsumer", "")])
+def test_the_note_names_the_zone_that_a_provisioner_is_assumed_to_choose(mode, usable):
+    zones = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
+    cluster = Cluster([node("n-a", zone="a"), node("n-b", zone="b")])
+    cluster.add(CLASS | {"volumeBindingMode": mode, "allowedTopologies": zones})
+    cluster.add(claim("data")[0])
+    cluster.add(pod("p", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]))
+    assert fit(cluster, "p").notes == (f"assumed that csi.example.com creates the volumes of class csi{usable}",)

@@ -37,7 +37,7 @@ from stowplan.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.klog import without_log
 from stowplan.loading.admission import with_namespace
 from stowplan.loading.files import objects_of_files
-from stowplan.offline.assumptions import assumed
+from stowplan.offline.assumptions import Provision, assumed
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.offline.names import near_names
 from stowplan.offline.objects import ClusterError, decoded, described, flattened, list_order, warn_of_workloads
@@ -200,9 +200,12 @@ class Cluster:
         cluster = cls(found.objects, **options)
         claims = (one for one in found.objects if isinstance(one, t.PersistentVolumeClaim))
         new = [key_of(one.metadata) for one in claims if not one.metadata.resource_version]
-        specs = (volume.spec for volume in cluster.bind_claims(new))
-        provisioners = {spec.storage_class_name: spec.csi.driver for spec in specs if spec.csi is not None}
-        cluster.notes = (*found.notes, *assumed(provisioners))
+        provisions = {
+            Provision.of(volume.spec.storage_class_name, volume.spec.csi.driver, volume)
+            for volume in cluster.bind_claims(new)
+            if volume.spec.csi is not None
+        }
+        cluster.notes = (*found.notes, *assumed(provisions))
         return cluster
 
     @classmethod

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from stowplan.offline import ClusterError
-from stowplan.offline.assumptions import assumed
+from stowplan.offline.assumptions import Provision, assumed
 from stowplan.structs import PlainStruct
 from stowplan.what_if.changes import Change, Reconfigure
 from stowplan.what_if.daemon_sets import DaemonSets
@@ -68,8 +68,8 @@ class _Side(PlainStruct, frozen=True):
     homes: dict[str, str]
     #: Pod -> why it is pending.
     pending: dict[str, str]
-    #: Class -> its provisioner, if volumes of it are needed.
-    provisioners: dict[str, str]
+    #: Volumes that provisioners have to create.
+    provisions: set[Provision]
 
     def record(self) -> SideRecord:
         reasons = Counter(self.pending.values())
@@ -91,7 +91,7 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
         look(cluster)
         state = cluster.state
         placed = len(state.placed_pods())
-        return _Side(state.table.count, placed, _homes(cluster), settling.stranded, settling.provisioners)
+        return _Side(state.table.count, placed, _homes(cluster), settling.stranded, settling.provisions)
 
 
 def _homes(cluster: Cluster) -> dict[str, str]:
@@ -116,5 +116,5 @@ def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[
         placed=placed,
         displaced=displaced | lost_room,
         elsewhere=elsewhere,
-        notes=tuple(assumed(before.provisioners | after.provisioners)),
+        notes=tuple(assumed(before.provisions | after.provisions)),
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.engine.decision.decision import Decision
     from stowplan.offline import Cluster
+    from stowplan.offline.assumptions import Provision
 
 #: Maximum number of copies that are added at once: the scheduler tries those after the first rejected one in vain.
 _BATCH = 512
@@ -46,8 +47,8 @@ class Copies:
         owner = controller_of(pod.metadata)
         #: The StatefulSet whose pods these are.
         self._set = owner.name if owner is not None and owner.kind == "StatefulSet" else ""
-        #: Class -> its provisioner, if volumes of it are needed.
-        self.provisioners: dict[str, str] = {}
+        #: Volumes that provisioners have to create.
+        self.provisions: set[Provision] = set()
 
     def another(self) -> Pod:
         """The first one."""
@@ -87,7 +88,7 @@ class Copies:
             with_own_claims(self._cluster, copy_of(self.pod, name), self.pod, self._claim_templates)
             for name in islice(names, number)
         ]
-        self.provisioners |= bind_claims_of(self._cluster, fresh)
+        self.provisions |= bind_claims_of(self._cluster, fresh)
         return fresh
 
     def place(self, most: int) -> PlacedCopies:

@@ -13,7 +13,7 @@ from stowplan.api.label_selectors import EVERYTHING
 from stowplan.api.meta import controller_of
 from stowplan.framework.explanations.formatting import listed
 from stowplan.offline import ClusterError
-from stowplan.offline.assumptions import assumed
+from stowplan.offline.assumptions import Provision, assumed
 from stowplan.what_if.budgets import Budgets
 from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import cordoned, node_named, pods_on
@@ -73,7 +73,7 @@ class _Drain:
         self._empty_dir: list[str] = []
         self._displaced: dict[str, None] = {}
         self._waited: dict[str, None] = {}
-        self._provisioners: dict[str, str] = {}
+        self._provisions: set[Provision] = set()
         self._stay = 0
         self._of_daemon_sets = False
 
@@ -170,14 +170,14 @@ class _Drain:
     def _note(self, settling: Settling, homes: dict[str, str]) -> None:
         """`homes`: pod -> the drained node; pods that were preempted move, too."""
         self._displaced |= settling.displaced
-        self._provisioners |= settling.provisioners
+        self._provisions |= settling.provisions
         for key, to in settling.found.items():
             self._moves.append(MoveRecord(pod=key, from_=homes.get(key, ""), to=to))
         for key, why in settling.stranded.items():
             self._stranded[key] = StrandedRecord(pod=key, from_=homes.get(key, ""), reason=why)
 
     def _notes(self) -> list[str]:
-        notes = [*assumed(self._provisioners)]
+        notes = [*assumed(self._provisions)]
         if self._budgets.worked_out:
             names = ", ".join(self._budgets.worked_out)
             notes.append(f"without a status, what these budgets allow was computed from the pods: {names}")

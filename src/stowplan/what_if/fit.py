@@ -74,7 +74,7 @@ def fit(
         found.to_add = _nodes_to_add(cluster, copies, found, replicas, kinds)
     elif replicas is None and kinds is not None:
         found.notes += [_room_note(cluster, copies, found, kind) for kind in kinds]
-    found.notes += assumed(copies.provisioners)
+    found.notes += assumed(copies.provisions)
     return found.record(info.key, replicas)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stowplan.api.types import PodGroup, PodSchedulingGroup
 from stowplan.offline import ClusterError
-from stowplan.offline.assumptions import assumed
+from stowplan.offline.assumptions import Provision, assumed
 from stowplan.what_if.added_nodes import nodes_record
 from stowplan.what_if.claims import with_own_claims
 from stowplan.what_if.fit import check_replicas
@@ -57,7 +57,7 @@ def fit_group(
         why = "" if whole or fits == MOST_GROUPS else question.why_not()
         domains = question.domains_of(nodes)
     to_add = [] if replicas is None or whole else _nodes_to_add(cluster, question, replicas, kinds)
-    notes = [*assumed(question.provisioners)]
+    notes = [*assumed(question.provisions)]
     if fits == MOST_GROUPS:
         notes.append(f"after {fits:,} groups no more were tried: there may be room for others")
     return GroupFitRecord(
@@ -91,8 +91,8 @@ class _Question:
         # Missing pods of a gang are assumed to be like its last one.
         self.pods += [self.pods[-1]] * (0 if gang is None else gang.min_count - len(self.pods))
         self._last = ""
-        #: Class -> its provisioner, if volumes of it are needed.
-        self.provisioners: dict[str, str] = {}
+        #: Volumes that provisioners have to create.
+        self.provisions: set[Provision] = set()
 
     def placed(self, most: int) -> tuple[int, Counter[str]]:
         """How many whole groups fit, one after the other, and the nodes of their pods."""
@@ -111,7 +111,7 @@ class _Question:
         self._cluster.add(group)
         self._last = f"{metadata.namespace or 'default'}/{name}"
         fresh = [self._member(pod, name, f"{name}-{i}") for i, pod in enumerate(self.pods)]
-        self.provisioners |= bind_claims_of(self._cluster, fresh)
+        self.provisions |= bind_claims_of(self._cluster, fresh)
         return fresh
 
     def _member(self, pod: Pod, group: str, name: str) -> Pod:

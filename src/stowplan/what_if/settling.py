@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_table import PodsBefore
     from stowplan.engine.decision.decision import Decision
     from stowplan.offline import Cluster
+    from stowplan.offline.assumptions import Provision
 
 #: Limit for chains of preemptions.
 _ROUNDS = 100
@@ -41,8 +42,8 @@ class Settling:
         #: Preempted pods.
         self.displaced: dict[str, None] = {}
         self._lost_volumes = LostVolumes(cluster)
-        #: Class -> its provisioner, if volumes of it are needed.
-        self.provisioners: dict[str, str] = {}
+        #: Volumes that provisioners have to create.
+        self.provisions: set[Provision] = set()
 
     def settle(self, pods: Sequence[Pod]) -> None:
         """Schedule the recreated copies of pods that lost their nodes; other pending pods are not tried."""
@@ -63,7 +64,7 @@ class Settling:
                     ours.append(pod)
             if not ours:
                 return
-            self.provisioners |= bind_claims_of(self._cluster, [pod.pod for pod in ours])
+            self.provisions |= bind_claims_of(self._cluster, [pod.pod for pod in ours])
             before = self._placed([pod.pod for pod in ours])
             decisions = self._cluster.places([pod.key for pod in _in_order(ours)])
             self._note(decisions)
@@ -89,7 +90,7 @@ class Settling:
         later = NotCreatedYet.among(self._cluster, made)
         for _ in range(_ROUNDS):
             waiting = [info.pod for info in self._cluster.state.pending.values()]
-            self.provisioners |= bind_claims_of(self._cluster, waiting)
+            self.provisions |= bind_claims_of(self._cluster, waiting)
             before = self._placed(waiting)
             self._note(self._cluster.schedule())
             evicted = self._evicted(before)

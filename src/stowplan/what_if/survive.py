@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.framework.explanations.formatting import listed
 from stowplan.offline import ClusterError
-from stowplan.offline.assumptions import assumed
+from stowplan.offline.assumptions import Provision, assumed
 from stowplan.what_if.certain import CertainPods
 from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import nodes_of, pods_on, zone_of
@@ -54,13 +54,13 @@ def survive(
             known = f"; there are {listed(sorted(groups), 5)}"
             raise ClusterError(f'no node has {by} "{only}"{known}' if by != NODE else f'node "{only}" not found')
         groups = {only: groups[only]}
-    losses, certain, provisioners = [], CertainPods(cluster), dict[str, str]()
+    losses, certain, provisions = [], CertainPods(cluster), set[Provision]()
     for number, (lost, names) in enumerate(groups.items(), start=1):
-        losses.append(_loss(cluster, certain, lost, names, provisioners))
+        losses.append(_loss(cluster, certain, lost, names, provisions))
         if progress is not None:
             progress(number, len(groups))
     notes = [f"{without} nodes have no label {by}: they were never lost"] if without else []
-    notes += assumed(provisioners)
+    notes += assumed(provisions)
     losses.sort(key=lambda loss: (-len(loss.stranded) - len(loss.gone), -len(loss.displaced), -loss.pods, loss.lost))
     return SurviveRecord(by=by, losses=tuple(losses), notes=tuple(notes))
 
@@ -87,7 +87,7 @@ def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
 
 
 def _loss(
-    cluster: Cluster, certain: CertainPods, lost: str, names: list[str], provisioners: dict[str, str]
+    cluster: Cluster, certain: CertainPods, lost: str, names: list[str], provisions: set[Provision]
 ) -> LossRecord:
     pods = [info for name in names for info in pods_on(cluster, name)]
     homes = {info.key: info.node_name for info in pods}
@@ -99,7 +99,7 @@ def _loss(
     else:
         _settle(cluster, settling, names, pods, back)
         moved = sum(key in homes for key in settling.found)
-        provisioners |= settling.provisioners
+        provisions |= settling.provisions
     return LossRecord(
         lost=lost,
         nodes=len(names),

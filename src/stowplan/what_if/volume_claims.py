@@ -21,6 +21,7 @@ from stowplan.in_tree.volume_binding.claims import affinity_of, is_fully_bound
 from stowplan.in_tree.volume_binding.explanation import where
 from stowplan.loading.admission import default_storage_class, with_storage_class
 from stowplan.loading.generated_claims import ephemeral_claims
+from stowplan.offline.assumptions import Provision
 from stowplan.simulate.immediate_claims import NO_PROVISIONER
 
 if TYPE_CHECKING:
@@ -66,22 +67,23 @@ def _claim_like(
     return PersistentVolumeClaim(metadata=metadata, spec=replace(model.spec, volume_name=""))
 
 
-def bind_claims_of(cluster: Cluster, pods: Iterable[Pod]) -> dict[str, str]:
-    """Do what controllers do about claims that these pods wait for, and others; class -> its provisioner, if needed."""
+def bind_claims_of(cluster: Cluster, pods: Iterable[Pod]) -> set[Provision]:
+    """Do what controllers do about claims that these pods wait for, and others; the volumes that have to be created."""
     unbound = [claim for pod in pods for claim in claims_of(cluster, pod) if not is_fully_bound(claim)]
     if not unbound:
-        return {}
-    created = {volume.metadata.name for volume in cluster.bind_claims()}
+        return set()
+    created = {volume.metadata.name: volume for volume in cluster.bind_claims()}
     objects = cluster.state.objects
-    needed: dict[str, str] = {}
+    needed: set[Provision] = set()
     for claim in unbound:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         claim = objects.get(PersistentVolumeClaim, name) or claim
         storage_class = objects.get(StorageClass, class_name_of(claim))
         if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
             continue
-        if not is_fully_bound(claim) or claim.spec.volume_name in created:
-            needed[storage_class.metadata.name] = storage_class.provisioner
+        volume = created.get(claim.spec.volume_name)
+        if volume is not None or not is_fully_bound(claim):
+            needed.add(Provision.of(storage_class.metadata.name, storage_class.provisioner, volume))
     return needed
 
 
