@@ -573,7 +573,7 @@ def _check_suggestion(info, suggestion, apart, chances):
 
     came = apart(carried_out)
     node = came.get(pod.metadata.name)
-    if not suggestion.gain:
+    if not suggestion.gain and not suggestion.preempts_on:
         return f"no node was to take it, and {node} did" if node else ""
     if node or (came and (whole == pod or any(change.nodes or change.leaving for change in suggestion.changes))):
         # Another pod that waited took the place on the node that was changed, or that of the pod that moved.

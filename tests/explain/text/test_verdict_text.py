@@ -249,6 +249,13 @@ def test_gates_of_a_pod_that_would_not_fit_either(page):
     assert "1. remove the scheduling gate quota (no node takes the pod even then)" in text
 
 
+def test_gates_of_a_pod_that_would_preempt(page):
+    lesser = a_pod("lesser").requests(cpu="4").spec(nodeName="a").obj()
+    important = a_pod().requests(cpu="1").priority(5).gated("x").obj()
+    text = page([a_node("a").allocatable(cpu="4").obj(), lesser], important)
+    assert "1. remove the scheduling gate x (the pod would then preempt others on a)" in text
+
+
 def test_errors(page):
     text = page([a_node("a").obj()], a_pod().obj(), config=profile("Broken"), plugins=[Broken])
     assert text.startswith("default/pod cannot be judged\n  error: ")

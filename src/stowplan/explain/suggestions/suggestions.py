@@ -15,6 +15,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.explain.suggestions.explanations import Explanations, guarded
 from stowplan.explain.suggestions.inspection import VerdictInspection, inspecting
@@ -52,7 +53,7 @@ def suggest(engine: Engine, verdict: Verdict, tries: int = TRIES) -> Advice:
         return Advice()
     with inspecting(engine, verdict) as at:
         if verdict.gated is not None:
-            return _ungated(at)
+            return _ungated(engine, at)
         explanations = Explanations(at)
         found = _Search(at, explanations, tries=tries).run()
         return Advice(tuple(found), tuple(obstacles(at, explanations, solved=bool(found))))
@@ -74,21 +75,27 @@ def advise(engine: Engine, verdict: Verdict, tries: int = TRIES) -> Verdict:
     return verdict
 
 
-def _ungated(at: VerdictInspection) -> Advice:
+def _ungated(engine: Engine, at: VerdictInspection) -> Advice:
     """For a pod gated by PreEnqueue: how to ungate it, and the nodes that are then feasible."""
     assert at.verdict.gated is not None
     plugin, trials = at.verdict.gated.plugin, Trials(at)
     ways = Explanations(at).ways_for_pod(plugin)[:_MAX_WAYS]
-    found = [guarded(plugin, partial(_lifted, at, trials, way), None) for way in ways]
+    found = [guarded(plugin, partial(_lifted, engine, at, trials, way), None) for way in ways]
     return Advice(tuple(suggestion for suggestion in found if suggestion is not None))
 
 
-def _lifted(at: VerdictInspection, trials: Trials, way: Way) -> Suggestion:
+def _lifted(engine: Engine, at: VerdictInspection, trials: Trials, way: Way) -> Suggestion:
     changes = _at_most(way)
-    still = at.question.gated(at.cluster.pod_info(trials.changed(changes)))
+    changed = at.cluster.pod_info(trials.changed(changes))
+    still = at.question.gated(changed)
     if still is not None:
         return _suggestion(at, changes, np.zeros(0, np.intp), still.message)
-    return _suggestion(at, changes, trials.feasible(changes))
+    found = _suggestion(at, changes, trials.feasible(changes))
+    if found.gain:
+        return found
+    with engine.asking(changed) as question:
+        plans = [result.plan for _, result in question.judgement().post_filter if result.plan is not None]
+    return replace(found, preempts_on=plans[-1].node_name) if plans else found
 
 
 def _at_most(way: Sequence[Step]) -> list[Change]:

@@ -27,6 +27,8 @@ class Suggestion(PlainStruct, frozen=True):
     #: The first of them.
     nodes: tuple[str, ...]
     note: str = ""
+    #: Without gain: the node on which the pod would evict others.
+    preempts_on: str = ""
 
     def __repr__(self) -> str:
         return f"<Suggestion: {self.text}>"
@@ -52,6 +54,8 @@ class Suggestion(PlainStruct, frozen=True):
     @property
     def text(self) -> str:
         """The suggestion in words."""
+        if self.preempts_on:
+            return f"{self.deed} (the pod would then preempt others on {self.preempts_on})"
         if not self.gain:
             return f"{self.deed} (no node takes the pod even then)"
         named = listed(self.nodes) if self.gain <= len(self.nodes) else f"{', '.join(self.nodes[:3])}, …"
