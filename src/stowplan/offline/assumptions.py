@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.framework.explanations.formatting import joined
 from stowplan.in_tree.volume_binding.claims import affinity_of
-from stowplan.in_tree.volume_binding.explanation import where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,6 +24,9 @@ class Provision(NamedTuple):
     @classmethod
     def of(cls, storage_class: str, provisioner: str, volume: PersistentVolume | None) -> Provision:
         """`volume`: as it was assumed; None for one that waits for its pod's node."""
+        # Scheduling imports no explanation.
+        from stowplan.in_tree.volume_binding.explanation import where
+
         affinity = None if volume is None else affinity_of(volume)
         return cls(storage_class, provisioner, "" if affinity is None else where(affinity))
 
