@@ -42,7 +42,10 @@ async def test_the_newest_and_the_oldest_take_turns(crowd):
 
 async def test_cancelled_steps_are_left_out(crowd):
     handshakes, served, first, begin = crowd
-    steps = [handshakes.step(first), *(handshakes.step(Connection(n, served)) for n in range(4))]
+    steps = [handshakes.step(first)]
+    # Otherwise the thread might begin with one that is to be cancelled.
+    assert first.begun.wait(20)
+    steps += [handshakes.step(Connection(n, served)) for n in range(4)]
     for cancelled in (2, 3):
         steps[1 + cancelled].cancel()
     begin.set()
