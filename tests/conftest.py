@@ -38,6 +38,7 @@ SLOW = (
     "cli/test_explain_local_scheduler.py",
     "cli/test_explain_from_scheduler.py",
     "cli/test_explain_live.py",
+    "cli/test_plugin_arguments.py",
     "cli/test_recordings.py",
     "cli/test_run.py",
     "cli/test_ui.py",
@@ -90,6 +91,7 @@ SLOW = (
     "sweeps",
     "test_benchmarks.py",
     "tuning/test_tune.py",
+    "what_if/test_beside_the_cluster.py",
 )
 #: Slow tests that --quick runs nevertheless, as everything relies on them: kubectl reads and writes.
 CORE = ("integration/test_kubectl_reading.py",)
