@@ -128,6 +128,6 @@ def _write(found: Dump, form: str, file: TextIO) -> None:
 
         file.write(to_yaml({"apiVersion": "v1", "kind": "List", "items": found.objects}))
         return
-    # An object a line: large clusters stay readable, and differences small.
+    # One object per line: readable for large clusters, and diffs stay small.
     lines = ",\n".join(json.dumps(obj, ensure_ascii=False, separators=(",", ":")) for obj in found.objects)
     file.write(f'{{"apiVersion":"v1","kind":"List","items":[\n{lines}\n]}}\n')

@@ -70,7 +70,7 @@ def complete_question(ctx: click.Context, param: click.Parameter, incomplete: st
     words = tuple(ctx.params.get("question") or ())
     if words == ("pending",):
         return []
-    # Without a letter, only what takes no request.
+    # Before anything is typed, offer only what needs no request to the cluster.
     bare = "Pod" if incomplete or words else ""
     return _references(ctx, words, incomplete, bare=bare, first=("pending", *SINGULARS.values()))
 

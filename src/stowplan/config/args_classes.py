@@ -37,7 +37,7 @@ def undecodable(type_: Any) -> str:
         if not (isinstance(known, inspect.StructType | inspect.DataclassType) or (known and settable_fields(type_))):
             return f" is {type_!r}, not a msgspec.Struct, dataclass or other class with fields"
     except Exception as error:
-        # Of the user's annotations.
+        # Evaluating the user's annotations may raise anything.
         return f" cannot be decoded: {type(error).__name__}: {error}"
     missing = ", ".join(_without_value(type_))
     return f": fields with init=False need a default: {missing}" if missing else ""

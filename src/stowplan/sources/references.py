@@ -60,7 +60,7 @@ class Reference(PlainStruct, frozen=True):
         return self.kind, (default or "") if self.namespace is None else self.namespace, self.name
 
     def in_namespace(self, default: str) -> str:
-        """Its key."""
+        """The `namespace/name` of the object."""
         return f"{default if self.namespace is None else self.namespace}/{self.name}"
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 #: States of pods that have a node, or that never get one.
 RUNNING, STARTING, DELETING = "running", "starting", "deleting"
-#: Those of pods that get no node now, and those that wait for nothing.
+#: States of pods that get no node now, and of pods that do not wait.
 WITHOUT_NODE = ("in_group", "refused", "gated", "unjudged")
 SETTLED = ("placeable", RUNNING, DELETING)
 
