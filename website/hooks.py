@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 #: Page of the site -> file of the repository that it is made of.
 PAGES = {
-    "contributing.md": "CONTRIBUTING.md",
-    "security.md": "SECURITY.md",
-    "changelog.md": "CHANGELOG.md",
-    "examples.md": "examples/README.md",
-    "deploy.md": "deploy/README.md",
-    "notebook.md": "docs/notebook.ipynb",
+    "use/examples.md": "examples/README.md",
+    "use/notebook.md": "docs/use/notebook.ipynb",
+    "run/deploy.md": "deploy/README.md",
+    "project/contributing.md": "CONTRIBUTING.md",
+    "project/security.md": "SECURITY.md",
+    "project/changelog.md": "CHANGELOG.md",
 }
 #: Folder of the site with copies of linked files.
 COPIES = "files"
@@ -65,10 +65,11 @@ def on_page_markdown(markdown: str, *, page: Page, config: Any, files: Files) ->
         if not (ROOT / path).exists():
             raise PluginError(f"{page.file.src_uri}: link to {target}, which is not in the repository")
         own = _page_of(path)
-        anchor = target.partition("#")[2]
-        if own is not None:
-            return f"[{text}]({own}{'#' + anchor if anchor else ''})"
-        return text if (ROOT / path).is_dir() else f"[{text}]({COPIES}/{path})"
+        if own is None and (ROOT / path).is_dir():
+            return text
+        relative = posixpath.relpath(own or f"{COPIES}/{path}", posixpath.dirname(page.file.src_uri))
+        _, hash_sign, anchor = target.partition("#")
+        return f"[{text}]({relative}{hash_sign}{anchor})"
 
     parts = FENCE.split(markdown)
     return "".join(part if part.startswith("```") else LINK.sub(rewritten, part) for part in parts)
@@ -85,8 +86,8 @@ def outside(target: str, origin: str) -> str | None:
     if re.match(r"[a-z]+:|#|/", target):
         return None
     path = posixpath.normpath(posixpath.join(origin, target.partition("#")[0]))
-    in_docs = posixpath.dirname(path) == "docs" and path.endswith(".md")
-    return None if origin == "docs" and (in_docs or path.startswith("docs/assets/")) else path
+    in_docs = path.startswith("docs/assets/") or (path.startswith("docs/") and path.endswith(".md"))
+    return None if in_docs and f"{origin}/".startswith("docs/") else path
 
 
 def _origin(page: str) -> str:
@@ -101,7 +102,7 @@ def _page_of(path: str) -> str | None:
             return page
     if path == "README.md":
         return "index.md"
-    return path.removeprefix("docs/") if re.fullmatch(r"docs/[^/]+\.md", path) else None
+    return path.removeprefix("docs/") if re.fullmatch(r"docs/.+\.md", path) else None
 
 
 def notebook_page(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The moving picture of the page in docs/page.md: twenty seconds of the real page beside a real scheduler.
+"""The moving picture of the page in docs/use/page.md: twenty seconds of the real page beside a real scheduler.
 
     python website/moving_picture.py docs/assets/page-moving.png
 

@@ -1,7 +1,7 @@
 """PodState of the scheduler-plugins project, ported: prefer nodes whose pods are about to leave.
 
 A node scores the number of its terminating pods minus the number of pods that are nominated to it. The lowest score of
-the feasible nodes becomes 0, the highest 100. docs/port-a-go-plugin.md goes through it line by line.
+the feasible nodes becomes 0, the highest 100. docs/extend/port-a-go-plugin.md goes through it line by line.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""docs/operations.md names existing flags, chart values, files, and sections."""
+"""docs/run/operate.md names existing flags, chart values, files, and sections."""
 
 import re
 
@@ -8,7 +8,7 @@ import yaml
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from support.processes.deployments import CHART, DEPLOY, ROOT
 
-GUIDE = ROOT / "docs" / "operations.md"
+GUIDE = ROOT / "docs/run/operate.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
 PROSE = re.sub(r"^```.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL)
 #: Flags of other programs: kubectl, kubeadm, podman, go-runner; and of `stowplan explain`.

@@ -132,7 +132,7 @@ def test_a_missing_metric_is_found(known):
 
 
 def test_every_alert_is_documented():
-    headings = re.findall(r"^### (\w+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^### (\w+)$", (ROOT / "docs/run/operate.md").read_text(), re.MULTILINE)
     assert [heading for heading in headings if heading.startswith(("Scheduler", "Stowplan"))] == list(RULES)
 
 

@@ -11,7 +11,7 @@ import pytest
 import stowplan
 from support import console
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/extend"
 #: Packages whose `__all__` is the public API.
 PACKAGES = ["stowplan", "stowplan.what_if", "stowplan.sweeps", "stowplan.live_testing", "stowplan.testing"]
 NAMES = [(package, name) for package in PACKAGES for name in import_module(package).__all__]

@@ -1,11 +1,11 @@
-"""docs/behaviour.md: every docstring that refers to it names an existing section."""
+"""docs/reference/behaviour.md: every docstring that refers to it names an existing section."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SECTIONS = re.findall(r"^#+ (.*)$", (ROOT / "docs" / "behaviour.md").read_text(encoding="utf-8"), re.MULTILINE)
-POINTER = re.compile(r"docs/behaviour\.md,\s+(.*?)\.$", re.MULTILINE)
+SECTIONS = re.findall(r"^#+ (.*)$", (ROOT / "docs/reference/behaviour.md").read_text(encoding="utf-8"), re.MULTILINE)
+POINTER = re.compile(r"docs/reference/behaviour\.md,\s+(.*?)\.$", re.MULTILINE)
 
 
 def test_sections_that_docstrings_name_exist():

@@ -9,7 +9,7 @@ from stowplan.cli.config.group import config
 from stowplan.command_line.flags.retired import GONE_FLAGS, RETIRED_FLAGS
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/run/configure.md").read_text(encoding="utf-8")
 
 
 def test_every_command_is_shown():

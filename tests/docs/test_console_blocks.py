@@ -9,11 +9,11 @@ import pytest
 from support import console
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md"), *ROOT.glob("*.md")])
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md"), *ROOT.glob("*.md")])
 #: Pages that use examples/: every command that can run there does.
 GUIDES = [
-    *("start.md", "explain.md", "what-if-recipes.md", "what-if.md", "migrate.md", "port-a-go-plugin.md", "faq.md"),
-    "simulate.md",
+    *("use/start.md", "use/explain.md", "use/what-if-recipes.md", "use/what-if.md", "use/faq.md", "use/simulate.md"),
+    *("run/migrate.md", "extend/port-a-go-plugin.md"),
 ]
 #: Programs that pages may name and that tests do not run.
 ELSEWHERE = {
@@ -52,7 +52,8 @@ def test_commands_give_the_output_that_is_shown(name):
 
 
 def test_the_scenario_that_is_shown_is_the_one_that_runs():
-    shown = re.search(r"^```yaml\n(.*?)^```", (ROOT / "docs/simulate.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs/use/simulate.md").read_text("utf-8")
+    shown = re.search(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert shown.group(1) == (ROOT / "examples/simulation/day.yaml").read_text("utf-8")
 
 
@@ -92,7 +93,7 @@ def test_an_option_that_does_not_exist_is_found():
 # -- Python blocks ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["start.md", "faq.md", "port-a-go-plugin.md"])
+@pytest.mark.parametrize("name", ["use/start.md", "use/faq.md", "extend/port-a-go-plugin.md"])
 def test_python_blocks_run_in_the_examples(name):
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

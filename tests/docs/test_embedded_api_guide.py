@@ -1,9 +1,9 @@
-"""The program in docs/embedded-api.md works as described."""
+"""The program in docs/use/embedded-api.md works as described."""
 
 import re
 from pathlib import Path
 
-GUIDE = Path(__file__).parents[2] / "docs" / "embedded-api.md"
+GUIDE = Path(__file__).parents[2] / "docs/use/embedded-api.md"
 
 
 def test_the_pod_of_the_guide_starts_running():
@@ -12,5 +12,5 @@ def test_the_pod_of_the_guide_starts_running():
         "            break\n", "            seen.append(event.object.spec.node_name)\n            break\n"
     )
     seen = []
-    exec(compile(program, "docs/embedded-api.md", "exec"), {"__name__": "guide", "seen": seen})
+    exec(compile(program, "docs/use/embedded-api.md", "exec"), {"__name__": "guide", "seen": seen})
     assert seen == ["n1"]

@@ -1,4 +1,4 @@
-"""docs/inspection.md describes every record and every field that a document can have."""
+"""docs/reference/inspection.md describes every record and every field that a document can have."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from stowplan.inspection import records
 from stowplan.inspection.records import AttemptRecord, QueueStateRecord, Record
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "inspection.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs/reference/inspection.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
 #: Base records, which are not in documents themselves.
 BASES = {Record, AttemptRecord, QueueStateRecord}

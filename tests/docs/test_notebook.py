@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support.notebooks import executed, written
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "docs/use/notebook.ipynb"
 
 
 def test_outputs_are_those_of_the_cells():

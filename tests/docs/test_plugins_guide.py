@@ -15,13 +15,13 @@ from stowplan.live_testing import Latency, live_cluster
 from stowplan.plugins import Reads
 from stowplan.testing import a_node, a_pod
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs/extend/plugins.md").read_text(encoding="utf-8")
 BLOCKS = [block.group(1) for block in re.finditer(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)]
 
 
 def run(block):
     namespace = {"__name__": "guide"}
-    exec(compile(block, "docs/plugins.md", "exec"), namespace)
+    exec(compile(block, "docs/extend/plugins.md", "exec"), namespace)
     return namespace
 
 

@@ -1,4 +1,4 @@
-"""The program in docs/record.md replays a recording, and the page names every input."""
+"""The program in docs/use/record.md replays a recording, and the page names every input."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from support.live.live_scheduler import live
 
 #: Inputs that recordings call otherwise.
 NAMES = {EventEmitted: "Told"}
-GUIDE = (Path(__file__).parents[2] / "docs" / "record.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs/use/record.md").read_text(encoding="utf-8")
 
 
 async def test_the_program_prints_the_effects(tmp_path, capsys):
@@ -22,7 +22,7 @@ async def test_the_program_prints_the_effects(tmp_path, capsys):
             await cluster.create(a_pod("p").obj())
     (program,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     names = {}
-    exec(compile(program, "docs/record.md", "exec"), names)
+    exec(compile(program, "docs/use/record.md", "exec"), names)
     names["replay"](path)
     assert " Schedule ['Bind']" in capsys.readouterr().out
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("mkdocs", reason="needs the extra docs")
 
 ROOT = Path(__file__).parents[2]
-#: Inputs of the build; src for the docstrings in docs/api.md.
+#: Inputs of the build; src for the docstrings in docs/extend/api.md.
 READ = ["docs", "examples", "website", "deploy", "src", "tests", "mkdocs.yml", "README.md"]
 READ += ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "pyproject.toml"]
 
@@ -43,21 +43,21 @@ def test_nothing_is_loaded_from_other_hosts(site):
 
 def test_every_page_is_in_the_nav(site):
     home = (site / "index.html").read_text(encoding="utf-8")
-    pages = {path.name for path in site.glob("*.html")} - {"404.html"}
+    pages = {str(path.relative_to(site)) for path in site.rglob("*.html")} - {"404.html"}
     assert len(pages) > 20
     assert pages - set(re.findall(r'href="([^"#]+)"', home)) <= {"index.html"}
 
 
 def test_the_api_page_has_the_docstrings_and_the_notebook_its_tables(site):
-    api = (site / "api.html").read_text(encoding="utf-8")
+    api = (site / "extend/api.html").read_text(encoding="utf-8")
     assert "stowplan.Cluster.from_kubeconfig" in api
     assert "selected as kubectl does" in api
-    assert ">TaintToleration</th>" in (site / "notebook.html").read_text(encoding="utf-8")
+    assert ">TaintToleration</th>" in (site / "use/notebook.html").read_text(encoding="utf-8")
 
 
 def test_linked_files_of_the_repository_are_served(site):
-    start = (site / "start.html").read_text(encoding="utf-8")
-    assert 'href="files/examples/shop/cluster.yaml"' in start
+    start = (site / "use/start.html").read_text(encoding="utf-8")
+    assert 'href="../files/examples/shop/cluster.yaml"' in start
     copied = site / "files/examples/shop/cluster.yaml"
     assert copied.read_bytes() == (ROOT / "examples/shop/cluster.yaml").read_bytes()
 
@@ -75,8 +75,8 @@ def test_a_dead_link_fails_the_build(tmp_path):
     config = (root / "mkdocs.yml").read_text()
     # Without docstrings, which take most of the time and are built above.
     (root / "mkdocs.yml").write_text(re.sub(r"  - mkdocstrings:\n(    .*\n)+", "", config))
-    page = root / "docs/faq.md"
-    page.write_text(page.read_text() + "\n[nowhere](../examples/nowhere.yaml)\n")
+    page = root / "docs/use/faq.md"
+    page.write_text(page.read_text() + "\n[nowhere](../../examples/nowhere.yaml)\n")
     built = build(root, tmp_path / "out")
     assert built.returncode != 0
-    assert "faq.md: link to ../examples/nowhere.yaml, which is not in the repository" in built.stderr
+    assert "faq.md: link to ../../examples/nowhere.yaml, which is not in the repository" in built.stderr

@@ -1,4 +1,4 @@
-"""README and docs/versions.md name the versions that the code supports, and nothing that cannot be had."""
+"""README and docs/reference/versions.md name the versions that the code supports, and nothing that cannot be had."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ from stowplan_cluster.apiserver.nodes import TEMPLATE, nodes_of
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGE = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/reference/versions.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 both = pytest.mark.parametrize("text", [README, PAGE], ids=["README", "versions.md"])
 
@@ -49,6 +49,6 @@ def test_nodes_of_the_readme_are_those_of_up():
 
 def test_nobody_is_told_to_install_it_from_an_index():
     """Extras may be named: an installed package satisfies them."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.py")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py")]
     wrong = [str(page) for page in pages if re.search(r"pip install '?stowplan\b(?!\[)", page.read_text("utf-8"))]
     assert wrong == []

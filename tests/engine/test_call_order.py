@@ -1,7 +1,7 @@
 """The order in which a live scheduler calls its plugins: up to a binding, and when a point fails or rejects.
 
 Two plugins that record their calls, A before B, are at every point of a profile; there are two nodes. Expectations
-follow docs/behaviour.md (The scheduling cycle) and docs/plugins.md.
+follow docs/reference/behaviour.md (The scheduling cycle) and docs/extend/plugins.md.
 """
 
 import asyncio

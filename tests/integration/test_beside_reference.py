@@ -1,8 +1,8 @@
 """Our program compared with the reference's kube-scheduler on one API server: the same scenario for each, then their
 pages.
 
-Requires a kube-scheduler in KUBEBUILDER_ASSETS. Left out of the comparison is what docs/differences.md lists, and what
-depends on chance.
+Requires a kube-scheduler in KUBEBUILDER_ASSETS. Left out of the comparison is what docs/reference/differences.md lists,
+and what depends on chance.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The program's log at -v=5 compared with the reference's, for the same scenario on one API server.
 
 Compared are level, message, keys, logger and the type of the object: what operators search for. Requires a
-kube-scheduler in KUBEBUILDER_ASSETS. Left out is what docs/differences.md lists.
+kube-scheduler in KUBEBUILDER_ASSETS. Left out is what docs/reference/differences.md lists.
 """
 
 import json
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 PROGRAMS = {"theirs": [str(REFERENCE)], "ours": COMMAND}
 NOT_READY = "node.kubernetes.io/not-ready:NoSchedule-"
 
-#: Beginnings of lines that only one of the two has; docs/differences.md gives the reasons.
+#: Beginnings of lines that only one of the two has; docs/reference/differences.md gives the reasons.
 ONLY_THEIRS = (
     *("The manifest file is empty", "Golang settings"),
     # Lists by WatchList, controllers that poll certificates, events at the end.

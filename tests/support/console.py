@@ -1,6 +1,6 @@
 """Run the console blocks of Markdown pages, and update the output that they show.
 
-    PYTHONPATH=tests python -m support.console docs/start.md
+    PYTHONPATH=tests python -m support.console docs/use/start.md
 
 A block has commands after `$`, each with the output that it shows. They run one after the other in a copy of examples/,
 `stowplan` commands in this process. A line `…` stands for any lines that are left out. Commands without output are run

@@ -1,6 +1,6 @@
 """Run a notebook's cells, and write their outputs.
 
-    PYTHONPATH=tests python -m support.notebooks docs/notebook.ipynb
+    PYTHONPATH=tests python -m support.notebooks docs/use/notebook.ipynb
 
 No kernel is needed: the last expression of a cell is its output, as text and, if it has one, as HTML.
 """

@@ -65,7 +65,7 @@ def simulate(
     Writes decisions.jsonl (one row per pod), series.jsonl (the cluster's state over time), summary.json, report.html (a
     self-contained report with charts) and timeline.jsonl.gz, which `stowplan ui --simulation FOLDER` plays; also
     Parquet files if pyarrow is installed. Ctrl-C ends the simulation early and keeps the results so far.
-    docs/simulate.md explains scenarios.
+    docs/use/simulate.md explains scenarios.
 
     \b
     Examples:

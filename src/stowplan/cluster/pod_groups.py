@@ -4,7 +4,7 @@ A group is identified by `namespace/name`, whether or not its PodGroup object ex
 stored here, updated with every placement, including those in transactions; the others are among the pending pods. An
 assumed pod counts as scheduled, like a bound one.
 
-Upstream: the pod group state in pkg/scheduler/backend/cache; docs/behaviour.md, Pod groups.
+Upstream: the pod group state in pkg/scheduler/backend/cache; docs/reference/behaviour.md, Pod groups.
 """
 
 from __future__ import annotations

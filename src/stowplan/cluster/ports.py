@@ -2,7 +2,7 @@
 
 Rows without host ports cost nothing. An agent with a port on every node is common, so conflicts are looked up by port
 instead of row by row. Each port is counted per pod, and is free again after the last pod that holds it has left. (The
-reference stores a set, and frees a port with its first holder; see docs/differences.md.)
+reference stores a set, and frees a port with its first holder; see docs/reference/differences.md.)
 
 Upstream: pkg/scheduler/framework/types.go (HostPortInfo).
 """

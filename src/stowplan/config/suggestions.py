@@ -19,7 +19,7 @@ from stowplan.config.types import Configuration
 MAX_HINTS = 10
 _HOW_TO_LOAD = (
     "a plugin of your own is loaded with --plugin MODULE:CLASS (in Python: plugins=[CLASS]), or from an installed "
-    "package by an entry point of the group stowplan.plugins (docs/plugins.md)"
+    "package by an entry point of the group stowplan.plugins (docs/extend/plugins.md)"
 )
 
 

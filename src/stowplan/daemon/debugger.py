@@ -9,7 +9,7 @@ lines, and scheduling continues meanwhile. Log entries have a maximum length; lo
 
 Parity: pods that are being tried, and other schedulers' pods without a node, are reported as missed.
 
-Upstream: pkg/scheduler/backend/cache/debugger; docs/behaviour.md, The debugger.
+Upstream: pkg/scheduler/backend/cache/debugger; docs/reference/behaviour.md, The debugger.
 """
 
 from __future__ import annotations

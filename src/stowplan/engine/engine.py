@@ -16,8 +16,9 @@ inputs, by the attached driver.
 
 Metrics use a stopwatch that is never read back, and a random source of their own.
 
-Upstream: pkg/scheduler/scheduler.go and schedule_one.go; docs/behaviour.md, The scheduling cycle. The model of inputs
-and effects is that of dask.distributed's worker state machine.
+Upstream: pkg/scheduler/scheduler.go and schedule_one.go;
+docs/reference/behaviour.md, The scheduling cycle.
+The model of inputs and effects is that of dask.distributed's worker state machine.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ round.
 Pods are ours (their schedulerName is a profile) or another scheduler's. The latter count once they are bound; ours are
 pending until then.
 
-Upstream: pkg/scheduler/eventhandlers.go; docs/behaviour.md, What a change does.
+Upstream: pkg/scheduler/eventhandlers.go; docs/reference/behaviour.md, What a change does.
 """
 
 from __future__ import annotations

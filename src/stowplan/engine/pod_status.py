@@ -5,8 +5,8 @@ is identified by its type and has its changed fields, with the order of all cond
 `lastTransitionTime` stays unless the condition's status changes, and a change of `observedGeneration` alone is not
 written.
 
-Upstream: pkg/api/v1/pod/util.go (UpdatePodCondition), pkg/scheduler/util/utils.go (PatchPodStatus); docs/behaviour.md,
-Status patches.
+Upstream: pkg/api/v1/pod/util.go (UpdatePodCondition), pkg/scheduler/util/utils.go (PatchPodStatus);
+docs/reference/behaviour.md, Status patches.
 """
 
 from __future__ import annotations

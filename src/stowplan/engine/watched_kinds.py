@@ -4,8 +4,8 @@ Every scheduler needs pods, nodes and namespaces. Another kind is watched if an 
 reads it, or registered events of it. A plugin that needs a kind is disabled while the cluster does not serve it; one
 that reads it works as in a cluster without such objects.
 
-Upstream: pkg/scheduler/eventhandlers.go (addAllEventHandlers) and the plugins' factories; docs/behaviour.md, Informers
-and kinds.
+Upstream: pkg/scheduler/eventhandlers.go (addAllEventHandlers) and the plugins' factories;
+docs/reference/behaviour.md, Informers and kinds.
 """
 
 from __future__ import annotations

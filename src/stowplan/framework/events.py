@@ -3,7 +3,7 @@
 A change of an object is one or several events. A plugin registers the events that may make a pod schedulable that it
 rejected, each with an optional queueing hint that decides per pod.
 
-Upstream: pkg/scheduler/framework/events.go and types.go; docs/behaviour.md, Events and hints.
+Upstream: pkg/scheduler/framework/events.go and types.go; docs/reference/behaviour.md, Events and hints.
 """
 
 from __future__ import annotations

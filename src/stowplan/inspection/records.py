@@ -1,7 +1,8 @@
 """Typed records shown by explain, the secure port and `-o json`.
 
-Each record is plain data, and its fields are those of its JSON document; `docs/inspection.md` describes them. Fields
-without a value are absent. Text output is made from records, too, so both are consistent.
+Each record is plain data, and its fields are those of its JSON document, described in
+`docs/reference/inspection.md`. Fields without a value are absent. Text output is made from records, too, so both are
+consistent.
 
 `SCHEMA_VERSION` is in every document. It is incremented when a field is removed or changes its meaning, but not for new
 fields.

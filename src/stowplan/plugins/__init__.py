@@ -1,4 +1,4 @@
-"""The API for writing scheduler plugins. See docs/plugins.md for a guide.
+"""The API for writing scheduler plugins. See docs/extend/plugins.md for a guide.
 
 A plugin is a class that derives from the base class of each extension point that it implements:
 

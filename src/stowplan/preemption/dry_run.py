@@ -5,7 +5,8 @@ one, most important first, as long as it still fits; those that cannot be added 
 independent of each other, so they are processed together: the k-th most important pods of all nodes are added back in
 one step over arrays. A step costs nearly the same for one node as for five thousand.
 
-Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption; docs/behaviour.md, Preemption.
+Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption;
+docs/reference/behaviour.md, Preemption.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ disruption budget are added back first.
 Each step is a trial of the whole group. If a pod on a node can only take room, many units are added back at once: if
 the group fits next to all of them, it fits next to each.
 
-Upstream: pkg/scheduler/framework/preemption/podgrouppreemption.go; docs/behaviour.md, Preemption for pod groups.
+Upstream: pkg/scheduler/framework/preemption/podgrouppreemption.go;
+docs/reference/behaviour.md, Preemption for pod groups.
 """
 
 from __future__ import annotations

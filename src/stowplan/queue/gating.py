@@ -2,7 +2,7 @@
 
 The plugin that gated a pod last is called first, so a pod that stays gated costs one call.
 
-Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (runPreEnqueuePlugins), docs/behaviour.md, Gating.
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (runPreEnqueuePlugins), docs/reference/behaviour.md, Gating.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Gauges (waiting pods by queue, pods rejected by a plugin, events in flight) are read from the queue itself at a scrape.
 
-Upstream: pkg/scheduler/metrics/metric_recorder.go; docs/behaviour.md, The queue's metrics.
+Upstream: pkg/scheduler/metrics/metric_recorder.go; docs/reference/behaviour.md, The queue's metrics.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The nominations themselves belong to the cluster state, as Filter takes nominated pods into account.
 
-Upstream: pkg/scheduler/backend/queue/nominator.go, docs/behaviour.md, Nominations.
+Upstream: pkg/scheduler/backend/queue/nominator.go, docs/reference/behaviour.md, Nominations.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ enters the active queue, and before it enters backoff if pods are popped from th
 stays unschedulable.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (moveToActiveQ, moveToBackoffQ,
-requeuePodWithQueueingStrategy), docs/behaviour.md, The queue.
+requeuePodWithQueueingStrategy), docs/reference/behaviour.md, The queue.
 """
 
 from __future__ import annotations

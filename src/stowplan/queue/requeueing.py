@@ -6,7 +6,7 @@ asked once for all unschedulable pods of one shape, and those about objects that
 the pods that name the changed one.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (isPodWorthRequeuing),
-docs/behaviour.md, Return after an attempt.
+docs/reference/behaviour.md, Return after an attempt.
 """
 
 from __future__ import annotations

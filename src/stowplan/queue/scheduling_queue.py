@@ -8,7 +8,7 @@ PreEnqueue plugin gates are unschedulable until an event that this plugin regist
 The queue has no clock and no loop: `now` is the time, and `flush` does what is due. The observer is notified of every
 move and its cause; the same calls at the same times give the same moves.
 
-Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, docs/behaviour.md, The queue.
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, docs/reference/behaviour.md, The queue.
 """
 
 from __future__ import annotations

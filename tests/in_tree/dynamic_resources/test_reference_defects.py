@@ -1,4 +1,4 @@
-"""Defects of the reference that are corrected here (docs/differences.md); other tests cover the rest of that list."""
+"""Defects of the reference that are corrected here (docs/reference/differences.md); other tests cover the others."""
 
 from stowplan import Cluster
 from stowplan.api.types import ResourceClaim

@@ -11,8 +11,8 @@ failure undoes the reservation and passes the pod to the failure handler.
     bind          by an interested extender, else by the first plugin that does not return Skip
     post-bind     plugins are notified
 
-Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go; docs/behaviour.md, Assume, Reserve,
-Permit, bind.
+Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go;
+docs/reference/behaviour.md, Assume, Reserve, Permit, bind.
 """
 
 from __future__ import annotations

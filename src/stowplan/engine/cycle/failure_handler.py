@@ -1,6 +1,6 @@
 """Handle a failed attempt: requeue, nomination, Event, pod condition.
 
-Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; docs/behaviour.md, Failures.
+Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, Failures.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Synchronous: nothing else changes the cluster state between the pod's pop and th
 `Attempt`, which proceeds to the binding cycle, or a `Failure`. If an extender or plugin has to be waited for, the
 decision is made in a suspended cycle (`suspended_cycles`); the rest is the same.
 
-Upstream: schedulingCycle in pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
+Upstream: schedulingCycle in pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle.
 """
 
 from __future__ import annotations

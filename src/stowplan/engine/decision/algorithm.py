@@ -3,7 +3,7 @@
 `SchedulingAlgorithm` has one framework per profile and the evaluations that equal pods share. It decides without side
 effects; placing the pod is up to the caller.
 
-Upstream: pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
+Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ are called during the search, and not for nodes after its end.
 
 A search in a placement (`listed`: the number of its nodes) does not see any other nodes.
 
-Upstream: findNodesThatPassFilters in pkg/scheduler/schedule_one.go; docs/behaviour.md, Which nodes are examined.
+Upstream: findNodesThatPassFilters in pkg/scheduler/schedule_one.go;
+docs/reference/behaviour.md, Which nodes are examined.
 """
 
 from __future__ import annotations

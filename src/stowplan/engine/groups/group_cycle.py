@@ -4,7 +4,7 @@ The group itself is not in the queue. Its pods that can be tried are popped alon
 importance, and tried together (`group_trial`). The result determines what happens to each: if the group can be
 scheduled, its pods are assumed one by one, like single pods; all others fail, with the group's message or their own.
 
-Upstream: pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.
+Upstream: pkg/scheduler/schedule_one_podgroup.go; docs/reference/behaviour.md, Pod groups.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 For each pod, Permit returns whether the group can be scheduled now; a pod that only has to wait counts as placed. With
 placements, the group is tried in each of them, and the best of those in which it fits is chosen.
 
-Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.
+Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/reference/behaviour.md, Pod groups.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Everything happens in a transaction of the cluster, which is always undone, even on success: the result is a
 `GroupTrial`.
 
-Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.
+Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/reference/behaviour.md, Pod groups.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A placement is a named set of nodes. At most one plugin generates placements for
 without one, the only placement is the whole cluster. The scheduler tries the group in each placement. Among those in
 which it fits, PlacementScore plugins choose the best, based on where the pods would go.
 
-Upstream: pkg/scheduler/framework/runtime/framework.go; docs/behaviour.md, Placements of pod groups.
+Upstream: pkg/scheduler/framework/runtime/framework.go; docs/reference/behaviour.md, Placements of pod groups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fields of a scenario: one frozen struct per part; `docs/simulate.md` explains every field.
+"""The fields of a scenario: one frozen struct per part; `docs/use/simulate.md` explains every field.
 
 The YAML is decoded to these structs (`load`), the JSON schema for editors is derived from them, and a simulation is
 built from them. They can be pickled, so that simulations can run in other processes.

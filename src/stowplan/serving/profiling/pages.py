@@ -10,7 +10,7 @@
 
 One profile at a time: two would measure each other.
 
-Upstream: net/http/pprof of Go; docs/behaviour.md, Profiles.
+Upstream: net/http/pprof of Go; docs/reference/behaviour.md, Profiles.
 """
 
 from __future__ import annotations
