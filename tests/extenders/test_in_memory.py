@@ -195,3 +195,27 @@ def test_the_command(program, asks, tmp_path):
         assert "goes to n1" in result.output
         assert "this question did not; its filter may change this" in result.output
     assert len(program.asked()) == asks
+
+
+def _suggestions(program, folder, *more):
+    """For two pods that no node takes: the kinds of changes, with the number of pods placed by each."""
+    config, objects = folder / "config.json", folder / "objects.json"
+    config.write_text(json.dumps(configuration(program.settings("good", "filter"))))
+    nodes = [
+        a_node("small").allocatable(cpu="1").obj(),
+        a_node("large").tainted("owner", "ml").allocatable(cpu="9").obj(),
+    ]
+    pods = [a_pod(f"ml-{n}").requests(cpu="4").obj() for n in range(2)]
+    objects.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *pods]}))
+    question = ["explain", "-f", str(objects), "--config", str(config), "-o", "json", *more]
+    summary = json.loads(CliRunner().invoke(cli, question, prog_name="stowplan").stdout)["summary"]
+    return {one["changes"][0]["kind"]: one["pods"] for one in summary["relief"]}
+
+
+def test_the_command_tries_suggestions_with_the_extenders_that_it_asks(program, tmp_path):
+    program.dislikes("large")
+    program.asked()
+    assert _suggestions(program, tmp_path) == {"resources": 1}
+    assert program.asked()
+    assert _suggestions(program, tmp_path, "--no-extenders") == {"taints": 2, "resources": 1}
+    assert not program.asked()

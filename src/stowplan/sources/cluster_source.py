@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ from stowplan.recordings.moment import moment_of, note_of
 from stowplan.sources.missing_kinds import why_not_judged
 from stowplan.sources.references import SINGULARS
 from stowplan.what_if.group_relief import group_relief
-from stowplan.what_if.relief import relief
+from stowplan.what_if.relief import relief, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -400,7 +401,25 @@ class ClusterSource:
 
     def more_nodes(self, group: Group) -> tuple[ReliefRecord, ...]:
         """Numbers of nodes, of kinds that exist, that would take equal pods."""
-        return tuple(one for one in relief(self.cluster, [group]) if one.changes[0]["kind"] == "addNodes")
+        return tuple(one for one in self.relief([group]) if one.changes[0]["kind"] == "addNodes")
+
+    def relief(self, groups: Sequence[Group]) -> list[ReliefRecord]:
+        """Suggestions for groups without a feasible node, each tried with all their pods."""
+        with self._extenders_as_chosen():
+            return relief(self.cluster, groups)
+
+    def together(self, groups: Sequence[Group]) -> int | None:
+        """How many of the pods that would each get a node now get one if all are scheduled; None if too many."""
+        with self._extenders_as_chosen():
+            return together(self.cluster, groups)
+
+    @contextmanager
+    def _extenders_as_chosen(self) -> Iterator[None]:
+        """Within this context, pods are also scheduled without extenders if they are not to be called."""
+        with ExitStack() as stack:
+            for framework in () if self.extenders else self.cluster.algorithm.frameworks.values():
+                stack.enter_context(framework.without_extenders())
+            yield
 
     def starting_reason(self, info: PodInfo) -> str:
         """Why a pod does not run on its node yet, by its last Event; "" if that is unknown."""

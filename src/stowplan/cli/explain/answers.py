@@ -27,7 +27,6 @@ from stowplan.inspection.records import VerdictListRecord, document
 from stowplan.loading.workloads import belongs_to
 from stowplan.structs import PlainStruct
 from stowplan.what_if.group_relief import group_relief
-from stowplan.what_if.relief import relief, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -101,7 +100,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
 
     @cache
     def summary_record() -> SummaryRecord:
-        return summary(groups, relief(about.cluster, groups), together(about.cluster, groups))
+        return summary(groups, about.relief(groups), about.together(groups))
 
     def data() -> dict[str, Any]:
         if selection.is_one_pod and groups:
@@ -130,7 +129,7 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
                 alike=group.alike,
                 reported=status,
                 group=group.pod_group,
-                relief=() if several and not group.alike else relief(about.cluster, [group]),
+                relief=() if several and not group.alike else about.relief([group]),
                 among_others=several,
             )
         for group_name in about.groups_of(pods)[:_GROUPS]:
