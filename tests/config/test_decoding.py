@@ -7,6 +7,7 @@ import pytest
 from stowplan import config as config_room
 from stowplan import load_config
 from stowplan.config import ConfigError, PluginDeclaration
+from stowplan.config.documents import parse_document
 from stowplan.in_tree.discovery import declarations
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -304,3 +305,16 @@ def test_arguments_of_unknown_plugins_are_kept():
     assert config.profiles[0].plugin_args("NotEnabled") is None
     # A point's own plugins come after those of multiPoint.
     assert config.profiles[0].points["filter"][-1].name == "Mine"
+
+
+@pytest.mark.parametrize("number", ["9" * 41, "-" + "9" * 400])
+def test_integers_of_arguments_stay_exact(number):
+    text = f'{{"kind": "Policy", "pluginConfig": [{{"name": "Mine", "args": {{"size": {number}}}}}]}}'
+    assert parse_document(text).value["pluginConfig"][0]["args"]["size"] == int(number)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "9" * 5000])
+@pytest.mark.parametrize("form", ['{{"profiles": [{{"size": {}}}]}}', "profiles:\n- size: {}\n"], ids=["JSON", "YAML"])
+def test_numbers_that_would_become_infinite_are_refused(form, number):
+    with pytest.raises(ConfigError, match=r"profiles\[0\]\.size: the number is too large"):
+        parse_document(form.format(number))

@@ -8,6 +8,7 @@ Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json, sigs.k8s.io/yaml.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -43,7 +44,21 @@ class Document:
 
 
 def parse_document(text: str) -> Document:
-    return _parse_json(text) if text.lstrip().startswith("{") else _parse_yaml(text)
+    document = _parse_json(text) if text.lstrip().startswith("{") else _parse_yaml(text)
+    _check_numbers(document.value, "")
+    return document
+
+
+def _check_numbers(value: Any, path: str) -> None:
+    """Refuse what JSON has no number for, such as 1e400: it could only be passed on as another value."""
+    if isinstance(value, dict):
+        for key, item in members_of(value):
+            _check_numbers(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            _check_numbers(item, f"{path}[{number}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{path or 'document'}: the number is too large, or not finite: the largest is about 1.8e308")
 
 
 def _parse_json(text: str) -> Document:
@@ -80,11 +95,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
+    try:
+        return int(digits)
+    except ValueError:
+        # Python refuses thousands of digits.
+        return math.inf
 
-
-#: More digits than any valid number has; Python is slow for many digits, and refuses more.
-_LONGEST_INTEGER = 40
 
 _JSON = json.JSONDecoder(object_pairs_hook=JsonObject, parse_constant=_refuse_constant, parse_int=_integer)
 
