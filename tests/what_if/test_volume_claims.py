@@ -128,7 +128,8 @@ def test_claims_of_others_are_kept_if_pods_have_no_uid(nodes):
     assert names == {"web-0-scratch"}
 
 
-def test_a_new_volume_in_a_file_is_available_to_a_claim_of_a_cluster(nodes, tmp_path):
+@pytest.mark.parametrize("source", ["file", "dicts"])
+def test_a_new_volume_is_available_to_a_claim_of_a_cluster(source, nodes, tmp_path):
     """The PV controller has seen the claim already, but not the volume."""
     (waiting,) = claim("data")
     waiting["metadata"]["resourceVersion"] = "7"
@@ -137,9 +138,10 @@ def test_a_new_volume_in_a_file_is_available_to_a_claim_of_a_cluster(nodes, tmp_
     volume.pop("status", None)
     local = CLASS | {"provisioner": "kubernetes.io/no-provisioner"}
     user = pod("web", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    objects = {"apiVersion": "v1", "kind": "List", "items": [*nodes, user, waiting, volume, local]}
     file = tmp_path / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, user, waiting, volume, local]}))
-    cluster = Cluster.from_files(file)
+    file.write_text(json.dumps(objects))
+    cluster = Cluster.from_files(file) if source == "file" else Cluster(objects)
     assert [one.node_name for one in cluster.schedule()] == ["a"]
 
 

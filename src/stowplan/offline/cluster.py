@@ -116,7 +116,8 @@ class Cluster:
         * `reuse`: whether equal pods share results; the decisions are the same without.
         * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
 
-        Objects are decoded, but not validated as by an API server; `from_files` validates manifests.
+        Objects are decoded, but not validated as by an API server; `from_files` validates manifests. As with files,
+        volumes without a phase become available; `bind_claims` binds claims that do not wait for a pod.
 
         Examples:
             >>> Cluster([a_node("n1").obj(), a_pod("web-0").obj()], feature_gates={"GenericWorkload": True})
@@ -168,6 +169,8 @@ class Cluster:
         warn_of_workloads(given, stacklevel=2)
         for obj in sorted(map(decoded, given), key=list_order):
             self.add(obj)
+        # Volumes without a phase become available; claims stay as they are.
+        self.bind_claims([])
         self.state.transactions.register("pod names", self._names)
         self.state.transactions.register("reservations", self._reservations)
 
