@@ -175,6 +175,16 @@ def test_a_rejected_pod_follows_one_that_moves_later(asked):
         assert found.stranded == ()
 
 
+def test_a_budget_is_asked_again_once_a_stranded_pod_has_found_a_node():
+    first = a_pod("first").requests(cpu="1").labels(app="web").requires_pods(ZONE, {"matchLabels": {"app": "db"}}).obj()
+    first["spec"]["nodeName"] = "a"
+    scratch = pod("web-0", nodeName="a", volumes=[{"name": "scratch", "emptyDir": {}}])
+    pods = [owned(first), owned(scratch), owned(pod("db-0", nodeName="a"))]
+    found = drain(Cluster([node("a", zone="x"), node("b", zone="y"), *pods, budget(allowed=1)]), ["a"])
+    assert [move.pod for move in found.moves] == ["default/db-0", "default/first", "default/web-0"]
+    assert (found.stranded, found.blocked_by, found.empty_dir) == ((), (), ("default/web-0",))
+
+
 def test_rolling_without_a_spare_node():
     pods = [owned(pod(f"web-{name}", "4", nodeName=name)) for name in "ab"]
     found = drain(Cluster([node("a"), node("b"), *pods]), list("ab"), rolling=1)

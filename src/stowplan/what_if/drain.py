@@ -22,7 +22,7 @@ from stowplan.what_if.records import BlockRecord, DrainRecord, MoveRecord, Stran
 from stowplan.what_if.settling import Settling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from stowplan.api.label_selectors import Selector
     from stowplan.cluster.pod_info import PodInfo
@@ -70,7 +70,7 @@ class _Drain:
         self._stranded: dict[str, StrandedRecord] = {}
         self._blocks: list[BlockRecord] = []
         self._lost: list[str] = []
-        self._empty_dir: list[str] = []
+        self._empty_dir: dict[str, None] = {}
         self._displaced: dict[str, None] = {}
         self._waited: dict[str, None] = {}
         self._provisions: set[Provision] = set()
@@ -121,10 +121,21 @@ class _Drain:
     def _out(self, names: list[str]) -> None:
         for name in names:
             self._cluster.add(cordoned(node_named(self._cluster, name)))
+        blocks = self._empty(names)
+        # Pods that find a node return their disruptions.
+        while self._try_again() and blocks:
+            blocks = self._empty(names, blocks)
+        self._blocks += blocks.values()
+
+    def _empty(self, names: list[str], only: Collection[str] | None = None) -> dict[str, BlockRecord]:
+        """Evict the pods of these nodes, or `only` those; pod -> what blocks its eviction."""
+        blocks = {}
         for name in names:
             for info in self._pods_on(name):
-                self._evict(info, name)
-        self._try_again()
+                block = self._evict(info, name) if only is None or info.key in only else None
+                if block is not None:
+                    blocks[info.key] = block
+        return blocks
 
     def _try_again(self) -> list[str]:
         """Stranded pods that find a node now, such as one beside those that moved after it."""
@@ -138,20 +149,19 @@ class _Drain:
             self._budgets.back(info)
         return [info.key for info in found]
 
-    def _evict(self, info: PodInfo, node: str) -> None:
+    def _evict(self, info: PodInfo, node: str) -> BlockRecord | None:
         fate = fate_of(info.pod)
         if fate is Fate.BELONGS_TO_NODE:
             self._stay += 1
             controller = controller_of(info.pod.metadata)
             self._of_daemon_sets |= controller is not None and controller.kind == "DaemonSet"
-            return
+            return None
         if fate is not Fate.LEAVING and any(volume.empty_dir is not None for volume in info.pod.spec.volumes):
-            self._empty_dir.append(info.key)
+            self._empty_dir[info.key] = None
         refusal = self._refusal(info) if fate is not Fate.LEAVING else None
         if refusal is not None:
             budget, why = refusal
-            self._blocks.append(BlockRecord(pod=info.key, node=node, budget=budget, reason=why))
-            return
+            return BlockRecord(pod=info.key, node=node, budget=budget, reason=why)
         self._budgets.evicted(info)
         self._cluster.evict(info.key)
         if fate is Fate.LOST:
@@ -159,6 +169,7 @@ class _Drain:
             let_go(self._cluster, [info.pod])
         elif fate is Fate.RECREATED:
             self._settle(info, node)
+        return None
 
     def _settle(self, info: PodInfo, node: str) -> None:
         settling = Settling(self._cluster)
@@ -187,7 +198,7 @@ class _Drain:
         if self._lost:
             notes.append("pods without a controller are lost: kubectl drain asks for --force before it deletes them")
         if self._empty_dir:
-            pods = listed(self._empty_dir, _NAMED)
+            pods = listed(list(self._empty_dir), _NAMED)
             notes.append(f"the data in emptyDir volumes is lost, kubectl drain asks for --delete-emptydir-data: {pods}")
         if self._of_daemon_sets:
             notes.append("pods of DaemonSets stay: kubectl drain asks for --ignore-daemonsets")
