@@ -33,7 +33,8 @@ class FirstWaiting:
 
     def before(self, info: PodInfo) -> str:
         """The pod that must run before this one is created; "" if there is none, or the pod's set is not known."""
-        name = set_of(info.pod)
+        # Most questions have none, and many pods.
+        name = set_of(info.pod) if self._first else ""
         first = self._first.get((info.namespace, name)) if name else None
         if first is None or first >= ordinal_of(info.pod):
             return ""
