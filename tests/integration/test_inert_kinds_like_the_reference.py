@@ -1,4 +1,4 @@
-"""Inert kinds (stored, but not acted on) read back as from a real kube-apiserver, with its defaults."""
+"""Kinds that are inert as yet read back as from a real kube-apiserver, with its defaults."""
 
 import json
 from copy import deepcopy
@@ -8,7 +8,6 @@ import pytest
 from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.server import ApiServer
 from support.api import wrong_inert_manifests
-from support.api.inert_manifests import MANIFESTS
 from support.processes.servers import assets, real_server
 
 pytestmark = pytest.mark.skipif(assets() is None, reason="KUBEBUILDER_ASSETS names no kube-apiserver")
@@ -31,11 +30,13 @@ def without_what_the_server_sets(obj):
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
+@pytest.mark.parametrize("name", wrong_inert_manifests.GOOD)
 def test_defaults(reference, name):
-    created = reference.kubectl("create", "-n", "default", "-f", "-", "-o", "json", stdin=[MANIFESTS[name]])
+    created = reference.kubectl(
+        "create", "-n", "default", "-f", "-", "-o", "json", stdin=[wrong_inert_manifests.GOOD[name]]
+    )
     theirs = json.loads(created.stdout)
-    ours = stored_here(MANIFESTS[name])
+    ours = stored_here(wrong_inert_manifests.GOOD[name])
     assert without_what_the_server_sets(ours) == without_what_the_server_sets(theirs)
 
 

@@ -30,10 +30,9 @@ class TestCreate:
 
     def test_warnings(self, api):
         options = Options()
-        environment = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
-        api.create("pods", pod(containers=[{"name": "c", "image": "i", "env": environment}]), options=options)
-        hidden = 'spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply'
-        assert options.warnings == [hidden]
+        api.create("pods", pod(nodeSelector={"beta.kubernetes.io/os": "linux"}), options=options)
+        deprecated = 'deprecated since v1.14; use "kubernetes.io/os" instead'
+        assert options.warnings == [f"spec.nodeSelector[beta.kubernetes.io/os]: {deprecated}"]
 
     def test_the_server_gives_uid_time_and_version(self, api):
         stored = api.create("configmaps", config_map())

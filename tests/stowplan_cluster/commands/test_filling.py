@@ -76,13 +76,6 @@ def test_inert_kinds_are_stored_with_one_note(server):
     assert stored(server, "networkpolicies.networking.k8s.io", "shop", "p7")["spec"]["policyTypes"] == ["Ingress"]
 
 
-def test_unknown_fields_of_inert_kinds_are_refused(server):
-    problems, _ = fill(server, network_policy("p", podselector={}))
-    assert len(problems) == 1
-    assert "file: document 1: " in problems[0]
-    assert 'unknown field "spec.podselector"' in problems[0]
-
-
 def test_order_does_not_matter(server):
     urgent = an_object("scheduling.k8s.io/v1", "PriorityClass", "urgent", value=7)
     pod = manifests.pod("web", priorityClassName="urgent")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.defaults import devices, inert, pods, services, volumes, workloads
+from stowplan_cluster.apiserver.defaults import devices, pods, services, volumes, workloads
 from stowplan_cluster.apiserver.defaults.quantities import round_amounts
 from stowplan_cluster.apiserver.rbac import GROUP as RBAC
 
@@ -132,6 +132,8 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "replicasets.apps": workloads.default_replica_set,
     "statefulsets.apps": workloads.default_stateful_set,
     "jobs.batch": workloads.default_job,
+    "cronjobs.batch": workloads.default_cron_job,
+    "horizontalpodautoscalers.autoscaling": workloads.default_autoscaler,
     "csidrivers.storage.k8s.io": _default_csi_driver,
     "storageclasses.storage.k8s.io": _default_storage_class,
     "priorityclasses.scheduling.k8s.io": _default_priority_class,
@@ -142,7 +144,6 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     f"clusterrolebindings.{RBAC}": _default_binding,
     f"rolebindings.{RBAC}": _default_binding,
     "customresourcedefinitions.apiextensions.k8s.io": _default_definition,
-    **inert.DEFAULTS,
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.field_errors import go_quote
 from stowplan.api.meta import MAX_INT32
+from stowplan_cluster.apiserver.conversion import METRICS_OF_V2
 from stowplan_cluster.apiserver.defaults.pods import default_template
 from stowplan_cluster.apiserver.defaults.volumes import default_claim
 from stowplan_cluster.apiserver.objects import metadata_of
@@ -138,3 +139,36 @@ def default_job(job: JsonObject) -> None:
         for pattern in rule.get("onPodConditions") or ():
             _fill(pattern, status="True")
     default_template(spec.setdefault("template", {}))
+
+
+def default_cron_job(cron_job: JsonObject) -> None:
+    spec = cron_job.setdefault("spec", {})
+    _fill(spec, concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
+    job = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
+    default_template(job.setdefault("template", {}))
+
+
+def default_autoscaler(autoscaler: JsonObject) -> None:
+    spec = autoscaler.setdefault("spec", {})
+    _fill(spec, minReplicas=1)
+    if autoscaler.get("apiVersion") == "autoscaling/v1":
+        if METRICS_OF_V2 not in (autoscaler["metadata"].get("annotations") or {}):
+            _fill(spec, targetCPUUtilizationPercentage=80)
+        return
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    behavior = spec.get("behavior")
+    if behavior is not None:
+        percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
+        pods = {"type": "Pods", "value": 4, "periodSeconds": 15}
+        up, down = (_present(behavior, name) for name in ("scaleUp", "scaleDown"))
+        _fill(up, stabilizationWindowSeconds=0, selectPolicy="Max", policies=[pods, percent])
+        _fill(down, selectPolicy="Max", policies=[dict(percent)])
+
+
+def _present(obj: JsonObject, name: str) -> JsonObject:
+    if obj.get(name) is None:
+        obj[name] = {}
+    found: JsonObject = obj[name]
+    return found

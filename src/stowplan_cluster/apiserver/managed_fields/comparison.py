@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan_cluster.apiserver.managed_fields.path_elements import MEMBER, element_of, in_order
 from stowplan_cluster.apiserver.managed_fields.presence import never_absent
-from stowplan_cluster.apiserver.schema.types import ATOMIC, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.types import ATOMIC, UNTYPED, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.schema.types import Type
-
-#: The type of objects without a schema: merged field by field, with atomic lists.
-UNTYPED = Struct(name="", preserve_unknown=True)
 
 _ABSENT = object()
 

@@ -18,7 +18,7 @@ from stowplan.api.status import StatusDetails
 from stowplan_cluster.apiserver.json_values import copy_of, go_string_verb, go_text, go_type, identity, json_type, same
 from stowplan_cluster.apiserver.patches.list_order import arrange
 from stowplan_cluster.apiserver.patches.nesting import bounded
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.types import UNTYPED, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,9 @@ DELETE_FROM_LIST = "$deleteFromPrimitiveList"
 
 #: Objects that are replaced instead of merged, as (type, field).
 _REPLACED = frozenset({("PodDisruptionBudgetSpec", "selector")})
+
+#: Lists in what is stored without a schema.
+_REPLACED_LIST = ListType(UNTYPED)
 
 _BAD_RETAIN_KEYS = "invalid patch format of retainKeys"
 _BAD_ORDER = "invalid patch format of setElementOrder list"
@@ -151,7 +154,7 @@ def _without_directives(value: Any) -> tuple[bool, Any]:
 
 def _field(type: Type, name: str) -> Type:
     if isinstance(type, Struct):
-        found = type.fields.get(name)
+        found = type.fields.get(name, UNTYPED if type.preserve_unknown else None)
         if found is not None:
             return found
         struct = type.name.rpartition(".")[2]
@@ -163,6 +166,8 @@ def _field(type: Type, name: str) -> Type:
 
 def _list_field(type: Type, name: str) -> ListType:
     field = _field(type, name)
+    if field is UNTYPED:
+        return _REPLACED_LIST
     if isinstance(field, ListType):
         return field
     raise ApiError(f"expected slice or array type, but got: {_go_kind(type)}")

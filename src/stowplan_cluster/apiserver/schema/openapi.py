@@ -106,6 +106,7 @@ def _subject(resource: Resource, schemas: JsonSchemas, struct: Struct) -> Subjec
         schema=schemas.reference(struct, name=name, kinds=(kind,)),
         list_schema=list_schema,
         reference=lambda each: schemas.reference(built_in().structs[each]),
+        merges=bool(struct.name) and not struct.preserve_unknown,
     )
 
 
@@ -127,6 +128,7 @@ def _part(subject: Subject, name: str, schemas: JsonSchemas) -> Subject:
         schema=schemas.reference(struct, kinds=(kind,)),
         list_schema={},
         reference=subject.reference,
+        merges=subject.merges,
     )
 
 

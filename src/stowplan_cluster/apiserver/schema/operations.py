@@ -90,6 +90,8 @@ class Subject(PlainStruct, frozen=True, kw_only=True):
     list_schema: JsonObject
     #: OpenAPI name -> schema reference.
     reference: Callable[[str], JsonObject]
+    #: Whether kubectl may compute strategic merge patches from the schema: it has all fields.
+    merges: bool
 
 
 def paths_of(subject: Subject) -> Iterator[tuple[str, list[Operation]]]:
@@ -180,7 +182,7 @@ def _replace(subject: Subject, *, part: str = "") -> Operation:
 
 
 def _patch(subject: Subject, *, part: str = "") -> Operation:
-    strategic = () if subject.resource.custom else (STRATEGIC_MERGE_PATCH,)
+    strategic = (STRATEGIC_MERGE_PATCH,) if subject.merges else ()
     return Operation(
         method="patch",
         action="patch",

@@ -5,7 +5,7 @@
     kind Binding unlisted                      a kind without a list kind
       spec!  PodSpec -- What is wanted.        a field, required; its description follows the dashes
       size?  int32 @7                          a field whose zero differs from unset; protobuf field number 7
-    struct Volume                              a struct; options: atomic, retainKeys
+    struct Volume                              a struct; options: atomic, retainKeys, open (keeps unknown fields)
       ...VolumeSource                          includes the fields of another struct
       ports  [Port] by port, protocol=TCP      a list (options: see below); protocol defaults to TCP
       quota  {quantity} atomic                 a map with string keys
@@ -59,7 +59,7 @@ _TYPE_META = (
 )
 #: Scalars whose zero value can be omitted.
 _PLAIN = (Scalar.STRING, Scalar.BOOL, Scalar.INT32, Scalar.INT64, Scalar.NUMBER, Scalar.BYTES)
-_OPTIONS = {"struct": {"atomic", "retainKeys"}, "kind": {"unlisted"}}
+_OPTIONS = {"struct": {"atomic", "retainKeys", "open"}, "kind": {"unlisted", "open"}}
 
 
 class TypesError(ValueError):
@@ -295,6 +295,7 @@ class _Linker:
             declared.full_name,
             atomic="atomic" in declared.options,
             retain_keys="retainKeys" in declared.options,
+            preserve_unknown="open" in declared.options,
             required=frozenset(each.name for each in fields if each.required),
             descriptions=descriptions,
         )

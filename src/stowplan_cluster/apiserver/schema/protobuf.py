@@ -94,6 +94,8 @@ def _type_of(api_version: str, kind: str, schemas: Schemas) -> Struct:
     type = schemas.kinds.get((api_version, kind))
     if type is None:
         raise Malformed(f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)}")
+    if type.preserve_unknown:
+        raise Malformed(f"{kind} of {api_version} is stored only, without the layout of its message: send JSON")
     return type
 
 

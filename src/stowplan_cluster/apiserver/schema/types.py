@@ -87,6 +87,10 @@ class Struct:
         return f"Struct({self.name!r})"
 
 
+#: The type of objects without a schema: merged field by field, with atomic lists.
+UNTYPED = Struct(name="", preserve_unknown=True)
+
+
 @dataclass(slots=True, eq=False)
 class ListType:
     element: Type

@@ -37,7 +37,6 @@ _STARTS: dict[str, JsonObject] = {
     "resourceclaims.resource.k8s.io": {},
     "devicetaintrules.resource.k8s.io": {},
     "customresourcedefinitions.apiextensions.k8s.io": {},
-    "ingresses.networking.k8s.io": {"loadBalancer": {}},
     "horizontalpodautoscalers.autoscaling": {"desiredReplicas": 0},
 }
 _NOTHING: JsonObject = {}

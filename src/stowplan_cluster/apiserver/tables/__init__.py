@@ -61,17 +61,9 @@ _PRINTERS: dict[str, Printer] = {
     "devicetaintrules.resource.k8s.io": scheduling.DEVICE_TAINT_RULES,
     "clusterrolebindings.rbac.authorization.k8s.io": access.BINDINGS,
     "rolebindings.rbac.authorization.k8s.io": access.BINDINGS,
-    "networkpolicies.networking.k8s.io": inert.NETWORK_POLICIES,
-    "ingresses.networking.k8s.io": inert.INGRESSES,
-    "ingressclasses.networking.k8s.io": inert.INGRESS_CLASSES,
     "cronjobs.batch": inert.CRON_JOBS,
     "horizontalpodautoscalers.autoscaling": inert.AUTOSCALERS,
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": inert.WEBHOOKS,
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": inert.WEBHOOKS,
-    "endpoints": inert.ENDPOINTS,
     "resourcequotas": inert.QUOTAS,
-    "runtimeclasses.node.k8s.io": inert.RUNTIME_CLASSES,
-    "apiservices.apiregistration.k8s.io": inert.API_SERVICES,
 }
 
 

@@ -2,7 +2,7 @@
 
 All kinds share the metadata rules and have one rule for names; each kind has a function for creates and one for
 updates. They run after defaults and strategies. For custom resources only metadata is validated here, the rest by their
-schema; of inert kinds those that people deploy are validated, of the others only metadata.
+schema; of kinds that nothing acts on, only metadata.
 
 Upstream: pkg/apis/*/validation, called by pkg/registry/*/strategy.go.
 """
@@ -15,7 +15,6 @@ from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.rbac import GROUP
 from stowplan_cluster.apiserver.validation import (
     access,
-    api_services,
     autoscalers,
     claims,
     cron_jobs,
@@ -28,18 +27,15 @@ from stowplan_cluster.apiserver.validation import (
     metadata,
     names,
     namespaces,
-    networking,
     nodes,
     persistent_volumes,
     pod_updates,
     pods,
     policy,
     quotas,
-    runtime_classes,
     scheduling,
     services,
     storage,
-    webhooks,
     workloads,
 )
 
@@ -148,32 +144,10 @@ _EVENTS = {
     ),
     "events.events.k8s.io": _Rules(events.check_event, events.check_event_update),
 }
-#: No controller acts on these; people deploy them.
-_OF_INERT = {
-    **{
-        f"{plural}.admissionregistration.k8s.io": _Rules(
-            webhooks.check_webhooks, webhooks.check_webhooks_update, known_finalizers=False
-        )
-        for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-    },
-    "apiservices.apiregistration.k8s.io": _Rules(
-        api_services.check_api_service,
-        api_services.check_api_service_update,
-        names.path_segment,
-        known_finalizers=False,
-    ),
+#: Inert as yet: controllers for them are to come.
+_TO_COME = {
     "cronjobs.batch": _Rules(cron_jobs.check_cron_job, cron_jobs.check_cron_job_update),
     "horizontalpodautoscalers.autoscaling": _Rules(autoscalers.check_autoscaler, autoscalers.check_autoscaler_update),
-    "ingressclasses.networking.k8s.io": _Rules(networking.check_ingress_class, networking.check_ingress_class_update),
-    "ingresses.networking.k8s.io": _Rules(networking.check_ingress, networking.check_ingress_update),
-    "limitranges": _Rules(quotas.check_limit_range, quotas.check_limit_range_update),
-    "networkpolicies.networking.k8s.io": _Rules(
-        networking.check_network_policy, networking.check_network_policy_update
-    ),
-    "podtemplates": _Rules(pods.check_stored_template, pods.check_stored_template_update),
-    "runtimeclasses.node.k8s.io": _Rules(
-        runtime_classes.check_runtime_class, runtime_classes.check_runtime_class_update
-    ),
     "resourcequotas": _Rules(quotas.check_quota, quotas.check_quota_update),
 }
 _RULES = {
@@ -184,7 +158,7 @@ _RULES = {
     **_DEVICES,
     **_ACCESS,
     **_EVENTS,
-    **_OF_INERT,
+    **_TO_COME,
     "customresourcedefinitions.apiextensions.k8s.io": _Rules(
         definitions.check_definition, definitions.check_definition_update, known_finalizers=False
     ),

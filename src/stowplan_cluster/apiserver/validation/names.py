@@ -27,7 +27,6 @@ _PERCENT = "[0-9]+%"
 _C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
-_WILDCARD = rf"\*\.{_SUBDOMAIN}"
 
 _LABEL_RE, _SUBDOMAIN_RE = re.compile(_LABEL), re.compile(_SUBDOMAIN)
 _SUBDOMAIN_WITH_UNDERSCORE_RE = re.compile(_SUBDOMAIN_WITH_UNDERSCORE)
@@ -35,7 +34,6 @@ _LABEL_1035_RE = re.compile(_LABEL_1035)
 _CONFIG_KEY_RE, _HTTP_HEADER_RE = re.compile(_CONFIG_KEY), re.compile(_HTTP_HEADER)
 _PERCENT_RE, _C_IDENTIFIER_RE = re.compile(_PERCENT), re.compile(_C_IDENTIFIER)
 _HTTP_PATH_RE = re.compile(_HTTP_PATH)
-_WILDCARD_RE = re.compile(_WILDCARD)
 _PORT_NAME_RE = re.compile("[-a-z0-9]+")
 _LETTER_RE = re.compile("[a-z]")
 
@@ -99,17 +97,6 @@ def _dns_label(value: str, unit: str) -> tuple[str, ...]:
     if _SUBDOMAIN_RE.fullmatch(value):
         return (*errors, "must not contain dots")
     return (*errors, _says(_LABEL_SAYS, _LABEL, "my-name", "123-abc"))
-
-
-def wildcard_subdomain(value: str) -> tuple[str, ...]:
-    errors = _too_long(value, MAX_SUBDOMAIN)
-    if _WILDCARD_RE.fullmatch(value):
-        return errors
-    what = (
-        "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
-        "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
-    )
-    return (*errors, _says(what, _WILDCARD, "*.example.com"))
 
 
 def dns_subdomain_with_underscore(value: str) -> tuple[str, ...]:

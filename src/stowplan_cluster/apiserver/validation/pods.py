@@ -78,15 +78,6 @@ def check_new_pod(errors: Errors, pod: JsonObject) -> None:
         errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
 
 
-def check_stored_template(errors: Errors, obj: JsonObject) -> None:
-    """Check a PodTemplate."""
-    check_pod_template(errors, "template", obj.get("template") or {})
-
-
-def check_stored_template_update(errors: Errors, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-    check_stored_template(errors, obj)
-
-
 def check_pod_template(errors: Errors, path: str, template: JsonObject) -> None:
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     check_labels(errors, f"{path}.labels", metadata.get("labels"))

@@ -1,34 +1,25 @@
-"""Validate ResourceQuotas and LimitRanges.
+"""Validate ResourceQuotas.
 
-Upstream: pkg/apis/core/validation (ValidateResourceQuota, ValidateLimitRange).
+Upstream: pkg/apis/core/validation (ValidateResourceQuota).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.api.labels import label_key_errors
-from stowplan.api.quantity import NANO, parse_quantity
 from stowplan_cluster.apiserver.validation.fields import (
     IMMUTABLE,
     Errors,
-    check_texts,
-    duplicate,
-    forbidden,
     invalid,
     required,
 )
 from stowplan_cluster.apiserver.validation.resources import (
-    check_container_resource_name,
     check_quota_resource_name,
-    check_resource_name,
     check_resource_quantity,
     is_quota_resource,
-    may_overcommit,
 )
 
 if TYPE_CHECKING:
-    from stowplan.api.meta import QuantityValue
     from stowplan_cluster.apiserver.objects import JsonObject
 
 _OF_PODS = frozenset(("pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"))
@@ -44,10 +35,6 @@ _SCOPES = {
 }
 _EXCLUSIVE = (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating"))
 _ONLY_EXIST = frozenset(("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"))
-_LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
-
-
-# -- ResourceQuota ----------------------------------------------------------------------------------------------------
 
 
 def check_quota(errors: Errors, quota: JsonObject) -> None:
@@ -132,83 +119,3 @@ def _as_in_go(selector: JsonObject | None) -> JsonObject:
     fields = ("scopeName", "ScopeName", ""), ("operator", "Operator", ""), ("values", "Values", None)
     shown = [{name: one.get(key, otherwise) for key, name, otherwise in fields} for one in requirements]
     return {"MatchExpressions": shown}
-
-
-# -- LimitRange -------------------------------------------------------------------------------------------------------
-
-
-def check_limit_range(errors: Errors, limit_range: JsonObject) -> None:
-    seen: set[str] = set()
-    for index, limit in enumerate((limit_range.get("spec") or {}).get("limits") or ()):
-        path, kind = f"spec.limits[{index}]", limit.get("type", "")
-        if complaints := label_key_errors(kind):
-            check_texts(errors, f"{path}.type", kind, complaints)
-        elif "/" not in kind and kind not in _LIMIT_TYPES:
-            errors.append(invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
-        if kind in seen:
-            errors.append(duplicate(f"{path}.type", kind))
-        seen.add(kind)
-        _check_limit(errors, path, kind, limit)
-
-
-def check_limit_range_update(errors: Errors, limit_range: JsonObject, old: JsonObject, subresource: str) -> None:
-    check_limit_range(errors, limit_range)
-
-
-def _check_limit(errors: Errors, path: str, kind: str, limit: JsonObject) -> None:
-    name_rule = check_container_resource_name if kind in ("Pod", "Container") else check_resource_name
-    values: dict[str, dict[str, QuantityValue]] = {}
-    for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-        given = limit.get(field) or {}
-        if kind == "Pod" and field.startswith("default"):
-            if given:
-                errors.append(forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
-            continue
-        for name, value in given.items():
-            name_rule(errors, f"{path}.{field}[{name}]", name)
-            values.setdefault(name, {})[field] = value
-    if kind == "PersistentVolumeClaim" and not {"min", "max"} & values.get("storage", {}).keys():
-        detail = "either minimum or maximum storage value is required, but neither was provided"
-        errors.append(required(f"{path}.limits", detail))
-    for name, of_resource in values.items():
-        _check_order(errors, path, name, of_resource)
-        _check_ratio(errors, path, name, of_resource)
-
-
-_WORDS = {"min": "min", "max": "max", "default": "default", "defaultRequest": "default request"}
-#: (the smaller, the larger, the field that is wrong, the field whose value is shown).
-_ORDER = (
-    ("min", "max", "min", "min"),
-    ("min", "defaultRequest", "defaultRequest", "defaultRequest"),
-    ("defaultRequest", "max", "defaultRequest", "defaultRequest"),
-    ("defaultRequest", "default", "defaultRequest", "defaultRequest"),
-    ("min", "default", "default", "min"),
-    ("default", "max", "default", "max"),
-)
-
-
-def _check_order(errors: Errors, path: str, name: str, values: dict[str, QuantityValue]) -> None:
-    for smaller, larger, wrong, shown in _ORDER:
-        if smaller in values and larger in values and parse_quantity(values[smaller]) > parse_quantity(values[larger]):
-            # Parity: here the default is called the default limit.
-            last = "default limit" if (smaller, larger) == ("defaultRequest", "default") else _WORDS[larger]
-            detail = f"{_WORDS[smaller]} value {values[smaller]} is greater than {last} value {values[larger]}"
-            errors.append(invalid(f"{path}.{wrong}[{name}]", values[shown], detail))
-    if may_overcommit(name) or not {"default", "defaultRequest"} <= values.keys():
-        return
-    default, request = values["default"], values["defaultRequest"]
-    if parse_quantity(default) != parse_quantity(request):
-        detail = f"default value {default} must equal to defaultRequest value {request} in {name}"
-        errors.append(invalid(f"{path}.defaultRequest[{name}]", request, detail))
-
-
-def _check_ratio(errors: Errors, path: str, name: str, values: dict[str, QuantityValue]) -> None:
-    ratio = values.get("maxLimitRequestRatio")
-    if ratio is None:
-        return
-    at = f"{path}.maxLimitRequestRatio[{name}]"
-    if parse_quantity(ratio) < NANO:
-        errors.append(invalid(at, ratio, f"ratio {ratio} is less than 1"))
-    least, most = (parse_quantity(values.get(field, 0)) for field in ("min", "max"))
-    if {"min", "max"} <= values.keys() and least and parse_quantity(ratio) / NANO > most / least:
-        errors.append(invalid(at, ratio, f"ratio {ratio} is greater than max/min = {most / least:f}"))
