@@ -44,12 +44,8 @@ PAGES = [
     "/debug/flags",
     "/debug/flags/v",
     "/debug/pprof/",
-    *(
-        f"/debug/pprof/{name}?debug={debug}"
-        for name in ("goroutine", "threadcreate", "heap", "allocs")
-        for debug in "12"
-    ),
-    "/debug/pprof/heap?seconds=1&debug=1",
+    *(f"/debug/pprof/goroutine?debug={debug}" for debug in "12"),
+    "/debug/pprof/heap",
     "/debug/pprof/profile?seconds=1",
     "/debug/pprof/trace?seconds=1",
     "/debug/pprof/symbol",

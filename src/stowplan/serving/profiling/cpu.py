@@ -15,9 +15,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from stowplan.serving.profiling.pprof import Profile, stack_of
+from stowplan.serving.profiling.pprof import encode
+from stowplan.serving.profiling.stacks import Stack, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,26 +36,31 @@ class CpuSampler:
     def __init__(self, *, period: float = PERIOD, busy: Callable[[int], float] | None = None) -> None:
         self._period = period
         self._busy = cpu_seconds if busy is None else busy
-        self._profile = Profile(
-            ("samples", "count"), ("cpu", "nanoseconds"), period=("cpu", "nanoseconds", int(period * 1e9))
-        )
+        #: Samples and nanoseconds of each stack.
+        self._samples: defaultdict[Stack, list[int]] = defaultdict(lambda: [0, 0])
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="profiler", daemon=True)
         self._used: dict[int, float] = {}
 
     def start(self) -> None:
-        self._profile.began = time.time()
+        self._began = time.time()
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(_LATE)
         self._thread.start()
 
-    def stop(self) -> Profile:
-        """Stop, within a period, and return the samples."""
+    def stop(self) -> bytes:
+        """Stop, within a period, and return the profile."""
         self._stopped.set()
         self._thread.join()
         sys.setswitchinterval(self._switch_interval)
-        self._profile.lasted = time.time() - self._profile.began
-        return self._profile
+        return encode(
+            self._samples,
+            ("samples", "count"),
+            ("cpu", "nanoseconds"),
+            period=int(self._period * 1e9),
+            began=self._began,
+            lasted=time.time() - self._began,
+        )
 
     def _run(self) -> None:
         # Earlier usage does not count.
@@ -72,7 +79,9 @@ class CpuSampler:
             spent = used - self._used.get(ident, used)
             self._used[ident] = used
             if spent > 0:
-                self._profile.add(stack_of(frame), 1, round(spent * 1e9))
+                charged = self._samples[stack_of(frame)]
+                charged[0] += 1
+                charged[1] += round(spent * 1e9)
 
 
 def cpu_seconds(ident: int) -> float:

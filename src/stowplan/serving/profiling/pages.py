@@ -1,14 +1,14 @@
 """Pages below /debug/pprof/.
 
-    profile?seconds=N   CPU time by stack
-    goroutine           tasks of the event loop, and threads (debug=1: as text, 2: one by one)
-    heap, allocs        objects by type; ?seconds=N: allocations during that time, by line
-    threadcreate        threads
-    block, mutex        empty: one event loop does all the work, so there is no lock contention
-    trace               not supported, and says so
-    symbol              there are no addresses to look up
+    profile?seconds=N       CPU time by stack
+    goroutine               tasks of the event loop, and threads (debug=1: as text, 2: one by one)
+    heap, allocs            empty: Python does not record where objects were allocated
+    block, mutex            empty: one event loop does all the work, so there is no lock contention
+    threadcreate            empty: threads are among the goroutines
+    trace                   not supported, and says so
+    symbol                  there are no addresses to look up
 
-One profile at a time: two would measure each other.
+Empty profiles keep tools working that collect all of them.
 
 Upstream: net/http/pprof of Go; docs/reference/behaviour.md, Profiles.
 """
@@ -16,12 +16,13 @@ Upstream: net/http/pprof of Go; docs/reference/behaviour.md, Profiles.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stowplan.serving.profiling import heap, stacks
+from stowplan.serving.profiling import stacks
 from stowplan.serving.profiling.cpu import CpuSampler
-from stowplan.serving.profiling.pprof import Profile
+from stowplan.serving.profiling.pprof import encode
 from stowplan.serving.requests.messages import TEXT, Request, Response
 
 if TYPE_CHECKING:
@@ -35,16 +36,20 @@ _MAX_SECONDS = 600.0
 _BINARY = "application/octet-stream"
 _NO_SNIFF = ("X-Content-Type-Options", "nosniff")
 
+#: Type of the values and reason, for each profile without samples.
+_EMPTY = {
+    "allocs": ("space", "bytes", "Python does not record where objects were allocated: use a memory profiler"),
+    "block": ("contentions", "count", "one event loop does the work: nothing waits for a lock"),
+    "heap": ("space", "bytes", "Python does not record where objects were allocated: use a memory profiler"),
+    "mutex": ("contentions", "count", "one event loop does the work: nothing waits for a lock"),
+    "threadcreate": ("threadcreate", "count", "threads are among the goroutines"),
+}
 _INDEX = {
-    "allocs": "objects by type; with ?seconds=N live allocations made meanwhile, by line",
-    "block": "empty: nothing here waits for a lock (see profile and goroutine for what keeps the event loop)",
     "goroutine": "stacks of all tasks of the event loop and of all threads; debug=1 or 2 for text",
-    "heap": "as allocs",
-    "mutex": "empty, as block",
     "profile": "CPU time by stack, over ?seconds=N (default 30)",
     "symbol": "nothing: profiles carry their names with them",
-    "threadcreate": "threads, with where they are now",
     "trace": "not available: Python has no execution trace",
+    **{name: f"empty: {why}" for name, (_, _, why) in _EMPTY.items()},
 }
 
 
@@ -62,15 +67,11 @@ class Profiling:
         self._measuring = False
         self._profiles: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
             "": _index,
-            "allocs": self._heap,
-            "block": partial(_empty, what="contentions"),
             "goroutine": _goroutine,
-            "heap": self._heap,
-            "mutex": partial(_empty, what="contentions"),
             "profile": self._cpu,
             "symbol": _symbol,
-            "threadcreate": _threads,
             "trace": _trace,
+            **{name: partial(_empty, name=name) for name in _EMPTY},
         }
 
     def pages(self) -> dict[str, Page]:
@@ -83,7 +84,7 @@ class Profiling:
     async def _cpu(self, request: Request) -> Response:
         seconds = _seconds(request) or _DEFAULT_SECONDS
         if self._measuring:
-            return _busy("cpu profiling already in use")
+            return _refused(500, "Could not enable profiling: cpu profiling already in use")
         self._measuring = True
         sampler = self._sampler()
         sampler.start()
@@ -93,26 +94,7 @@ class Profiling:
             # Even if the client is gone.
             profile = sampler.stop()
             self._measuring = False
-        return _gzipped(profile, "profile")
-
-    async def _heap(self, request: Request) -> Response:
-        name = request.path.removeprefix(PREFIX)
-        seconds = _seconds(request)
-        if heap.tracing() and not self._measuring:
-            return _gzipped(await heap.traced(), name)
-        if not seconds:
-            return _gzipped(await heap.objects_by_type(pause=partial(self._sleep, 0)), name)
-        if self._measuring:
-            return _busy("another profile is being taken")
-        self._measuring = True
-        try:
-            profile = await heap.traced_for(seconds, sleep=self._sleep)
-        finally:
-            self._measuring = False
-        return _gzipped(profile, name)
-
-
-# -- constant responses ------------------------------------------------------------------------------------------------
+        return _saved(profile, "profile")
 
 
 def _to_index(request: Request) -> Response:
@@ -127,25 +109,19 @@ def _index(request: Request) -> Response:
 
 def _goroutine(request: Request) -> Response:
     tasks, threads = stacks.tasks(), stacks.threads()
+    found = [stack for _, stack in [*tasks, *threads]]
     match request.first("debug"):
         case "2":
             return _text(stacks.single_text(tasks, threads))
         case "" | "0":
-            return _gzipped(stacks.profile_of([*tasks, *threads], "goroutine"), "goroutine")
-    return _text(stacks.counted_text([*tasks, *threads], "goroutine"))
+            counted = {stack: (number,) for stack, number in Counter(found).items()}
+            return _saved(encode(counted, ("goroutine", "count")), "goroutine")
+    return _text(stacks.counted_text(found))
 
 
-def _threads(request: Request) -> Response:
-    threads = stacks.threads()
-    if request.first("debug") in ("", "0"):
-        return _gzipped(stacks.profile_of(threads, "threadcreate"), "threadcreate")
-    return _text(stacks.counted_text(threads, "threadcreate"))
-
-
-def _empty(request: Request, *, what: str) -> Response:
-    profile = Profile((what, "count"), ("delay", "nanoseconds"), period=(what, "count", 1))
-    profile.comments.append("one event loop does the work: nothing waits for a lock")
-    return _gzipped(profile, request.path.removeprefix(PREFIX))
+def _empty(request: Request, *, name: str) -> Response:
+    what, unit, why = _EMPTY[name]
+    return _saved(encode({}, (what, unit), comment=why), name)
 
 
 def _symbol(request: Request) -> Response:
@@ -162,18 +138,14 @@ def _text(body: str) -> Response:
     return Response(body.encode(), content_type=TEXT, headers=(_NO_SNIFF,))
 
 
-def _gzipped(profile: Profile, name: str) -> Response:
+def _saved(profile: bytes, name: str) -> Response:
     saved_as = ("Content-Disposition", f'attachment; filename="{name}"')
-    return Response(profile.encode(), content_type=_BINARY, headers=(_NO_SNIFF, saved_as))
+    return Response(profile, content_type=_BINARY, headers=(_NO_SNIFF, saved_as))
 
 
 def _refused(status: int, why: str) -> Response:
     # Go's tools check for the header.
     return Response(f"{why}\n".encode(), status=status, headers=(_NO_SNIFF, ("X-Go-Pprof", "1")))
-
-
-def _busy(why: str) -> Response:
-    return _refused(500, f"Could not enable profiling: {why}")
 
 
 def _seconds(request: Request) -> float:

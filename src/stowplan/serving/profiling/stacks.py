@@ -3,7 +3,7 @@
 A waiting task is a chain of coroutines, each awaiting the next; the innermost one shows what it waits for. Tasks are
 presented as goroutines.
 
-Upstream: runtime/pprof's profiles `goroutine` and `threadcreate`.
+Upstream: runtime/pprof's profile `goroutine`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,51 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
-
-from stowplan.serving.profiling.pprof import Frame, Profile, Stack, place, stack_of
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import CodeType, FrameType
 
 _DEEPEST = 128
+
+
+class Frame(NamedTuple):
+    """A code location."""
+
+    function: str
+    file: str
+    #: The first line of the function.
+    start: int
+    line: int
+
+
+#: Innermost frame first.
+Stack = tuple[Frame, ...]
+
+
+def _place(code: CodeType, line: int | None) -> Frame:
+    return Frame(f"{_module_of(code)}.{code.co_qualname}", code.co_filename, code.co_firstlineno, line or 0)
+
+
+def _module_of(code: CodeType) -> str:
+    """Derived from the file: a code object does not have its module, and its frame may be gone."""
+    folder, _, file = code.co_filename.rpartition("/")
+    name = file.removesuffix(".py")
+    if name == "__init__":
+        return folder.rpartition("/")[2]
+    # Frozen modules are named "<frozen runpy>".
+    return name.strip("<>").rpartition(" ")[2]
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """The stack of a thread."""
+    frames: list[Frame] = []
+    while frame is not None and len(frames) < _DEEPEST:
+        frames.append(_place(frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(frames)
 
 
 def task_stack(task: asyncio.Task[Any]) -> Stack:
@@ -32,7 +68,7 @@ def task_stack(task: asyncio.Task[Any]) -> Stack:
             # A future, or an iterator in C, which cannot be inspected.
             break
         frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
-        frames.append(place(code, code.co_firstlineno if frame is None else frame.f_lineno))
+        frames.append(_place(code, code.co_firstlineno if frame is None else frame.f_lineno))
         awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
     return tuple(reversed(frames))
 
@@ -52,19 +88,10 @@ def threads() -> list[tuple[str, Stack]]:
     return sorted((names.get(ident, "?"), stack_of(frame)) for ident, frame in sys._current_frames().items())
 
 
-def profile_of(found: Iterable[tuple[str, Stack]], what: str) -> Profile:
-    profile = Profile((what, "count"), period=(what, "count", 1))
-    for _, stack in found:
-        profile.add(stack, 1)
-    return profile
-
-
-def counted_text(found: Iterable[tuple[str, Stack]], what: str) -> str:
+def counted_text(stacks: Iterable[Stack]) -> str:
     """Distinct stacks with counts, the most frequent first."""
-    numbers: defaultdict[Stack, int] = defaultdict(int)
-    for _, stack in found:
-        numbers[stack] += 1
-    lines = [f"{what} profile: total {sum(numbers.values())}"]
+    numbers = Counter(stacks)
+    lines = [f"goroutine profile: total {numbers.total()}"]
     for stack, number in sorted(numbers.items(), key=lambda item: (-item[1], item[0])):
         lines += [f"{number} @", *(f"#\t{_words(frame)}" for frame in stack), ""]
     return "\n".join(lines) + "\n"
