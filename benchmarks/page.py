@@ -33,12 +33,10 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
-from stowplan.page.broadcast import Broadcast
-from stowplan.page.feed import Feed
-from stowplan.page.following import INTERVAL, PlanFollower, follow
-from stowplan.page.loopback import page_served
-from stowplan.page.records import ConfigurationRecord, SourceRecord
-from stowplan.page.site import site
+from stowplan.page.event_stream import Broadcaster, PlanStreams
+from stowplan.page.page_routes import page_routes, page_served
+from stowplan.page.plan_follower import INTERVAL, PlanFollower, stream_plan
+from stowplan.page.source_records import ConfigurationRecord, SourceRecord
 from stowplan.testing import a_node, a_pod
 from stowplan.timing.garbage import collect_garbage_less_often
 
@@ -85,7 +83,7 @@ def followed(cluster: Cluster, *, viewers: int, rate: float, seconds: float) -> 
         slices.append(time.perf_counter() - began)
         began = time.perf_counter()
     follower.look()
-    broadcast = Broadcast(follower.plan.copy())
+    broadcast = Broadcaster(follower.plan.copy())
     looking = [broadcast.viewer() for _ in range(viewers)]
     began = time.perf_counter()
     snapshot = b"".join(make() for make in broadcast.snapshot())
@@ -114,11 +112,12 @@ def followed(cluster: Cluster, *, viewers: int, rate: float, seconds: float) -> 
 
 
 async def in_a_browser(cluster: Cluster, *, rate: float, seconds: float) -> None:
-    feed = Feed()
+    streams = PlanStreams()
     source = SourceRecord(mode="live", title="benchmark", can=("plan",))
-    pages = site(lambda: source, feed=feed, configuration=lambda: ConfigurationRecord(profiles=()), answers={})
-    following = asyncio.ensure_future(follow(cluster.state, feed))
-    async with page_served(pages, feed) as address:
+    configuration = ConfigurationRecord(profiles=())
+    pages = page_routes(lambda: source, streams=streams, configuration=lambda: configuration, answers={})
+    following = asyncio.ensure_future(stream_plan(cluster.state, streams))
+    async with page_served(pages, streams) as address:
         command = (sys.executable, __file__, "--drive", address, "--seconds", str(seconds))
         driver = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         assert driver.stdout is not None

@@ -135,7 +135,7 @@ def opened(browser: Browser, address: str, place: str, size: tuple[int, int], **
     page.goto(address)
     page.locator(".sum").first.wait_for()
     page.goto(f"{address.partition('#')[0]}{place}")
-    page.locator(".quay, .verdict, .figures, .charts").first.wait_for()
+    page.locator(".pending-pods, .verdict, .figures, .charts").first.wait_for()
     # The queue is asked for once the plan is there.
     page.wait_for_timeout(800)
     yield page

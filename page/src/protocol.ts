@@ -102,7 +102,7 @@ export interface SourceRecord {
   can: Capability[];
   /** Why some routes do not answer that others like it have, for people. */
   whyNot?: Strings;
-  tracks?: string[];
+  timelines?: string[];
 }
 
 export interface RefusalDocument {
@@ -400,7 +400,7 @@ export interface Mark {
 
 export interface TimeRecord {
   kind: "Time";
-  track: string;
+  timeline: string;
   from: string;
   to: string;
   marks: Mark[];
@@ -415,7 +415,7 @@ export interface Frame extends Changes {
 
 export interface FramesRecord {
   kind: "Frames";
-  track: string;
+  timeline: string;
   start: SnapshotMessage;
   frames: Frame[];
   until?: string;
@@ -431,7 +431,7 @@ export interface StaticData {
   decisions?: DecisionsRecord;
   /** By namespace/name. */
   explain?: Record<string, VerdictRecord>;
-  /** By track. */
+  /** By timeline. */
   time?: Record<string, TimeRecord>;
   frames?: Record<string, FramesRecord>;
 }

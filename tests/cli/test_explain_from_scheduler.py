@@ -18,7 +18,7 @@ from stowplan.config.features import with_chosen
 from stowplan.daemon.pages import SchedulerPages
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.inspection.records import SCHEMA_VERSION, OnPermitRecord, QueueRecord, encoded
-from stowplan.page.configuration import configuration_record
+from stowplan.page.source_records import configuration_record
 from stowplan.serving.requests.messages import Response
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.testing import a_node, a_pod

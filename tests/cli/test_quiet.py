@@ -7,7 +7,7 @@ import pytest
 from stowplan.api.users import ANONYMOUS_USER
 from stowplan.klog import logger
 from stowplan.offline import Cluster
-from stowplan.page.answers import Answers
+from stowplan.page.cluster_inspection import ClusterInspection
 from stowplan.serving.requests.messages import Request
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.testing import a_node, a_pod
@@ -82,7 +82,7 @@ def test_a_command_that_reads(run, files, lines, tmp_path, monkeypatch, command)
 )
 def test_an_answer_on_a_page(lines, path):
     gates = {"GenericWorkload": True, "GangScheduling": True}
-    pages = Answers(ClusterSource(Cluster(objects(), feature_gates=gates), {})).pages("/")
+    pages = ClusterInspection(ClusterSource(Cluster(objects(), feature_gates=gates), {})).pages("/")
     route = max((route for route in pages if f"/{path}".startswith(route)), key=len)
     query = {"suggestions": ["true"]}
     answer = pages[route](Request(method="GET", path=f"/{path}", user=ANONYMOUS_USER, query=query))

@@ -155,7 +155,7 @@ def test_a_simulation_as_a_saved_copy(run, simulated, tmp_path):
     ran = run("ui", "--simulation", simulated, "--export", str(tmp_path / "copy"))
     assert (ran.code, ran.out) == (0, f"wrote {tmp_path}/copy/index.html: 1 node, 2 pods, 1 of them pending\n")
     data = data_in(tmp_path / "copy")
-    assert (data["source"]["title"], data["source"]["tracks"]) == ("small", ["results"])
+    assert (data["source"]["title"], data["source"]["timelines"]) == ("small", ["results"])
     assert {"explain", "pending", "time"} <= set(data["source"]["can"])
     # It was run again for that.
     assert [pod["place"] for pod in data["pending"]["pods"]] == ["unschedulable"]
@@ -169,4 +169,4 @@ def test_a_simulation_as_a_saved_copy(run, simulated, tmp_path):
 def test_two_simulations_have_names_that_differ(run, simulated, tmp_path):
     ran = run("ui", "--simulation", simulated, "--simulation", simulated, "--export", str(tmp_path / "copy"))
     assert ran.code == 0
-    assert data_in(tmp_path / "copy")["source"]["tracks"] == [f"{simulated} (1)", f"{simulated} (2)"]
+    assert data_in(tmp_path / "copy")["source"]["timelines"] == [f"{simulated} (1)", f"{simulated} (2)"]

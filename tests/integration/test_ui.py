@@ -175,7 +175,7 @@ def test_a_browser_with_a_client_certificate_can_follow_the_secure_port(schedule
         opened.page.goto(address)
         expect(opened.page.locator(".state")).to_contain_text("live")
         api_server.kubectl("create", "-f", "-", stdin=json.dumps(a_pod(namespace, "waits", "1")))
-        expect(opened.page.locator(".quay")).to_contain_text("gated by SchedulingGates")
+        expect(opened.page.locator(".pending-pods")).to_contain_text("gated by SchedulingGates")
         opened.page.goto(f"{address}#/pod/{namespace}/waits")
         expect(opened.page.locator(".story")).to_contain_text("gated")
         opened.page.goto(f"{address}#/queue")

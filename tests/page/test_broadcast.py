@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.page.broadcast import MAX_BEHIND, Broadcast
+from stowplan.page.event_stream import MAX_BEHIND, Broadcaster
 from stowplan.page.plan import NodeRow, Plan, PlanChange
 from support.examples import times
 from support.page.client import Client, read_all
@@ -16,7 +16,7 @@ def plan(number):
 
 @pytest.fixture
 def broadcast():
-    return Broadcast(plan(0))
+    return Broadcaster(plan(0))
 
 
 def change(number):
@@ -81,7 +81,7 @@ def test_changes_without_viewers_are_in_the_next_snapshot(broadcast):
 @given(st.lists(st.tuples(st.integers(1, MAX_BEHIND + 2), st.integers(0, 2)), max_size=6))
 def test_slow_viewers_catch_up(lags):
     """Two viewers; in each round some changes occur, and then one, both or none of them read."""
-    broadcast, number = Broadcast(plan(0)), 0
+    broadcast, number = Broadcaster(plan(0)), 0
     viewers = [(broadcast.viewer(), Client()) for _ in range(2)]
     for changes, who in lags:
         for _ in range(changes):

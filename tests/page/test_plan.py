@@ -1,7 +1,7 @@
 """The plan of a cluster: what the page gets, and what it never gets."""
 
 from stowplan.offline import Cluster
-from stowplan.page.broadcast import Broadcast
+from stowplan.page.event_stream import Broadcaster
 from stowplan.page.plan import plan_of
 from support.page.client import Client
 from support.what_if.objects import ZONE, node, owned, pod
@@ -62,7 +62,7 @@ def test_secrets_are_not_sent():
         "image": "hush-5",
     }
     secretive["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": "hush-6"}}]
-    sent = Broadcast(plan(bay, secretive)).snapshot()[0]()
+    sent = Broadcaster(plan(bay, secretive)).snapshot()[0]()
     assert b"web-0" in sent
     assert b"hush" not in sent
 
@@ -76,7 +76,7 @@ def test_hostile_names_are_unchanged_and_break_no_frame():
     bay["spec"]["taints"] = [{"key": "k", "value": hostile, "effect": "NoSchedule"}]
     stowaway["status"] = {"nominatedNodeName": hostile}
     client = Client()
-    client.read(Broadcast(plan(bay, stowaway)).snapshot()[0]())
+    client.read(Broadcaster(plan(bay, stowaway)).snapshot()[0]())
     assert client.nodes["a"]["labels"] == client.pods["default/web-0"]["labels"] == {"l": hostile}
     assert client.nodes["a"]["taints"] == [["k", hostile, "NoSchedule"]]
     assert client.pods["default/web-0"]["workload"] == f"ReplicaSet/{hostile}"

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from stowplan.offline import Cluster
-from stowplan.page.answers import Answers
+from stowplan.page.cluster_inspection import ClusterInspection
 from stowplan.page.plan import plan_of
-from stowplan.page.records import ConfigurationRecord, SourceRecord
 from stowplan.page.saved_copy import save_copy
-from stowplan.page.timelines import Timelines
+from stowplan.page.source_records import ConfigurationRecord, SourceRecord
+from stowplan.page.timeline_routes import Timelines
 from stowplan.sources.cluster_source import ClusterSource
 from support.what_if.objects import node, pod
 
@@ -28,7 +28,7 @@ def saved(tmp_path):
         source=source,
         configuration=ConfigurationRecord(profiles=()),
         timelines=Timelines({}),
-        answers=Answers(ClusterSource(cluster, {})),
+        answers=ClusterInspection(ClusterSource(cluster, {})),
     )
     return tmp_path / "deep" / "copy"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
 from stowplan.page.plan import Plan, PlanChange, difference, plan_of
-from stowplan.page.timeline import MOST_MARKS, Run, timeline_of
+from stowplan.page.timeline import MAX_MARKS, Run, timeline_of
 from stowplan.timing.waits import WaitingPods
 from support.examples import times
 from support.what_if.objects import node, pod
@@ -52,7 +52,7 @@ def test_a_timeline():
         (15.0, lambda: state.remove_node("b")),
     ]
     timeline = seen(state, played(state, steps))
-    assert [look.time for look in timeline.looks] == [10, 11, 12, 13, 14, 15]
+    assert [frame.time for frame in timeline.frames] == [10, 11, 12, 13, 14, 15]
     assert (list(timeline.start.nodes), list(timeline.start.pods)) == (["a"], [])
     record = timeline.time_record("recorded")
     assert [(mark.what, mark.detail) for mark in record.marks] == [
@@ -69,7 +69,7 @@ def test_a_timeline():
 def test_before_the_first_lists_there_is_nothing():
     state = ClusterState()
     steps = [(1.0, lambda: None), (2.0, lambda: state.add_node(decode_object(node("a"))))]
-    assert [look.time for look in seen(state, played(state, steps)).looks] == [2]
+    assert [frame.time for frame in seen(state, played(state, steps)).frames] == [2]
     assert seen(ClusterState(), []).time_record("recorded").marks == ()
 
 
@@ -86,10 +86,10 @@ def test_frames_lead_to_the_last_plan(steps, most):
         times.append(now)
         done.append((now, lambda name=name, where=where: do(state, name, where)))
     timeline = seen(state, played(state, done), most=most)
-    assert len(timeline.looks) <= most + 2
+    assert len(timeline.frames) <= most + 2
     plan = timeline.start.copy()
-    for look in timeline.looks[1:]:
-        plan.apply(look.change)
+    for frame in timeline.frames[1:]:
+        plan.apply(frame.change)
     assert plan == plan_of(state)
 
 
@@ -124,9 +124,9 @@ def test_two_changes_as_one(first, second, third):
 
 def test_the_number_of_marks_is_bounded():
     state = filled()
-    added = [lambda i=i: state.add_node(decode_object(node(f"n{i}"))) for i in range(MOST_MARKS + 50)]
+    added = [lambda i=i: state.add_node(decode_object(node(f"n{i}"))) for i in range(MAX_MARKS + 50)]
     steps = [(0.0, lambda: None), *((i + 1.0, add) for i, add in enumerate(added))]
-    assert len(seen(state, played(state, steps)).marks) == MOST_MARKS
+    assert len(seen(state, played(state, steps)).marks) == MAX_MARKS
 
 
 def test_plans_are_not_aliased():
@@ -148,8 +148,8 @@ def test_runs_follow_one_another():
         Run(second, played(second, steps)),
     ]
     timeline = timeline_of(runs, WaitingPods())
-    assert [look.time for look in timeline.looks] == [1, 2, 4, 5]
-    assert timeline.looks[2].change == PlanChange(gone_pods=("default/p",))
+    assert [frame.time for frame in timeline.frames] == [1, 2, 4, 5]
+    assert timeline.frames[2].change == PlanChange(gone_pods=("default/p",))
     assert timeline.marks == []
     assert timeline.end() == plan_of(second)
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
 from stowplan.page import timeline_file
-from stowplan.page.messages import change_of, delta
 from stowplan.page.plan import NodeRow, Plan, PlanChange, PodRow, plan_of
-from stowplan.page.records import ConfigurationRecord
-from stowplan.page.timeline import MOST, Run, timeline_of
+from stowplan.page.plan_messages import change_of, delta
+from stowplan.page.source_records import ConfigurationRecord
+from stowplan.page.timeline import MAX_FRAMES, Run, timeline_of
 from stowplan.page.timeline_file import TimelineFileError, TimelineHeader, TimelineWriter, read_timeline
 from stowplan.testing import a_node, a_pod
 from stowplan.timing.waits import WaitingPods
@@ -62,9 +62,9 @@ def test_a_file_round_trips(tmp_path):
     header, timeline = read_timeline(tmp_path / "timeline")
     assert header == HEADER
     # A second apart, as the total duration is unknown.
-    assert [look.time for look in timeline.looks] == [10, 11, 12]
-    assert [look.figures["pods"] for look in timeline.looks] == [1, 3, 4]
-    assert timeline.looks[-1].figures["wait95"] == pytest.approx(3, rel=0.01)
+    assert [frame.time for frame in timeline.frames] == [10, 11, 12]
+    assert [frame.figures["pods"] for frame in timeline.frames] == [1, 3, 4]
+    assert timeline.frames[-1].figures["wait95"] == pytest.approx(3, rel=0.01)
     assert timeline.end() == without_uids(plan_of(state))
 
 
@@ -76,15 +76,15 @@ def test_the_same_timeline_is_the_same_file(tmp_path):
 
 @pytest.mark.slow
 def test_moments_of_a_known_duration(tmp_path):
-    written(tmp_path / "timeline", [i / 10 for i in range(5 * MOST)], duration=MOST / 2)
-    assert len(read_timeline(tmp_path / "timeline")[1].looks) == pytest.approx(MOST, abs=2)
+    written(tmp_path / "timeline", [i / 10 for i in range(5 * MAX_FRAMES)], duration=MAX_FRAMES / 2)
+    assert len(read_timeline(tmp_path / "timeline")[1].frames) == pytest.approx(MAX_FRAMES, abs=2)
 
 
 def test_the_size_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(timeline_file, "MOST_ROWS", 3)
+    monkeypatch.setattr(timeline_file, "MAX_ROWS", 3)
     written(tmp_path / "timeline", [1.0, 2.0, 3.0, 4.0], until=5.0)
     _, timeline = read_timeline(tmp_path / "timeline")
-    assert [look.time for look in timeline.looks] == [1, 2]
+    assert [frame.time for frame in timeline.frames] == [1, 2]
     assert "known up to here" in timeline.note
     assert timeline.time_record("t").note == timeline.note
 
@@ -94,7 +94,7 @@ def test_a_file_of_a_killed_writer(tmp_path):
     data = (tmp_path / "timeline").read_bytes()
     (tmp_path / "timeline").write_bytes(data[:-20])
     _, timeline = read_timeline(tmp_path / "timeline")
-    assert 0 < len(timeline.looks) <= 50
+    assert 0 < len(timeline.frames) <= 50
     assert set(timeline.end().pods) <= set(plan_of(state).pods)
 
 

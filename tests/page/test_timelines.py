@@ -10,7 +10,7 @@ from stowplan.api.users import ANONYMOUS_USER
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.input_log.recording import RecordingError
 from stowplan.page.timeline import Run, timeline_of
-from stowplan.page.timelines import Timelines
+from stowplan.page.timeline_routes import Timelines
 from stowplan.serving.requests.messages import Request
 from stowplan.testing import a_node, a_pod
 from stowplan.timing.waits import WaitingPods
@@ -41,7 +41,7 @@ def test_a_timeline_is_computed_once_for_two_routes():
     count = []
     timelines = Timelines({"recorded": lambda: count.append(1) or a_timeline("a")})
     time, frames = get(timelines, "time"), get(timelines, "frames")
-    assert (time["from"], time["track"]) == ("1970-01-01T00:00:01.000Z", "recorded")
+    assert (time["from"], time["timeline"]) == ("1970-01-01T00:00:01.000Z", "recorded")
     assert list(rows(frames["start"], "nodes")) == ["a"]
     assert rows(frames["frames"][0], "pods")["default/p"]["node"] == "a"
     assert len(count) == 1
@@ -49,11 +49,11 @@ def test_a_timeline_is_computed_once_for_two_routes():
 
 def test_tracks_have_names():
     timelines = Timelines({"one": lambda: a_timeline("a"), "other": lambda: a_timeline("b")})
-    assert timelines.tracks == ("one", "other")
-    assert list(rows(get(timelines, "frames", track="other")["start"], "nodes")) == ["b"]
-    assert get(timelines, "time")["track"] == "one"
-    with pytest.raises(NotFound, match="track 'third' not found; there is 'one', 'other'"):
-        get(timelines, "time", track="third")
+    assert timelines.names == ("one", "other")
+    assert list(rows(get(timelines, "frames", timeline="other")["start"], "nodes")) == ["b"]
+    assert get(timelines, "time")["timeline"] == "one"
+    with pytest.raises(NotFound, match="timeline 'third' not found; there is 'one', 'other'"):
+        get(timelines, "time", timeline="third")
     assert set(timelines.documents()["frames"]) == {"one", "other"}
 
 

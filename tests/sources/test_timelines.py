@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stowplan.command_line.errors import InputError
-from stowplan.sources.timelines import recorded_timeline, rerun_timeline, simulated_timeline
+from stowplan.sources.timeline_sources import recorded_timeline, rerun_timeline, simulated_timeline
 from support.live.recordings import a_run_in_two_files
 
 SPREADING, PACKING = "spreading.yaml", "packing.yaml"
@@ -41,7 +41,7 @@ def test_all_files_are_replayed_from_the_oldest(recording):
     placed = figure(timeline, "pods")
     assert sorted(set(placed)) == [0, 1, 2, 3, 4, 5]
     assert list(placed) == sorted(placed)
-    assert timeline.looks[-1].time - timeline.looks[0].time > 50
+    assert timeline.frames[-1].time - timeline.frames[0].time > 50
     assert {pod.key for pod in timeline.end().pods.values()} == {f"default/p{i}" for i in range(4)} | {"default/large"}
     assert [(mark.what, mark.detail) for mark in timeline.marks] == [("node added", "c")]
 

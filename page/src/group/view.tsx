@@ -6,7 +6,7 @@ import { type Column, Table } from "../parts/table";
 import type { GroupDomain, GroupPod, GroupStateRecord, GroupVerdict } from "../protocol";
 import { useVersion } from "../plan/changes";
 import { Story } from "../pod/story";
-import { reasonOf } from "../plan/quay";
+import { reasonOf } from "../plan/pending";
 import { momentOf, momentQuery, nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 

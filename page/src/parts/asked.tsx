@@ -17,11 +17,11 @@ export function useAsked<T>(ask: (unwanted: AbortSignal) => Promise<T>, depends:
   const [round, setRound] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    const told = (more: (before: { answer?: T }) => { answer?: T; error?: string }) => stop.signal.aborted || setFound((before) => ({ ...more(before), busy: false }));
+    const update = (more: (before: { answer?: T }) => { answer?: T; error?: string }) => stop.signal.aborted || setFound((before) => ({ ...more(before), busy: false }));
     setFound((before) => (before.busy ? before : { ...before, busy: true }));
     ask(stop.signal).then(
-      (answer) => told(() => ({ answer })),
-      (error: unknown) => told((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) })),
+      (answer) => update(() => ({ answer })),
+      (error: unknown) => update((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) })),
     );
     return () => stop.abort();
   }, [...depends, round]);

@@ -49,7 +49,7 @@ export class Canvas {
   constructor(
     private readonly base: HTMLCanvasElement,
     private readonly top: HTMLCanvasElement,
-    private readonly quay: () => DOMRect | undefined,
+    private readonly pendingPods: () => DOMRect | undefined,
   ) {}
 
   get flying(): ReadonlySet<string> {
@@ -218,7 +218,7 @@ export class Canvas {
     if (this.#flights.size >= MOST_FLIGHTS || !this.#scene || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
     const start = performance.now();
     if (after?.node) {
-      const from = before?.node ? this.#rectOf(before) : this.#quayside();
+      const from = before?.node ? this.#rectOf(before) : this.#pendingRect();
       // The box is where it will lie once the bay is drawn.
       this.#boxes.delete(after.node);
       const to = this.#rectOf(after);
@@ -231,10 +231,10 @@ export class Canvas {
     }
   }
 
-  #quayside(): Rect | undefined {
-    const quay = this.quay();
+  #pendingRect(): Rect | undefined {
+    const pendingPods = this.pendingPods();
     const own = this.base.getBoundingClientRect();
-    return { x: quay ? quay.left - own.left + quay.width / 2 : this.#width / 2, y: quay ? quay.top - own.top + 20 : this.#height, width: 14, height: 10 };
+    return { x: pendingPods ? pendingPods.left - own.left + pendingPods.width / 2 : this.#width / 2, y: pendingPods ? pendingPods.top - own.top + 20 : this.#height, width: 14, height: 10 };
   }
 
   #rectOf(pod: PodItem): Rect | undefined {

@@ -63,7 +63,7 @@ export class PlanModel {
   version = 0;
   /** Whether pods of a snapshot are still to come. */
   loading = false;
-  #told = 0;
+  #notified = 0;
   /** What the parts of a snapshot know of its nodes: the names at their positions, and the pods that are there. */
   #parts = WHOLE;
   readonly nodes = new Map<string, NodeItem>();
@@ -102,8 +102,8 @@ export class PlanModel {
       this.version = message.version;
       this.loading = message.more ?? false;
       if (!this.loading) this.#parts = WHOLE;
-      if (first || !this.loading || performance.now() - this.#told > FILLING) {
-        this.#told = performance.now();
+      if (first || !this.loading || performance.now() - this.#notified > FILLING) {
+        this.#notified = performance.now();
         this.#tell({ whole: true, nodes: first });
       }
       return true;

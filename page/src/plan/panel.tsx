@@ -7,7 +7,7 @@ import { trialHref } from "../workbench/change";
 import type { Colours } from "./colours";
 import { need, used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
-import { reasonOf } from "./quay";
+import { reasonOf } from "./pending";
 
 interface Props {
   plan: PlanModel;

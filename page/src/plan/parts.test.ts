@@ -120,7 +120,7 @@ const podsAt = (node: string): PodsBlock => ({
 
 test("a timeline goes on and back", () => {
   const frames = ["a", "b", "c"].map((node) => ({ time: "", nodes: noNodes, pods: podsAt(node), goneNodes: [], gonePods: [] }));
-  const timeline = new Timeline({ kind: "Frames", track: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [] } }, frames });
+  const timeline = new Timeline({ kind: "Frames", timeline: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [] } }, frames });
   const seen = [2, 0, 3, 1, 99].map((at) => (timeline.go(at), timeline.model.pods.get("d/p")?.node));
   assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
 });

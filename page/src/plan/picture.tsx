@@ -25,7 +25,7 @@ interface Props {
   ghosts?: ReadonlyMap<string, readonly PodItem[]>;
   label: string;
   /** Where flights begin. */
-  quay?: () => DOMRect | undefined;
+  pendingPods?: () => DOMRect | undefined;
   onSelect: (node: string, pod: string) => void;
   onHover?: (node: string, pod: PodItem | undefined, x: number, y: number) => void;
   handle?: MutableRef<Canvas | null>;
@@ -47,7 +47,7 @@ export function Picture(props: Props) {
 
   // Before anything is shown: a frame without the picture would only make it late.
   useLayoutEffect(() => {
-    const made = new Canvas(base.current!, top.current!, () => props.quay?.());
+    const made = new Canvas(base.current!, top.current!, () => props.pendingPods?.());
     canvas.current = made;
     if (props.handle) props.handle.current = made;
     const measure = () => {

@@ -1,4 +1,4 @@
-/** The plan: nodes as bays grouped by a label, pods as boxes in them, the quay below, and what is chosen beside it. */
+/** The plan: nodes as bays grouped by a label, pods as boxes in them, pending pods below, and what is chosen beside it. */
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { amount, count, grouped, percent, sortedNames } from "../parts/format";
 import { PictureButtons } from "../parts/pictures";
@@ -13,7 +13,7 @@ import { used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
 import { Panel } from "./panel";
 import { Picture, type Settings } from "./picture";
-import { Quay, useQueue } from "./quay";
+import { PendingPods, useQueue } from "./pending";
 import { parseSelector } from "./selector";
 
 const ZONE = "topology.kubernetes.io/zone";
@@ -51,13 +51,13 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const ghost = query.get("ghost") ?? "";
   const ghosts = useMemo(() => ghostsOf(plan, ghost), [plan, ghost, nodesVersion]);
   const canvas = useRef<Canvas | null>(null);
-  const quay = useRef<HTMLDivElement>(null);
+  const pendingPods = useRef<HTMLDivElement>(null);
   const [hover, setHover] = useState<{ node: string; pod?: PodItem; x: number; y: number } | null>(null);
   const set = (values: Record<string, string | undefined>) => amend({ ...address, view: "plan", parts: [] }, values);
   const select = (nextNode: string, nextPod: string) => set({ select: nextPod ? `pod:${nextPod}` : nextNode ? `node:${nextNode}` : undefined });
   const totals = useMemo(() => totalsOf(plan, settings.resource), [plan, version, settings.resource]);
   const name = `stowplan-${source.about.title.replaceAll(/[^\w.-]+/g, "-")}`;
-  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.stowed, "pod")} stowed, ${grouped(plan.pending.size)} pending; ${plan.loading ? "loading more …" : `${settings.resource} ${percent(totals.asked, totals.whole)} requested`}`;
+  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.scheduled, "pod")} scheduled, ${grouped(plan.pending.size)} pending; ${plan.loading ? "loading more …" : `${settings.resource} ${percent(totals.asked, totals.whole)} requested`}`;
   return (
     <div class="plan" data-chosen={!!(node || pod) || undefined}>
       <h1 class="visually-hidden">The plan of {source.about.title}</h1>
@@ -117,7 +117,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
             selectedNode={node || plan.pods.get(pod)?.node}
             selectedPod={pod}
             ghosts={ghosts}
-            quay={() => quay.current?.getBoundingClientRect()}
+            pendingPods={() => pendingPods.current?.getBoundingClientRect()}
             onSelect={select}
             onHover={(over, item, x, y) => setHover(over ? { node: over, pod: item, x, y } : null)}
             handle={canvas}
@@ -129,8 +129,8 @@ export function PlanView({ source, plan, address }: ViewProps) {
         </div>
       )}
       <Legend colours={colours} counts={counts} chosen={workload} onChoose={(entry) => set({ select: entry === workload ? undefined : `workload:${entry}` })} pick={settings.colour === "workload" || settings.colour === "namespace"} />
-      <div ref={quay} class="quayside">
-        <Quay plan={plan} version={version} queue={queue} colours={colours} shown={shown} selected={pod} onSelect={(key) => select("", key)} />
+      <div ref={pendingPods} class="pending-dock">
+        <PendingPods plan={plan} version={version} queue={queue} colours={colours} shown={shown} selected={pod} onSelect={(key) => select("", key)} />
       </div>
       {(node || pod) && <Panel plan={plan} colours={colours} queue={queue} resource={settings.resource} node={node} pod={pod} onSelect={select} onGroup={(group) => set({ group })} tries={source.can("whatIf")} />}
     </div>
@@ -195,15 +195,15 @@ function resourcesOf(plan: PlanModel): string[] {
   return [...found];
 }
 
-function totalsOf(plan: PlanModel, resource: string): { stowed: number; asked: number; whole: number } {
-  let [stowed, asked, whole] = [0, 0, 0];
+function totalsOf(plan: PlanModel, resource: string): { scheduled: number; asked: number; whole: number } {
+  let [scheduled, asked, whole] = [0, 0, 0];
   for (const node of plan.nodes.values()) {
     const pods = plan.podsOn(node.name);
-    stowed += pods.length;
+    scheduled += pods.length;
     asked += used(pods, resource);
     whole += node.allocatable[resource] ?? 0;
   }
-  return { stowed, asked, whole };
+  return { scheduled, asked, whole };
 }
 
 function short(label: string): string {

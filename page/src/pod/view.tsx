@@ -37,11 +37,11 @@ function OnePod({ source, plan, address }: ViewProps) {
 }
 
 /** The way back to where it was asked from. */
-function AtMoment({ moment: { track, at } }: { moment: Moment }) {
+function AtMoment({ moment: { timeline, at } }: { moment: Moment }) {
   const time = new Date(1000 * Number(at)).toISOString();
   return (
     <a href={href("time", [], { at: time })}>
-      {track}, {time.replace("T", " ").slice(0, 21)}
+      {timeline}, {time.replace("T", " ").slice(0, 21)}
     </a>
   );
 }

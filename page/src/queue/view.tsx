@@ -74,7 +74,7 @@ function Lanes({ record }: { record: QueueRecord }) {
               {pods.slice(0, IN_LANE).map((pod) => (
                 <li key={pod.pod}>
                   <a href={podHref(pod.pod)}>{pod.pod}</a>
-                  <span class="muted">{told(pod)}</span>
+                  <span class="muted">{waitingText(pod)}</span>
                   {pod.place !== "unschedulable" && woken.has(pod.pod) && <span class="woken">{wakeText(woken.get(pod.pod)!)}</span>}
                 </li>
               ))}
@@ -144,7 +144,7 @@ function Waker({ by }: { by: string }) {
   return <>{by}</>;
 }
 
-function told(pod: QueuedPod): string {
+function waitingText(pod: QueuedPod): string {
   const since = pod.since ? span((Date.now() - Date.parse(pod.since)) / 1000) : "";
   const until = pod.backoffUntil ? Math.max(0, (Date.parse(pod.backoffUntil) - Date.now()) / 1000) : 0;
   return [since, pod.attempts ? count(pod.attempts, "attempt") : "", until ? `backs off for ${span(until)}` : ""].filter(Boolean).join(", ");

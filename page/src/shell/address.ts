@@ -41,14 +41,14 @@ function split(key: string): string[] {
 
 /** A moment of a timeline: seconds since the epoch, as the server wrote them. */
 export interface Moment {
-  track: string;
+  timeline: string;
   at: string;
 }
 
 /** The moment that a view is about; none: the cluster as the plan shows it. */
 export function momentOf({ query }: Address): Moment | undefined {
-  const [track, at] = [query.get("track"), query.get("at")];
-  return track !== null && at ? { track, at } : undefined;
+  const [timeline, at] = [query.get("timeline"), query.get("at")];
+  return timeline !== null && at ? { timeline, at } : undefined;
 }
 
 export const momentQuery = (moment: Moment | undefined): Record<string, string> => (moment ? { ...moment } : {});

@@ -76,9 +76,9 @@ class Server implements Source {
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ change }),
     });
-  time = (track: string) => ask<never>(`time?${new URLSearchParams({ track })}`);
-  frames = (track: string, from?: string, until?: string) =>
-    ask<never>(`frames?${new URLSearchParams({ track, ...(from && { from }), ...(until && { until }) })}`);
+  time = (timeline: string) => ask<never>(`time?${new URLSearchParams({ timeline })}`);
+  frames = (timeline: string, from?: string, until?: string) =>
+    ask<never>(`frames?${new URLSearchParams({ timeline, ...(from && { from }), ...(until && { until }) })}`);
 
   follow(follower: Follower): () => void {
     const { stop, plan } = this.begun ?? { stop: new AbortController(), plan: undefined };

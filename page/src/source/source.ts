@@ -50,6 +50,6 @@ export interface Source {
   group(group: string, moment?: Moment): Promise<GroupStateRecord>;
   configuration(): Promise<ConfigurationRecord>;
   whatIf(change: WhatIfChange): Promise<WhatIfRecord>;
-  time(track: string): Promise<TimeRecord>;
-  frames(track: string, from?: string, until?: string): Promise<FramesRecord>;
+  time(timeline: string): Promise<TimeRecord>;
+  frames(timeline: string, from?: string, until?: string): Promise<FramesRecord>;
 }

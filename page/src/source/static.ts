@@ -31,8 +31,8 @@ export class StaticSource implements Source {
   group = async () => absent("details of groups");
   configuration = async () => given(this.data.configuration, "the configuration");
   whatIf = async () => absent("a scheduler");
-  time = async (track: string) => given(this.data.time?.[track], `the timeline of ${track}`);
-  frames = async (track: string) => given(this.data.frames?.[track], `the timeline of ${track}`);
+  time = async (timeline: string) => given(this.data.time?.[timeline], `the timeline of ${timeline}`);
+  frames = async (timeline: string) => given(this.data.frames?.[timeline], `the timeline of ${timeline}`);
 }
 
 function given<T>(value: T | undefined, what: string): T {

@@ -6,20 +6,20 @@ import { axisOf, isoOf, momentAt } from "./axis";
 import { differences } from "./differences";
 
 function record(...time: number[]): TimeRecord {
-  return { kind: "Time", track: "t", from: "", to: "", marks: [], series: { time, columns: [] } };
+  return { kind: "Time", timeline: "t", from: "", to: "", marks: [], series: { time, columns: [] } };
 }
 
-test("one timeline's looks are the moments, even two of the same time", () => {
+test("one timeline's frames are the moments, even two of the same time", () => {
   const axis = axisOf([record(100, 100, 101.5)]);
   assert.deepEqual(axis.moments, [0, 0, 1.5]);
-  assert.deepEqual(axis.looks, [[0, 1, 2]]);
+  assert.deepEqual(axis.frames, [[0, 1, 2]]);
   assert.equal(isoOf(axis, 2), "1970-01-01T00:01:41.500Z");
 });
 
 test("two timelines are in step by what has passed since each began", () => {
   const axis = axisOf([record(100, 102, 104), record(5000, 5001, 5004)]);
   assert.deepEqual(axis.moments, [0, 1, 2, 4]);
-  assert.deepEqual(axis.looks, [
+  assert.deepEqual(axis.frames, [
     [0, 0, 1, 2],
     [0, 1, 1, 2],
   ]);
@@ -35,7 +35,7 @@ test("a time is the last moment before it", () => {
 });
 
 test("a timeline that ends earlier stays as it was", () => {
-  assert.deepEqual(axisOf([record(0, 1), record(0, 1, 5)]).looks[0], [0, 1, 1]);
+  assert.deepEqual(axisOf([record(0, 1), record(0, 1, 5)]).frames[0], [0, 1, 1]);
 });
 
 function plan(pods: Record<string, string>): PlanModel {

@@ -11,14 +11,14 @@ export interface Axis {
   moments: number[];
   /** When the first timeline began, in milliseconds since the epoch. */
   start: number;
-  /** For each timeline, the look that holds at every moment. */
-  looks: number[][];
+  /** For each timeline, the index of the frame that holds at every moment. */
+  frames: number[][];
 }
 
 export function axisOf(records: TimeRecord[]): Axis {
   const own = records.map(({ series: { time } }) => time.map((one) => Math.round(ROUNDED * (one - time[0]!)) / ROUNDED));
   const moments = records.length === 1 ? own[0]! : thinned([...new Set(own.flat())].sort((one, other) => one - other));
-  return { moments, start: 1000 * (records[0]!.series.time[0] ?? 0), looks: own.map((times) => looksAt(times, moments)) };
+  return { moments, start: 1000 * (records[0]!.series.time[0] ?? 0), frames: own.map((times) => framesAt(times, moments)) };
 }
 
 function thinned(moments: number[]): number[] {
@@ -26,10 +26,10 @@ function thinned(moments: number[]): number[] {
   return step < 2 ? moments : moments.filter((_, i) => i % step === 0 || i === moments.length - 1);
 }
 
-function looksAt(times: number[], moments: number[]): number[] {
+function framesAt(times: number[], moments: number[]): number[] {
   let at = 0;
   return moments.map((moment, i) => {
-    // Of a single timeline each look is a moment, though two may have the same time.
+    // Of a single timeline each frame is a moment, though two may have the same time.
     if (times === moments) return i;
     while (at + 1 < times.length && times[at + 1]! <= moment) at++;
     return at;

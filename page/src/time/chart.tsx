@@ -26,7 +26,7 @@ export function Chart({ figure, moments, at, onPick }: Props) {
   const { name, unit, lines } = figure;
   const first = moments[0] ?? 0;
   const whole = Math.max(1e-9, (moments.at(-1) ?? 1) - first);
-  const told = lines.map((values) => valueText(unit, values[at] ?? 0));
+  const texts = lines.map((values) => valueText(unit, values[at] ?? 0));
   const pick = (event: MouseEvent & { currentTarget: SVGSVGElement }) => {
     const box = event.currentTarget.getBoundingClientRect();
     const wanted = first + (whole * (event.clientX - box.left)) / box.width;
@@ -39,13 +39,13 @@ export function Chart({ figure, moments, at, onPick }: Props) {
     <figure class="chart">
       <figcaption>
         {name}{" "}
-        {told.map((text, i) => (
+        {texts.map((text, i) => (
           <b key={i} data-line={lines.length > 1 ? i : undefined}>
             {text}
           </b>
         ))}
       </figcaption>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${told.join(" and ")} at this moment`} onClick={pick}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${texts.join(" and ")} at this moment`} onClick={pick}>
         {paths.length === 1 && <path d={`${paths[0]}V${HEIGHT}H0Z`} class="area" />}
         {paths.map((drawn, i) => (
           <path key={i} d={drawn} class="line" data-line={i} />

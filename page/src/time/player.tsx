@@ -26,36 +26,36 @@ const NAMES: Record<string, string> = {
 };
 const ZONE = "topology.kubernetes.io/zone";
 
-/** What is told of one timeline. */
-export interface Told {
+/** One timeline, as the server sends it. */
+export interface TimelineData {
   name: string;
   time: TimeRecord;
   frames: FramesRecord;
 }
 
 /** `asks`: whether pods can be asked about as of a moment. */
-export function Player({ told, address, asks }: { told: Told[]; address: Address; asks: boolean }) {
-  const timelines = useMemo(() => told.map(({ frames }) => new Timeline(frames)), [told]);
-  const axis = useMemo(() => axisOf(told.map(({ time }) => time)), [told]);
-  const figures = useMemo(() => figuresOf(told, axis), [told, axis]);
+export function Player({ data, address, asks }: { data: TimelineData[]; address: Address; asks: boolean }) {
+  const timelines = useMemo(() => data.map(({ frames }) => new Timeline(frames)), [data]);
+  const axis = useMemo(() => axisOf(data.map(({ time }) => time)), [data]);
+  const figures = useMemo(() => figuresOf(data, axis), [data, axis]);
   const last = axis.moments.length - 1;
   const wanted = address.query.get("at");
   const [at, setAt] = useState(() => (wanted ? momentAt(axis, wanted) : last));
   const [plays, setPlays] = useState(false);
-  const [speed, setSpeed] = useState(() => usual(axis.moments));
-  const colours = useMemo(() => new Colours("workload", everybody(timelines), Date.now()), [timelines]);
-  // Before anything is read of the models: what is said shall be of this moment.
-  useMemo(() => timelines.forEach((timeline, i) => timeline.go(axis.looks[i]![at]!)), [timelines, axis, at]);
+  const [speed, setSpeed] = useState(() => defaultSpeed(axis.moments));
+  const colours = useMemo(() => new Colours("workload", allPods(timelines), Date.now()), [timelines]);
+  // Before anything is read of the models: what is said must be of this moment.
+  useMemo(() => timelines.forEach((timeline, i) => timeline.go(axis.frames[i]![at]!)), [timelines, axis, at]);
   // The address follows once it rests, and leads when it is opened.
   useEffect(() => {
     if (plays) return;
-    // Of what it is by then: another timeline may have been chosen meanwhile.
+    // The current address: another timeline may have been chosen meanwhile.
     const timer = setTimeout(() => amend(parse(location.hash), { at: isoOf(axis, at) }), 400);
     return () => clearTimeout(timer);
   }, [at, plays]);
-  usePlaying(plays, speed, axis.moments, at, setAt, () => setPlays(false));
+  usePlayback(plays, speed, axis.moments, at, setAt, () => setPlays(false));
   const go = (moment: number) => (setPlays(false), setAt(moment));
-  const marks = told.map(({ time }) => time.marks.map((mark): Placed => ({ ...mark, at: placeOf(axis, told, time, mark) })));
+  const marks = data.map(({ time }) => time.marks.map((mark): Placed => ({ ...mark, at: placeOf(axis, data, time, mark) })));
   const now = isoOf(axis, at);
   return (
     <>
@@ -83,7 +83,7 @@ export function Player({ told, address, asks }: { told: Told[]; address: Address
           {now.replace("T", " ").slice(0, 21)} <span class="muted">+{span(axis.moments[at]!)}</span>
         </output>
       </div>
-      {told.map(({ name, time }) => time.note && <p class="note" key={name}>{told.length > 1 ? `${name}: ${time.note}` : time.note}</p>)}
+      {data.map(({ name, time }) => time.note && <p class="note" key={name}>{data.length > 1 ? `${name}: ${time.note}` : time.note}</p>)}
       <div class="scrubber">
         <input type="range" min={0} max={last} value={at} aria-label="Moment" aria-valuetext={now} onInput={(event) => go(event.currentTarget.valueAsNumber)} />
         {marks.map((own, i) => (
@@ -94,19 +94,19 @@ export function Player({ told, address, asks }: { told: Told[]; address: Address
           </div>
         ))}
       </div>
-      <Plans told={told} timelines={timelines} colours={colours} at={at} seconds={asks ? axis.looks.map((looks, i) => told[i]!.time.series.time[looks[at]!]!) : undefined} />
-      <Figures figures={figures} axis={axis} at={at} names={told.map(({ name }) => name)} onPick={go} />
-      {marks.flat().length > 0 && <Marks marks={marks} names={told.map(({ name }) => name)} onPick={go} />}
+      <Plans data={data} timelines={timelines} colours={colours} at={at} seconds={asks ? axis.frames.map((frames, i) => data[i]!.time.series.time[frames[at]!]!) : undefined} />
+      <Figures figures={figures} axis={axis} at={at} names={data.map(({ name }) => name)} onPick={go} />
+      {marks.flat().length > 0 && <Marks marks={marks} names={data.map(({ name }) => name)} onPick={go} />}
     </>
   );
 }
 
 /** A speed at which the whole takes about half a minute. */
-function usual(moments: number[]): number {
+function defaultSpeed(moments: number[]): number {
   return SPEEDS.find((speed) => moments.at(-1)! / speed <= 30) ?? SPEEDS.at(-1)!;
 }
 
-function* everybody(timelines: Timeline[]): Generator<PodItem> {
+function* allPods(timelines: Timeline[]): Generator<PodItem> {
   const seen = new Set<string>();
   for (const timeline of timelines) {
     for (const pod of timeline.pods.values()) {
@@ -116,11 +116,11 @@ function* everybody(timelines: Timeline[]): Generator<PodItem> {
   }
 }
 
-function sumOf(model: PlanModel): string {
-  return `${count(model.nodes.size, "node")}, ${count(model.pods.size - model.pending.size, "pod")} stowed, ${grouped(model.pending.size)} pending`;
+function summaryOf(model: PlanModel): string {
+  return `${count(model.nodes.size, "node")}, ${count(model.pods.size - model.pending.size, "pod")} scheduled, ${grouped(model.pending.size)} pending`;
 }
 
-function usePlaying(plays: boolean, speed: number, moments: number[], at: number, setAt: (at: number) => void, end: () => void): void {
+function usePlayback(plays: boolean, speed: number, moments: number[], at: number, setAt: (at: number) => void, end: () => void): void {
   const here = useRef(at);
   here.current = at;
   useEffect(() => {
@@ -143,15 +143,15 @@ function usePlaying(plays: boolean, speed: number, moments: number[], at: number
 // -- the plans -------------------------------------------------------------------------------------------------------
 
 interface PlansProps {
-  told: Told[];
+  data: TimelineData[];
   timelines: Timeline[];
   colours: Colours;
   at: number;
-  /** Of each timeline, the time of its look, if pods can be asked about as of then. */
+  /** Of each timeline, the time of its frame, if pods can be asked about as of then. */
   seconds?: number[];
 }
 
-function Plans({ told, timelines, colours, at, seconds }: PlansProps) {
+function Plans({ data, timelines, colours, at, seconds }: PlansProps) {
   const [chosen, select] = useState<[string, string]>(["", ""]);
   const [marked, mark] = useState(true);
   const pair = timelines.length > 1;
@@ -175,14 +175,14 @@ function Plans({ told, timelines, colours, at, seconds }: PlansProps) {
       )}
       <div class={pair ? "pair" : undefined}>
         {timelines.map((timeline, i) => (
-          <OnePlan key={told[i]!.name} model={timeline.model} name={told[i]!.name} heading={pair ? i : undefined} settings={{ group, resource, colour: "workload" }} colours={colours} shown={shown} chosen={chosen} onSelect={select} />
+          <OnePlan key={data[i]!.name} model={timeline.model} name={data[i]!.name} heading={pair ? i : undefined} settings={{ group, resource, colour: "workload" }} colours={colours} shown={shown} chosen={chosen} onSelect={select} />
         ))}
       </div>
-      {(chosen[0] || chosen[1]) && <Chosen chosen={chosen} told={told} timelines={timelines} seconds={seconds} onSelect={select} />}
+      {(chosen[0] || chosen[1]) && <Chosen chosen={chosen} data={data} timelines={timelines} seconds={seconds} onSelect={select} />}
       {timelines.map(({ model }, i) => (
-        <Pods key={told[i]!.name} title={`${count(model.pending.size, "pending pod")}${pair ? ` in ${told[i]!.name}` : ""}`} pods={[...model.pending]} chosen={chosen[1]} onSelect={select} />
+        <Pods key={data[i]!.name} title={`${count(model.pending.size, "pending pod")}${pair ? ` in ${data[i]!.name}` : ""}`} pods={[...model.pending]} chosen={chosen[1]} onSelect={select} />
       ))}
-      {pair && differ.length > 0 && <Differences rows={differ} names={told.map(({ name }) => name)} onSelect={select} />}
+      {pair && differ.length > 0 && <Differences rows={differ} names={data.map(({ name }) => name)} onSelect={select} />}
     </>
   );
 }
@@ -211,9 +211,9 @@ function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSel
             <span class="line-sign" data-line={heading} aria-hidden="true" /> {name}
           </h2>
         )}
-        <span class="muted grow">{sumOf(model)}</span>
+        <span class="muted grow">{summaryOf(model)}</span>
         <span class="buttons">
-          <PictureButtons file={file} of={`The plan of ${name}`} small draw={() => canvas.current!.drawn(`${name}: ${sumOf(model)}`)} />
+          <PictureButtons file={file} of={`The plan of ${name}`} small draw={() => canvas.current!.drawn(`${name}: ${summaryOf(model)}`)} />
         </span>
       </div>
       <div class="sea">
@@ -225,15 +225,15 @@ function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSel
 
 interface ChosenProps {
   chosen: [string, string];
-  told: Told[];
+  data: TimelineData[];
   timelines: Timeline[];
   seconds?: number[];
   onSelect: (chosen: [string, string]) => void;
 }
 
 /** The pods of the node that was chosen; where a pod that was chosen in one plan is in the other, and the way to why. */
-function Chosen({ chosen: [node, pod], told, timelines, seconds, onSelect }: ChosenProps) {
-  const of = (i: number) => (timelines.length > 1 ? `${told[i]!.name}: ` : "");
+function Chosen({ chosen: [node, pod], data, timelines, seconds, onSelect }: ChosenProps) {
+  const of = (i: number) => (timelines.length > 1 ? `${data[i]!.name}: ` : "");
   return (
     <section class="chosen" aria-label="Selection">
       {pod && (
@@ -242,11 +242,11 @@ function Chosen({ chosen: [node, pod], told, timelines, seconds, onSelect }: Cho
           {timelines.map(({ model }, i) => {
             const there = model.pods.get(pod);
             return (
-              <span key={told[i]!.name} class="place">
+              <span key={data[i]!.name} class="place">
                 {of(i)}
                 {there ? (there.node ? `on ${there.node}` : "pending") : "does not exist"}
                 {there && seconds && (
-                  <a class="button small" href={podHref(pod, { track: told[i]!.name, at: String(seconds[i]) })}>
+                  <a class="button small" href={podHref(pod, { timeline: data[i]!.name, at: String(seconds[i]) })}>
                     {there.node ? "Why this node?" : "Why pending?"}
                   </a>
                 )}
@@ -256,7 +256,7 @@ function Chosen({ chosen: [node, pod], told, timelines, seconds, onSelect }: Cho
         </p>
       )}
       {node && timelines.map(({ model }, i) => (
-        <Pods key={told[i]!.name} title={`${of(i)}${count(model.podsOn(node).length, "pod")} on ${node}`} pods={model.podsOn(node)} chosen={pod} onSelect={onSelect} open />
+        <Pods key={data[i]!.name} title={`${of(i)}${count(model.podsOn(node).length, "pod")} on ${node}`} pods={model.podsOn(node)} chosen={pod} onSelect={onSelect} open />
       ))}
     </section>
   );
@@ -319,14 +319,14 @@ function Differences({ rows, names, onSelect }: { rows: Difference[]; names: str
 
 // -- figures and marks -----------------------------------------------------------------------------------------------
 
-function figuresOf(told: Told[], { looks }: Axis): Figure[] {
-  const [first] = told;
+function figuresOf(data: TimelineData[], { frames }: Axis): Figure[] {
+  const [first] = data;
   return first!.time.series.columns.map(({ name, unit }) => ({
     name: NAMES[name] ?? name,
     unit,
-    lines: told.map(({ time }, i) => {
+    lines: data.map(({ time }, i) => {
       const values = time.series.columns.find((column) => column.name === name)?.values ?? [];
-      return looks[i]!.map((look) => values[look] ?? 0);
+      return frames[i]!.map((frame) => values[frame] ?? 0);
     }),
   }));
 }
@@ -375,14 +375,14 @@ interface Placed extends Mark {
   at: number;
 }
 
-function placeOf(axis: Axis, told: Told[], time: TimeRecord, mark: Mark): number {
+function placeOf(axis: Axis, data: TimelineData[], time: TimeRecord, mark: Mark): number {
   // Timelines that began at other times are in step by what has passed.
-  const later = 1000 * ((time.series.time[0] ?? 0) - (told[0]!.time.series.time[0] ?? 0));
+  const later = 1000 * ((time.series.time[0] ?? 0) - (data[0]!.time.series.time[0] ?? 0));
   return momentAt(axis, new Date(Date.parse(mark.time) - later).toISOString());
 }
 
 function Marks({ marks, names, onPick }: { marks: Placed[][]; names: string[]; onPick: (moment: number) => void }) {
-  const rows = marks.flatMap((own, i) => own.map((mark) => ({ ...mark, track: names[i]! }))).sort((one, other) => one.at - other.at);
+  const rows = marks.flatMap((own, i) => own.map((mark) => ({ ...mark, timeline: names[i]! }))).sort((one, other) => one.at - other.at);
   type Row = (typeof rows)[number];
   const columns: Column<Row>[] = [
     {
@@ -394,14 +394,14 @@ function Marks({ marks, names, onPick }: { marks: Placed[][]; names: string[]; o
         </button>
       ),
     },
-    ...(names.length > 1 ? [{ title: "In", value: (mark: Row) => mark.track }] : []),
+    ...(names.length > 1 ? [{ title: "In", value: (mark: Row) => mark.timeline }] : []),
     { title: "What", value: (mark) => mark.what },
     { title: "Detail", value: (mark) => mark.detail ?? "" },
   ];
   return (
     <section class="card">
       <h2>Marks</h2>
-      <Table caption="Marked events" columns={columns} rows={rows} rowKey={(mark) => `${mark.track} ${mark.time} ${mark.what} ${mark.detail}`} file="marks" />
+      <Table caption="Marked events" columns={columns} rows={rows} rowKey={(mark) => `${mark.timeline} ${mark.time} ${mark.what} ${mark.detail}`} file="marks" />
     </section>
   );
 }

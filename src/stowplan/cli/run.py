@@ -266,7 +266,7 @@ async def _schedule(
 ) -> None:
     stopped = stop.event()
     async with opener(job) as cluster:
-        async with running(_look_first(cluster.api, job, wall_clock(), force=force)) as looking:
+        async with running(_refuse_if_other_scheduler(cluster.api, job, wall_clock(), force=force)) as looking:
             await first_of(stopped.wait(), looking)
         if stopped.is_set():
             return
@@ -312,7 +312,7 @@ async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> Asy
 # --- other schedulers
 
 
-async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
+async def _refuse_if_other_scheduler(api: Api, job: Job, now: float, *, force: bool) -> None:
     """Refuse to start if another scheduler of the same name is active, or the API server does not respond."""
     from stowplan.api.api_errors import ApiError, Forbidden, NotFound
     from stowplan.api.policy import Lease

@@ -30,18 +30,21 @@ from stowplan.explain.text.reported_status import ReportedStatus
 from stowplan.framework.explanations.formatting import count
 from stowplan.guarding.hang_guard import CallGuard
 from stowplan.klog.setup import LogSettings, set_up
-from stowplan.page.answers import Answers
-from stowplan.page.configuration import configuration_record
-from stowplan.page.moments import MomentError, Moments
+from stowplan.page.cluster_inspection import ClusterInspection
 from stowplan.page.plan import plan_of
-from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
-from stowplan.page.timelines import Timelines
-from stowplan.page.trials import Trials, copy_of
+from stowplan.page.source_records import SourceRecord, configuration_record
+from stowplan.page.timeline_routes import MomentError, Moments, Timelines
+from stowplan.page.workbench import Workbench, copy_of
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import ClusterSource
-from stowplan.sources.timelines import simulated_timeline
-from stowplan.sources.tracks import NO_RERUN, recorded_track, rerun_track, simulated_track
+from stowplan.sources.timeline_sources import (
+    NO_RERUN,
+    recorded_source,
+    rerun_source,
+    simulated_source,
+    simulated_timeline,
+)
 from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -59,12 +62,12 @@ if TYPE_CHECKING:
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.runtime.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
-    from stowplan.page.loopback import Streams
-    from stowplan.page.moments import MomentCluster
+    from stowplan.page.page_routes import Streams
     from stowplan.page.plan import Plan
-    from stowplan.page.records import ConfigurationRecord
+    from stowplan.page.source_records import ConfigurationRecord
+    from stowplan.page.timeline_routes import MomentCluster
     from stowplan.serving.requests.messages import Page
-    from stowplan.sources.tracks import Track
+    from stowplan.sources.timeline_sources import TimelineSource
 
 _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
 
@@ -105,8 +108,8 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     help="Write a copy that works without a server into this folder, and exit.",
 )
 def ui(**given: Any) -> None:
-    """Show the cluster as a ship's stow plan: nodes as bays, pods as boxes in them, pending pods on the quay, and why
-    each of them is pending.
+    """Show the cluster as a ship's stow plan: nodes as bays, pods as boxes in them, pending pods below them,
+    and why each of them is pending.
 
     The page is served on 127.0.0.1 to anyone who has its URL, which contains a token. Nothing is written to any
     cluster, and the page loads nothing from elsewhere.
@@ -142,7 +145,7 @@ def ui(**given: Any) -> None:
                 pod_groups=options.pod_groups,
             )
             mode = "files" if options.files else "static"
-            _standing(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
+            _static_cluster(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
 
 
 class _Options(PlainStruct, frozen=True, kw_only=True):
@@ -215,30 +218,30 @@ def _timeline(show: _Show, options: _Options) -> None:
     """Show a recording or simulation."""
     recordings, config, plugins = options.recordings, options.config, options.plugins
     moment = moment_from_option(options.at)
-    tracks = {} if moment is not None else _tracks(recordings, options.simulations, config, plugins)
+    timelines = {} if moment is not None else _timeline_sources(recordings, options.simulations, config, plugins)
     if not recordings:
-        _show_simulation(show, options.export, options.simulations[0], tracks)
+        _show_simulation(show, options.export, options.simulations[0], timelines)
         return
     about = ClusterSource.of_recording(recordings[0], moment, config, plugins)
-    _standing(about, "recording", recordings[0], known_plugins(plugins), tracks).show(show, options.export)
+    _static_cluster(about, "recording", recordings[0], known_plugins(plugins), timelines).show(show, options.export)
 
 
-def _tracks(
+def _timeline_sources(
     recordings: Sequence[str], simulations: Sequence[str], config: str | None, plugins: Sequence[str]
-) -> dict[str, Track]:
-    """The tracks to play, by unique names."""
+) -> dict[str, TimelineSource]:
+    """The timelines to show, by unique names."""
     if len(recordings) == 1 and not simulations:
         (path,) = recordings
-        found = {"recorded": recorded_track(path, plugins)}
+        found = {"recorded": recorded_source(path, plugins)}
         if config is not None:
-            found[f"with {Path(config).name}"] = rerun_track(path, config, plugins)
+            found[f"with {Path(config).name}"] = rerun_source(path, config, plugins)
         return found
-    all_ = [(path, recorded_track(path, plugins)) for path in recordings]
-    all_ += [(folder, simulated_track(folder)) for folder in simulations]
+    all_ = [(path, recorded_source(path, plugins)) for path in recordings]
+    all_ += [(folder, simulated_source(folder)) for folder in simulations]
     names = [Path(path).name or path for path, _ in all_]
     return {
-        name if names.count(name) == 1 else f"{path} ({i})": track
-        for i, (name, (path, track)) in enumerate(zip(names, all_, strict=True), 1)
+        name if names.count(name) == 1 else f"{path} ({i})": source
+        for i, (name, (path, source)) in enumerate(zip(names, all_, strict=True), 1)
     }
 
 
@@ -252,15 +255,15 @@ class _Show(PlainStruct, frozen=True):
         self,
         stopped: asyncio.Event,
         pages: Mapping[str, Page],
-        feed: Streams,
+        streams: Streams,
         size: str,
         *others: Awaitable[object],
     ) -> None:
         """Serve until stopped, or until one of the other tasks ends."""
-        from stowplan.page.loopback import page_served
+        from stowplan.page.page_routes import page_served
 
         try:
-            async with page_served(pages, feed, port=self.port) as address:
+            async with page_served(pages, streams, port=self.port) as address:
                 click.echo(f"{size}: {address}\nCtrl-C ends it.")
                 if self.opens:
                     webbrowser.open(address)
@@ -269,13 +272,13 @@ class _Show(PlainStruct, frozen=True):
             raise InputError(f"{error}; --port 0 takes a free one") from error
 
 
-class _Standing(PlainStruct, frozen=True, kw_only=True):
+class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
     """A cluster that does not change, and the timelines that led to it."""
 
     plan: Plan
     source: SourceRecord
     configuration: ConfigurationRecord
-    tracks: Mapping[str, Track]
+    timelines: Mapping[str, TimelineSource]
     #: None for a simulation, which is built on demand.
     about: ClusterSource | None = None
 
@@ -288,10 +291,10 @@ class _Standing(PlainStruct, frozen=True, kw_only=True):
 
     @property
     def _timelines(self) -> Timelines:
-        return Timelines({name: track.timeline for name, track in self.tracks.items()})
+        return Timelines({name: source.timeline for name, source in self.timelines.items()})
 
     def _moments(self) -> Moments:
-        return Moments({name: track.moment for name, track in self.tracks.items()}, self.about)
+        return Moments({name: source.moment for name, source in self.timelines.items()}, self.about)
 
     def _save(self, folder: Path) -> None:
         asked: MomentCluster | None = self.about
@@ -307,7 +310,7 @@ class _Standing(PlainStruct, frozen=True, kw_only=True):
                 self.plan,
                 source=source,
                 configuration=self.configuration,
-                answers=None if asked is None else Answers(asked),
+                answers=None if asked is None else ClusterInspection(asked),
                 timelines=self._timelines,
             )
         except OSError as error:
@@ -315,46 +318,49 @@ class _Standing(PlainStruct, frozen=True, kw_only=True):
         click.echo(f"wrote {folder / 'index.html'}: {_size(self.plan)}")
 
     async def _serve(self, show: _Show, stop: StopSignals) -> None:
-        from stowplan.page.feed import Feed
-        from stowplan.page.site import PREFIX, site
+        from stowplan.page.event_stream import PlanStreams
+        from stowplan.page.page_routes import PREFIX, page_routes
 
-        stopped, feed, about, source = stop.event(), Feed(self.plan.copy()), self.about, self.source
+        stopped, streams, about, source = stop.event(), PlanStreams(self.plan.copy()), self.about, self.source
         answers: dict[str, Page] = {**self._timelines.pages(PREFIX)}
         moments = self._moments()
-        if self.tracks:
+        if self.timelines:
             answers |= moments.pages(PREFIX)
         elif about is not None:
-            answers |= {**Answers(about).pages(PREFIX), **Trials(lambda: about.cluster).pages(PREFIX)}
+            answers |= {**ClusterInspection(about).pages(PREFIX), **Workbench(lambda: about.cluster).pages(PREFIX)}
         if "explain" in source.can:
             source = replace(source, can=(*source.can, "whatIf"))
-        pages = site(lambda: source, feed=feed, configuration=lambda: self.configuration, answers=answers)
+        pages = page_routes(lambda: source, streams=streams, configuration=lambda: self.configuration, answers=answers)
         try:
-            await show.until(stopped, pages, feed, _size(self.plan))
+            await show.until(stopped, pages, streams, _size(self.plan))
         finally:
             moments.close()
 
 
-def _standing(
-    about: ClusterSource, mode: str, title: str, known: Declarations, tracks: Mapping[str, Track]
-) -> _Standing:
+def _static_cluster(
+    about: ClusterSource, mode: str, title: str, known: Declarations, timelines: Mapping[str, TimelineSource]
+) -> _StaticCluster:
     configuration = about.cluster.config
     features = with_chosen(GROUP_GATES) if about.engine.schedules_groups else DEFAULT_FEATURES
-    return _Standing(
+    return _StaticCluster(
         plan=plan_of(about.engine.state),
-        source=_source(mode, title, configuration.profiles[0].scheduler_name, tuple(tracks)),
+        source=_source(mode, title, configuration.profiles[0].scheduler_name, tuple(timelines)),
         configuration=configuration_record(configuration, known, features),
-        tracks=tracks,
+        timelines=timelines,
         about=about,
     )
 
 
-def _show_simulation(show: _Show, export: Path | None, folder: str, tracks: Mapping[str, Track]) -> None:
+def _show_simulation(show: _Show, export: Path | None, folder: str, timelines: Mapping[str, TimelineSource]) -> None:
     header, timeline = simulated_timeline(folder)
-    source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, tuple(tracks))
+    source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, tuple(timelines))
     if header.rerun is None:
         can = tuple(one for one in source.can if one in ("plan", "configuration", "time", "moments"))
         source = replace(source, can=can, why_not=dict.fromkeys(("explain", "pending", "whatIf"), NO_RERUN))
-    _Standing(plan=timeline.end(), source=source, configuration=header.configuration, tracks=tracks).show(show, export)
+    cluster = _StaticCluster(
+        plan=timeline.end(), source=source, configuration=header.configuration, timelines=timelines
+    )
+    cluster.show(show, export)
 
 
 # -- a live cluster ---------------------------------------------------------------------------------------------------
@@ -387,34 +393,34 @@ async def _follow(
     from stowplan.client.http_api import HttpApi
     from stowplan.config import ClientConnection
     from stowplan.live.follower import Follower
-    from stowplan.page.feed import Feed
-    from stowplan.page.following import follow
-    from stowplan.page.site import PREFIX, site
+    from stowplan.page.event_stream import PlanStreams
+    from stowplan.page.page_routes import PREFIX, page_routes
+    from stowplan.page.plan_follower import stream_plan
 
-    stopped, feed = stop.event(), Feed()
+    stopped, streams = stop.event(), PlanStreams()
     agent = user_agent(command="stowplan", version=__version__, purpose="ui")
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
-        follower = Follower(api, configuration, _Hearing(), registry=registry, features=features)
+        follower = Follower(api, configuration, _SteppingListener(), registry=registry, features=features)
         async with running(follower.run()) as following:
             await first_of(stopped.wait(), follower.synced.wait(), following)
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
-            trials = Trials(lambda: copy_of(state, configuration, features, named_plugins(plugins)))
+            workbench = Workbench(lambda: copy_of(state, configuration, features, named_plugins(plugins)))
             scheduler_name = configuration.profiles[0].scheduler_name
             source = _source("live", connection.server, scheduler_name)
             source = replace(source, can=(*source.can, "whatIf"))
-            pages = site(
+            pages = page_routes(
                 lambda: source,
-                feed=feed,
+                streams=streams,
                 configuration=lambda: configuration_record(configuration, registry.declarations, features),
-                answers=Answers(_Followed(follower.engine)).pages(PREFIX) | trials.pages(PREFIX),
+                answers=ClusterInspection(_Followed(follower.engine)).pages(PREFIX) | workbench.pages(PREFIX),
             )
-            async with running(follow(state, feed)) as looking:
-                await show.until(stopped, pages, feed, _size(plan_of(state)), following, looking)
+            async with running(stream_plan(state, streams)) as looking:
+                await show.until(stopped, pages, streams, _size(plan_of(state)), following, looking)
 
 
-class _Hearing:
+class _SteppingListener:
     """The listener of a follower that records nothing."""
 
     def step(self, engine: Engine, input_: Input, now: float) -> None:
@@ -450,10 +456,10 @@ class _Followed(PlainStruct, frozen=True):
 
 def _from_scheduler(show: _Show, options: _Options, url: str) -> None:
     with stop_signals() as stop:
-        event_loop.run(_pass_on(show, options, url, stop))
+        event_loop.run(_proxy_page(show, options, url, stop))
 
 
-async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) -> None:
+async def _proxy_page(show: _Show, options: _Options, url: str, stop: StopSignals) -> None:
     from stowplan.sources.forwarded_page import forwarded_page
     from stowplan.sources.running_scheduler import SchedulerEndpoint, check_scheduler
 
@@ -473,14 +479,14 @@ async def _pass_on(show: _Show, options: _Options, url: str, stop: StopSignals) 
 # -- shared ------------------------------------------------------------------------------------------------------------
 
 
-def _source(mode: str, title: str, scheduler_name: str, tracks: tuple[str, ...] = ()) -> SourceRecord:
+def _source(mode: str, title: str, scheduler_name: str, timelines: tuple[str, ...] = ()) -> SourceRecord:
     return SourceRecord(
         mode=mode,
         title=title,
         scheduler_name=scheduler_name,
         version=f"stowplan {__version__}",
-        can=(*_ANSWERED, "time", "moments") if tracks else _ANSWERED,
-        tracks=tracks,
+        can=(*_ANSWERED, "time", "moments") if timelines else _ANSWERED,
+        timelines=timelines,
     )
 
 

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING, Protocol
 from stowplan import __version__
 from stowplan.command_line.event_loop import running
 from stowplan.daemon.pages import RunningScheduler, SchedulerPages
-from stowplan.page.configuration import configuration_record
-from stowplan.page.feed import Feed
-from stowplan.page.following import follow
-from stowplan.page.records import SourceRecord
-from stowplan.page.site import PREFIX, site
+from stowplan.page.event_stream import PlanStreams
+from stowplan.page.page_routes import PREFIX, page_routes
+from stowplan.page.plan_follower import stream_plan
+from stowplan.page.source_records import SourceRecord, configuration_record
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from stowplan.config import Configuration, Declarations, FeatureGates
-    from stowplan.page.records import ConfigurationRecord
-    from stowplan.page.trials import Trials
+    from stowplan.page.source_records import ConfigurationRecord
+    from stowplan.page.workbench import Workbench
     from stowplan.serving.requests.messages import Page
     from stowplan.timing.times import Times
 
 _ANSWERED = ("plan", "explain", "pending", "decisions", "stories", "nodes", "podgroups", "configuration")
-_NO_TRIALS = "Trials would delay this scheduler. `stowplan ui` next to it has a workbench."
+_NO_WORKBENCH = "Trials would delay this scheduler. `stowplan ui` next to it has a workbench."
 
 
 class PagedScheduler(RunningScheduler, Protocol):
@@ -44,23 +43,23 @@ class SchedulerPage:
         plugins: Declarations,
         features: FeatureGates,
         other_leader: Callable[[], str | None] = lambda: None,
-        trials: Trials | None = None,
+        workbench: Workbench | None = None,
         times: Times = REAL_TIMES,
     ) -> None:
-        """`title`: of the page. `trials`: None if they would delay the scheduler."""
+        """`title`: of the page. `workbench`: None if its trials would delay the scheduler."""
         self._scheduler = scheduler
         self._title = title
         self._plugins = plugins
         self._features = features
         self._answers = SchedulerPages(scheduler, other_leader=other_leader, times=times)
-        self._trials = trials
+        self._workbench = workbench
         self._times = times
-        self.feed = Feed(times=times)
+        self.streams = PlanStreams(times=times)
 
     def pages(self) -> dict[str, Page]:
         """The server's routes below /stowplan/."""
-        answers = self._answers.pages() | ({} if self._trials is None else self._trials.pages(PREFIX))
-        return site(self._source, feed=self.feed, configuration=self._configuration, answers=answers)
+        answers = self._answers.pages() | ({} if self._workbench is None else self._workbench.pages(PREFIX))
+        return page_routes(self._source, streams=self.streams, configuration=self._configuration, answers=answers)
 
     def _source(self) -> SourceRecord:
         return SourceRecord(
@@ -68,8 +67,8 @@ class SchedulerPage:
             title=self._title,
             scheduler_name=self._scheduler.configuration.profiles[0].scheduler_name,
             version=f"stowplan {__version__}",
-            can=_ANSWERED if self._trials is None else (*_ANSWERED, "whatIf"),
-            why_not={"whatIf": _NO_TRIALS} if self._trials is None else {},
+            can=_ANSWERED if self._workbench is None else (*_ANSWERED, "whatIf"),
+            why_not={"whatIf": _NO_WORKBENCH} if self._workbench is None else {},
         )
 
     def _configuration(self) -> ConfigurationRecord:
@@ -78,8 +77,8 @@ class SchedulerPage:
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
         """Update the plan from the scheduler within the context; closes all streams at the end."""
-        async with running(follow(self._scheduler.state, self.feed, times=self._times)):
+        async with running(stream_plan(self._scheduler.state, self.streams, times=self._times)):
             try:
                 yield
             finally:
-                self.feed.close()
+                self.streams.close()

@@ -65,8 +65,7 @@ from stowplan.inspection.records import (
     VerdictRecord,
     encoded,
 )
-from stowplan.page.asking import key_of, limit_of
-from stowplan.page.site import PREFIX
+from stowplan.page.page_routes import PREFIX, key_of, limit_of
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.timing.times import REAL_TIMES
 

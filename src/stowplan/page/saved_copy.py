@@ -12,15 +12,15 @@ import msgspec
 
 from stowplan.inspection.records import document
 from stowplan.page.assets import DATA, assets
-from stowplan.page.messages import snapshot
+from stowplan.page.plan_messages import snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stowplan.page.answers import Answers
+    from stowplan.page.cluster_inspection import ClusterInspection
     from stowplan.page.plan import Plan
-    from stowplan.page.records import ConfigurationRecord, SourceRecord
-    from stowplan.page.timelines import Timelines
+    from stowplan.page.source_records import ConfigurationRecord, SourceRecord
+    from stowplan.page.timeline_routes import Timelines
 
 #: Number of pending pods, each of one kind, whose verdicts are saved.
 MAX_VERDICTS = 200
@@ -34,7 +34,7 @@ def save_copy(
     *,
     source: SourceRecord,
     configuration: ConfigurationRecord,
-    answers: Answers | None,
+    answers: ClusterInspection | None,
     timelines: Timelines,
 ) -> None:
     """Write the page to a folder, which is created; other files in it are kept. Raises OSError."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from stowplan.inspection.records import Record
-from stowplan.page.following import PlanFollower
-from stowplan.page.messages import NodesRecord, PodsRecord, SnapshotMessage, delta, snapshot
 from stowplan.page.plan import Plan, PlanChange, difference
+from stowplan.page.plan_follower import PlanFollower
+from stowplan.page.plan_messages import NodesRecord, PodsRecord, SnapshotMessage, delta, snapshot
 from stowplan.recordings.files import moment_text
 from stowplan.structs import PlainStruct
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from stowplan.timing.waits import WaitingPods, Waits
 
 #: Maximum number of frames, and the initial interval in seconds.
-MOST, FIRST_INTERVAL = 1000, 0.1
-MOST_MARKS = 500
+MAX_FRAMES, FIRST_INTERVAL = 1000, 0.1
+MAX_MARKS = 500
 _RESOURCES = ("cpu", "memory")
 #: Figure -> its unit. Waits are those of the pods that have had a node so far.
 UNITS = {
@@ -63,7 +63,7 @@ class SeriesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 class TimeRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     kind: str = "Time"
-    track: str
+    timeline: str
     from_: str = msgspec.field(name="from")
     to: str
     marks: tuple[MarkRecord, ...]
@@ -82,7 +82,7 @@ class FrameRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 class FramesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     kind: str = "Frames"
-    track: str
+    timeline: str
     start: SnapshotMessage
     frames: tuple[FrameRecord, ...]
 
@@ -94,7 +94,7 @@ class Run(NamedTuple):
     moments: Iterable[float]
 
 
-class FrameChanges(PlainStruct, frozen=True):
+class Frame(PlainStruct, frozen=True):
     """One frame: changes since the previous one, and figures."""
 
     time: float
@@ -107,30 +107,30 @@ class Timeline:
     """The initial plan, and the frames; the first frame has no changes, and the initial figures."""
 
     start: Plan = field(default_factory=Plan)
-    looks: list[FrameChanges] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
     marks: list[MarkRecord] = field(default_factory=list)
     note: str = ""
     #: Names of existing nodes, for marks.
     _known: set[str] = field(default_factory=set, repr=False)
 
-    def add(self, look: FrameChanges) -> None:
-        if self.looks:
-            self._mark(look)
-            self.looks.append(look)
+    def add(self, frame: Frame) -> None:
+        if self.frames:
+            self._mark(frame)
+            self.frames.append(frame)
         else:
-            self.start.apply(look.change)
-            self.looks.append(FrameChanges(look.time, PlanChange(), look.figures))
-        self._known.difference_update(look.change.gone_nodes)
-        self._known.update(look.change.nodes)
+            self.start.apply(frame.change)
+            self.frames.append(Frame(frame.time, PlanChange(), frame.figures))
+        self._known.difference_update(frame.change.gone_nodes)
+        self._known.update(frame.change.nodes)
 
     def halve(self) -> None:
         """Merge neighboring frames; the first one stays."""
-        looks = self.looks
-        self.looks = looks[:1]
-        for i in range(1, len(looks), 2):
-            one, other = looks[i], looks[min(i + 1, len(looks) - 1)]
+        frames = self.frames
+        self.frames = frames[:1]
+        for i in range(1, len(frames), 2):
+            one, other = frames[i], frames[min(i + 1, len(frames) - 1)]
             change = one.change if one is other else one.change.then(other.change)
-            self.looks.append(FrameChanges(other.time, change, other.figures))
+            self.frames.append(Frame(other.time, change, other.figures))
 
     def end(self) -> Plan:
         """The plan after all frames."""
@@ -139,14 +139,14 @@ class Timeline:
     def at(self, time: float) -> Plan:
         """The plan after the frames up to and including a time."""
         plan = self.start.copy()
-        for look in self.looks:
-            if look.time > time:
+        for frame in self.frames:
+            if frame.time > time:
                 break
-            plan.apply(look.change)
+            plan.apply(frame.change)
         return plan
 
-    def _mark(self, look: FrameChanges) -> None:
-        change = look.change
+    def _mark(self, frame: Frame) -> None:
+        change = frame.change
         found = [("node removed", name) for name in change.gone_nodes]
         found += [("node added", name) for name in change.nodes if name not in self._known]
         found += [
@@ -154,39 +154,39 @@ class Timeline:
             for row in change.pods.values()
             if row.nominated_node and not row.node
         ]
-        room = MOST_MARKS - len(self.marks)
+        room = MAX_MARKS - len(self.marks)
         self.marks += [
-            MarkRecord(time=moment_text(look.time), what=what, detail=detail) for what, detail in found[:room]
+            MarkRecord(time=moment_text(frame.time), what=what, detail=detail) for what, detail in found[:room]
         ]
 
-    def time_record(self, track: str) -> TimeRecord:
-        looks = self.looks
+    def time_record(self, name: str) -> TimeRecord:
+        frames = self.frames
         columns = tuple(
-            ColumnRecord(name=name, unit=UNITS[name], values=tuple(look.figures[name] for look in looks))
-            for name in UNITS
-            if looks
+            ColumnRecord(name=figure, unit=UNITS[figure], values=tuple(frame.figures[figure] for frame in frames))
+            for figure in UNITS
+            if frames
         )
         return TimeRecord(
-            track=track,
-            from_=moment_text(looks[0].time) if looks else "",
-            to=moment_text(looks[-1].time) if looks else "",
+            timeline=name,
+            from_=moment_text(frames[0].time) if frames else "",
+            to=moment_text(frames[-1].time) if frames else "",
             marks=tuple(self.marks),
-            series=SeriesRecord(time=tuple(look.time for look in looks), columns=columns),
+            series=SeriesRecord(time=tuple(frame.time for frame in frames), columns=columns),
             note=self.note,
         )
 
-    def frames_record(self, track: str) -> FramesRecord:
+    def frames_record(self, name: str) -> FramesRecord:
         return FramesRecord(
-            track=track,
+            timeline=name,
             start=snapshot(self.start, version=1),
-            frames=tuple(_frame(look) for look in self.looks[1:]),
+            frames=tuple(_frame(frame) for frame in self.frames[1:]),
         )
 
 
-def _frame(look: FrameChanges) -> FrameRecord:
-    found = delta(look.change, version=1)
+def _frame(frame: Frame) -> FrameRecord:
+    found = delta(frame.change, version=1)
     return FrameRecord(
-        time=moment_text(look.time),
+        time=moment_text(frame.time),
         nodes=found.nodes,
         pods=found.pods,
         gone_nodes=found.gone_nodes,
@@ -194,30 +194,30 @@ def _frame(look: FrameChanges) -> FrameRecord:
     )
 
 
-def timeline_of(runs: Iterable[Run], waiting: WaitingPods, *, most: int = MOST) -> Timeline:
+def timeline_of(runs: Iterable[Run], waiting: WaitingPods, *, most: int = MAX_FRAMES) -> Timeline:
     """The timeline of consecutive runs; `waiting` changes while they are played."""
     timeline, interval = Timeline(), FIRST_INTERVAL
     plan = Plan()
     for run in runs:
-        watch, last, now = Watch(run.state, waiting, plan), None, None
+        sampler, last, now = StateSampler(run.state, waiting, plan), None, None
         try:
             for now in run.moments:
                 if last is not None and now - last < interval:
                     continue
-                watch.look_into(timeline, now)
+                sampler.sample_into(timeline, now)
                 last = now
-                if len(timeline.looks) > most:
+                if len(timeline.frames) > most:
                     timeline.halve()
                     interval *= 2
             if now is not None:
-                watch.look_into(timeline, now)
+                sampler.sample_into(timeline, now)
         finally:
-            watch.end()
-        plan = watch.plan
+            sampler.end()
+        plan = sampler.plan
     return timeline
 
 
-class Watch:
+class StateSampler:
     """Samples a state."""
 
     def __init__(self, state: ClusterState, waiting: WaitingPods, before: Plan | None = None) -> None:
@@ -236,9 +236,9 @@ class Watch:
     def end(self) -> None:
         self._follower.end()
 
-    def look(self, now: float) -> FrameChanges | None:
+    def sample(self, now: float) -> Frame | None:
         """None: nothing has happened, or the initial lists are not complete yet."""
-        change, plan = self._follower.look(), self._follower.plan
+        change, plan = self._follower.changes(), self._follower.plan
         if self._before is not None:
             if not plan.nodes:
                 return None
@@ -246,10 +246,10 @@ class Watch:
         elif not change and self._last == now:
             return None
         self._last = now
-        return FrameChanges(now, change, figures_of(self._state, plan, self._waiting.until(now)))
+        return Frame(now, change, figures_of(self._state, plan, self._waiting.until(now)))
 
-    def look_into(self, timeline: Timeline, now: float) -> None:
-        found = self.look(now)
+    def sample_into(self, timeline: Timeline, now: float) -> None:
+        found = self.sample(now)
         if found is not None:
             timeline.add(found)
 

@@ -1,7 +1,7 @@
 """A timeline in a file, written while a simulation runs, for the page.
 
 Compressed lines of JSON: a header, then one frame per line with its figures and the changes since the previous frame.
-In a long simulation the interval doubles whenever there are as many frames as a timeline keeps. Beyond `MOST_ROWS` rows
+In a long simulation the interval doubles whenever there are as many frames as a timeline keeps. Beyond `MAX_ROWS` rows
 of nodes and pods, which is what a browser can hold, nothing more is written, and the last line says so.
 """
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.inspection.records import Record
-from stowplan.page.messages import DeltaMessage, change_of, delta
-from stowplan.page.records import ConfigurationRecord  # noqa: TC001 (msgspec reads annotations)
-from stowplan.page.timeline import MOST, FrameChanges, Timeline, Watch
+from stowplan.page.plan_messages import DeltaMessage, change_of, delta
+from stowplan.page.source_records import ConfigurationRecord  # noqa: TC001 (msgspec reads annotations)
+from stowplan.page.timeline import MAX_FRAMES, Frame, StateSampler, Timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NAME = "timeline.jsonl.gz"
 #: Incremented when the encoding of nodes and pods changes.
 FORMAT = 2
-MOST_ROWS = 300_000
+MAX_ROWS = 300_000
 #: A higher level takes twice the time for a tenth of the size.
 _LEVEL = 3
 #: The initial interval of a timeline of unknown length.
@@ -78,44 +78,44 @@ class TimelineWriter:
         self._file = path.open("wb")
         # Without a name or time, so that equal timelines are equal files.
         self._packer = GzipFile("", "wb", compresslevel=_LEVEL, fileobj=self._file, mtime=0)
-        self._interval = _FIRST_INTERVAL if duration is None else duration / MOST
-        self._looks = self._rows = 0
+        self._interval = _FIRST_INTERVAL if duration is None else duration / MAX_FRAMES
+        self._frames = self._rows = 0
         self._next: float | None = None
-        self._watch: Watch | None = None
+        self._sampler: StateSampler | None = None
         self._write(header)
 
     def begin(self, state: ClusterState, waiting: WaitingPods) -> None:
-        self._watch = Watch(state, waiting)
+        self._sampler = StateSampler(state, waiting)
 
     def moment(self, now: float) -> None:
         """Called at each moment of the state; samples it if a frame is due."""
         if self._next is None or now >= self._next:
-            self._look(now)
+            self._sample(now)
 
     def end(self, now: float) -> None:
         """Write the last frame."""
-        self._look(now)
-        if self._watch is not None:
-            self._watch.end()
+        self._sample(now)
+        if self._sampler is not None:
+            self._sampler.end()
 
     def close(self) -> None:
         self._packer.close()
         self._file.close()
 
-    def _look(self, now: float) -> None:
-        found = None if self._watch is None else self._watch.look(now)
+    def _sample(self, now: float) -> None:
+        found = None if self._sampler is None else self._sampler.sample(now)
         if found is None:
             return
         self._next = now + self._interval
         change = found.change
         self._rows += len(change.nodes) + len(change.pods)
-        if self._rows > MOST_ROWS:
-            self._write(_EndLine(note=f"the plan is known up to here: it is kept for {MOST_ROWS:,} changes of pods"))
-            self._watch = None
+        if self._rows > MAX_ROWS:
+            self._write(_EndLine(note=f"the plan is known up to here: it is kept for {MAX_ROWS:,} changes of pods"))
+            self._sampler = None
             return
         self._write(_FrameLine(time=now, figures=dict(found.figures), change=delta(change, version=1)))
-        self._looks += 1
-        if self._looks % MOST == 0:
+        self._frames += 1
+        if self._frames % MAX_FRAMES == 0:
             self._interval *= 2
 
     def _write(self, record: Record) -> None:
@@ -156,6 +156,6 @@ def _read_line(line: bytes, timeline: Timeline) -> None:
         timeline.note = msgspec.json.decode(line, type=_EndLine).note
         return
     read = msgspec.json.decode(line, type=_FrameLine)
-    timeline.add(FrameChanges(read.time, change_of(read.change), read.figures))
-    if len(timeline.looks) > MOST:
+    timeline.add(Frame(read.time, change_of(read.change), read.figures))
+    if len(timeline.frames) > MAX_FRAMES:
         timeline.halve()

@@ -37,7 +37,7 @@ from stowplan.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.guarding.hang_guard import CallGuard
 from stowplan.offline.extender_calls import post_to_extender
-from stowplan.page.configuration import configuration_record
+from stowplan.page.source_records import configuration_record
 from stowplan.page.timeline_file import NAME as TIMELINE
 from stowplan.page.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
 from stowplan.scenarios.definition.load import load_scenario

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from stowplan.loading.live_cluster import LiveCluster
     from stowplan.loading.wanted_events import EventsWanted
     from stowplan.loading.workloads import WorkloadName
-    from stowplan.page.records import ConfigurationRecord
+    from stowplan.page.source_records import ConfigurationRecord
     from stowplan.sources.references import Reference
     from stowplan.sources.running_scheduler import SchedulerEndpoint
 

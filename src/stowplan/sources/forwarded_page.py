@@ -18,8 +18,8 @@ from stowplan.client.http.answers import Subject
 from stowplan.client.http.transport import Request as Question
 from stowplan.command_line.errors import InputError
 from stowplan.page.assets import asset_pages
-from stowplan.page.feed import BEAT_INTERVAL
-from stowplan.page.site import PREFIX
+from stowplan.page.event_stream import BEAT_INTERVAL
+from stowplan.page.page_routes import PREFIX
 from stowplan.serving.requests.messages import JSON, NO_SNIFF, Response, Stream
 from stowplan.sources.running_scheduler import AUTO, transport_to
 

@@ -45,7 +45,7 @@ from stowplan.inspection.records import (
     SchedulerRecord,
     VerdictRecord,
 )
-from stowplan.page.records import ConfigurationRecord
+from stowplan.page.source_records import ConfigurationRecord
 from stowplan.structs import PlainStruct
 from stowplan.timing.times import REAL_TIMES
 

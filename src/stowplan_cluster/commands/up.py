@@ -215,14 +215,14 @@ async def _page(
 ) -> AsyncIterator[str]:
     """Serve the page on its own port, as browsers do not trust the API server's certificate."""
     from stowplan.live.scheduler import Scheduler
-    from stowplan.page.loopback import page_served
+    from stowplan.page.page_routes import page_served
 
     if page_of is None or not isinstance(scheduler, Scheduler):
         yield ""
         return
     page = page_of(scheduler)
     try:
-        async with page.followed(), page_served(page.pages(), page.feed, port=port) as address:
+        async with page.followed(), page_served(page.pages(), page.streams, port=port) as address:
             yield address
     except ServingError as error:
         raise InputError(f"{error}; --page-port 0 takes a free one") from error
@@ -238,7 +238,7 @@ def _page_of(
     from stowplan.command_line.named_plugins import named_plugins
     from stowplan.daemon.page import SchedulerPage
     from stowplan.offline import ClusterError
-    from stowplan.page.trials import Trials, copy_of
+    from stowplan.page.workbench import Workbench, copy_of
 
     def copied() -> Cluster:
         """A copy of the cluster; the scheduler is paused while it is made and queried."""
@@ -255,7 +255,7 @@ def _page_of(
         title="stowplan up",
         plugins=registry.declarations,
         features=features,
-        trials=Trials(copied),
+        workbench=Workbench(copied),
     )
 
 

@@ -16,7 +16,7 @@ VIEWS = {
     "workbench": '#/workbench?change={"remove":["node-0"]}',
     "configuration": "#/configuration",
 }
-TIMELINES = {"two timelines": "#/time", "one timeline": "#/time?track=packed", "a pod of one": "#/pod/default/web-3"}
+TIMELINES = {"two timelines": "#/time", "one timeline": "#/time?timeline=packed", "a pod of one": "#/pod/default/web-3"}
 GROUPS = {"a group": "#/group/default/train"}
 
 

@@ -13,15 +13,15 @@ def saved(page, button):
 
 
 def test_summary_line(at):
-    expect(at().locator(".sum")).to_have_text("6 nodes, 13 pods stowed, 3 pending; cpu 46 % requested")
+    expect(at().locator(".sum")).to_have_text("6 nodes, 13 pods scheduled, 3 pending; cpu 46 % requested")
 
 
-def test_the_quay_shows_why_pods_are_pending(at):
-    quay = at().get_by_role("region", name="Quay: pending pods")
-    expect(quay.get_by_role("region", name="Insufficient cpu: 1 pod")).to_be_visible()
-    expect(quay.get_by_role("region", name="gated by SchedulingGates: 1 pod")).to_be_visible()
-    expect(quay.get_by_role("region", name="a node would take it: 1 pod")).to_be_visible()
-    quay.get_by_role("button", name="default/big").click()
+def test_pending_pods_by_reason(at):
+    pending = at().get_by_role("region", name="Pending pods")
+    expect(pending.get_by_role("region", name="Insufficient cpu: 1 pod")).to_be_visible()
+    expect(pending.get_by_role("region", name="gated by SchedulingGates: 1 pod")).to_be_visible()
+    expect(pending.get_by_role("region", name="a node would take it: 1 pod")).to_be_visible()
+    pending.get_by_role("button", name="default/big").click()
     chosen = at().get_by_role("complementary", name="Selection")
     expect(chosen).to_contain_text("none: Insufficient cpu")
     chosen.get_by_role("link", name="Why pending?").click()

@@ -40,20 +40,20 @@ def at_time(recorded, page):
 
 def test_it_starts_at_the_end_and_can_go_back_to_the_beginning(at_time):
     tools = at_time.locator(".one-head")
-    expect(tools).to_contain_text("2 nodes, 1 pod stowed, 1 pending")
+    expect(tools).to_contain_text("2 nodes, 1 pod scheduled, 1 pending")
     at_time.get_by_role("slider", name="Moment").focus()
     at_time.keyboard.press("Home")
-    expect(tools).to_contain_text("2 nodes, 0 pods stowed, 0 pending")
+    expect(tools).to_contain_text("2 nodes, 0 pods scheduled, 0 pending")
     expect(at_time.get_by_role("img", name="Pending pods: 0 at this moment")).to_be_visible()
     at_time.get_by_role("button", name="One step forward").click()
-    expect(tools).not_to_contain_text("0 pods stowed, 0 pending")
+    expect(tools).not_to_contain_text("0 pods scheduled, 0 pending")
     at_time.keyboard.press("End")
 
 
 def test_it_plays_to_the_end(at_time):
     at_time.get_by_label("Speed").select_option("500 ×")
     at_time.get_by_role("button", name="Play").click()
-    expect(at_time.locator(".one-head")).to_contain_text("1 pod stowed, 1 pending")
+    expect(at_time.locator(".one-head")).to_contain_text("1 pod scheduled, 1 pending")
     expect(at_time.get_by_role("button", name="Play")).to_be_visible()
 
 
@@ -65,7 +65,7 @@ def test_a_moment_has_an_address(at_time, recorded):
     moment = slider.get_attribute("aria-valuetext")
     at_time.wait_for_url(lambda url: url.endswith(f"#/time?at={quote(moment, safe='')}"))
     at_time.reload()
-    expect(at_time.locator(".one-head")).to_contain_text("0 pods stowed, 0 pending")
+    expect(at_time.locator(".one-head")).to_contain_text("0 pods scheduled, 0 pending")
 
 
 def test_questions_about_a_moment_of_a_recording(at_time):
@@ -77,7 +77,7 @@ def test_questions_about_a_moment_of_a_recording(at_time):
 
 def test_clicking_a_chart_selects_the_moment(at_time):
     at_time.get_by_role("img", name="CPU requested").click(position={"x": 2, "y": 20})
-    expect(at_time.locator(".one-head")).to_contain_text("0 pods stowed")
+    expect(at_time.locator(".one-head")).to_contain_text("0 pods scheduled")
 
 
 # -- simulations ------------------------------------------------------------------------------------------------------
@@ -95,16 +95,16 @@ def at_pair(pair, page):
 def test_a_simulation_plays_like_a_recording(simulated, page):
     with run("ui", "--simulation", str(simulated[0])) as said:
         page.goto(said.split()[-1])
-        expect(page.locator(".sum")).to_contain_text("5 nodes, 8 pods stowed, 0 pending")
+        expect(page.locator(".sum")).to_contain_text("5 nodes, 8 pods scheduled, 0 pending")
         page.get_by_role("link", name="Time").click()
         sums = page.locator(".one-head")
-        expect(sums).to_contain_text("5 nodes, 8 pods stowed, 0 pending")
+        expect(sums).to_contain_text("5 nodes, 8 pods scheduled, 0 pending")
         page.get_by_role("slider", name="Moment").focus()
         page.keyboard.press("Home")
-        expect(sums).to_contain_text("4 nodes, 1 pod stowed, 0 pending")
+        expect(sums).to_contain_text("4 nodes, 1 pod scheduled, 0 pending")
         page.get_by_label("Speed").select_option("500 ×")
         page.get_by_role("button", name="Play").click()
-        expect(sums).to_contain_text("5 nodes, 8 pods stowed, 0 pending")
+        expect(sums).to_contain_text("5 nodes, 8 pods scheduled, 0 pending")
         expect(page.get_by_role("img", name="95th percentile of waits: 0s")).to_be_visible()
         expect(page.get_by_role("row", name="node added")).to_be_visible()
         page.get_by_role("link", name="Configuration").click()
@@ -153,15 +153,15 @@ def test_the_reason_why_questions_are_unavailable_is_shown(tmp_path, page):
 
 def test_two_timelines_are_synchronized_and_differences_listed(at_pair):
     spread, packed = at_pair.get_by_role("region", name="spread"), at_pair.get_by_role("region", name="packed")
-    expect(spread).to_contain_text("5 nodes, 8 pods stowed")
-    expect(packed).to_contain_text("5 nodes, 8 pods stowed")
+    expect(spread).to_contain_text("5 nodes, 8 pods scheduled")
+    expect(packed).to_contain_text("5 nodes, 8 pods scheduled")
     differ = at_pair.locator(".time [role=status]")
     expect(differ).to_contain_text("pods differ at this moment")
     slider = at_pair.get_by_role("slider", name="Moment")
     slider.focus()
     at_pair.keyboard.press("Home")
-    expect(spread).to_contain_text("4 nodes, 1 pod stowed")
-    expect(packed).to_contain_text("4 nodes, 1 pod stowed")
+    expect(spread).to_contain_text("4 nodes, 1 pod scheduled")
+    expect(packed).to_contain_text("4 nodes, 1 pod scheduled")
     expect(differ).to_have_text("Both are the same at this moment")
     at_pair.keyboard.press("End")
     at_pair.get_by_text("placed differently, as a table").click()
@@ -182,7 +182,7 @@ def test_differences_can_be_hidden_and_one_timeline_selected(at_pair):
     expect(mark).to_have_attribute("aria-pressed", "false")
     at_pair.get_by_role("button", name="packed", exact=True).click()
     expect(at_pair.locator(".one")).to_have_count(1)
-    assert "track=packed" in at_pair.url
+    assert "timeline=packed" in at_pair.url
     at_pair.reload()
     expect(at_pair.locator(".one")).to_have_count(1)
     at_pair.get_by_role("button", name="Side by side").click()
@@ -211,4 +211,4 @@ def test_a_recording_beside_another_configuration(recorded_file, tmp_path, page)
         page.locator(".sum").wait_for()
         page.get_by_role("link", name="Time").click()
         for name in ("recorded", "with packing.yaml"):
-            expect(page.get_by_role("region", name=name)).to_contain_text("2 nodes, 1 pod stowed, 1 pending")
+            expect(page.get_by_role("region", name=name)).to_contain_text("2 nodes, 1 pod scheduled, 1 pending")

@@ -11,13 +11,12 @@ from stowplan import simulate_scenario
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.offline import Cluster
-from stowplan.page.answers import Answers
-from stowplan.page.configuration import configuration_record
+from stowplan.page.cluster_inspection import ClusterInspection
 from stowplan.page.plan import plan_of
-from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
+from stowplan.page.source_records import SourceRecord, configuration_record
 from stowplan.page.timeline import Run, timeline_of
-from stowplan.page.timelines import Timelines
+from stowplan.page.timeline_routes import Timelines
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.timing.waits import WaitingPods
 from support.processes import forked
@@ -95,10 +94,10 @@ def save_page(folder, objects, *, title):
             mode="static",
             title=title,
             can=("plan", "explain", "pending", "configuration", "time"),
-            tracks=timelines.tracks,
+            timelines=timelines.names,
         ),
         configuration=configuration_record(about.cluster.config, registry_with(()).declarations, DEFAULT_FEATURES),
-        answers=Answers(about),
+        answers=ClusterInspection(about),
         timelines=timelines,
     )
     return folder / "index.html"

@@ -8,7 +8,7 @@ import pytest
 from stowplan.api.api_errors import BadRequest, NotFound
 from stowplan.api.users import ANONYMOUS_USER
 from stowplan.offline import Cluster
-from stowplan.page.moments import MOST, MomentError, Moments
+from stowplan.page.timeline_routes import MAX_MOMENTS, MomentError, Moments
 from stowplan.serving.requests.messages import Request
 from stowplan.sources.cluster_source import ClusterSource
 from support.what_if.objects import node, pod
@@ -56,10 +56,10 @@ async def get(moments, path, body=b"", **query):
 
 
 async def test_a_pod_at_a_moment_and_at_the_end(moments):
-    assert "node" not in await get(moments, "explain/default/p", track="one", at="2")
-    assert (await get(moments, "explain/default/p", track="one", at="4.0"))["node"] == "a"
+    assert "node" not in await get(moments, "explain/default/p", timeline="one", at="2")
+    assert (await get(moments, "explain/default/p", timeline="one", at="4.0"))["node"] == "a"
     assert (await get(moments, "explain/default/p"))["node"] == "a"
-    assert "node" not in await get(moments, "explain/default/p", track="other")
+    assert "node" not in await get(moments, "explain/default/p", timeline="other")
 
 
 async def test_the_other_routes_and_the_workbench(moments):
@@ -72,10 +72,10 @@ async def test_the_other_routes_and_the_workbench(moments):
 async def test_concurrent_requests_share_a_moment_and_the_latest_are_cached(moments, built):
     await asyncio.gather(*(get(moments, "pending", at="4") for _ in range(5)))
     assert built.asked == [4]
-    for at in range(5, 5 + MOST):
+    for at in range(5, 5 + MAX_MOMENTS):
         await get(moments, "pending", at=str(at))
-    await get(moments, "pending", at=str(4 + MOST))
-    assert built.asked == [4, *range(5, 5 + MOST)]
+    await get(moments, "pending", at=str(4 + MAX_MOMENTS))
+    assert built.asked == [4, *range(5, 5 + MAX_MOMENTS)]
     await get(moments, "pending", at="4")
     assert built.asked[-1] == 4
 
@@ -94,8 +94,8 @@ async def test_invalid_times(moments, at):
 
 
 async def test_unknown_tracks(moments):
-    with pytest.raises(NotFound, match="track 'third' not found; there is 'one', 'other'"):
-        await get(moments, "pending", track="third")
+    with pytest.raises(NotFound, match="timeline 'third' not found; there is 'one', 'other'"):
+        await get(moments, "pending", timeline="third")
 
 
 async def test_an_available_end_is_not_built(built):

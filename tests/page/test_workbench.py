@@ -9,7 +9,7 @@ from stowplan.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.api.users import ANONYMOUS_USER
 from stowplan.offline import Cluster
 from stowplan.page.plan import plan_of
-from stowplan.page.trials import Trials
+from stowplan.page.workbench import Workbench
 from stowplan.serving.requests.messages import Request
 from support.page.client import rows
 from support.what_if.objects import node, owned, pod
@@ -30,7 +30,7 @@ def cluster():
 
 def post(cluster, method="POST", **change):
     body = json.dumps({"change": change}).encode()
-    page = Trials(lambda: cluster).pages("/stowplan/")["/stowplan/what-if"]
+    page = Workbench(lambda: cluster).pages("/stowplan/")["/stowplan/what-if"]
     return json.loads(page(Request(method=method, path="/stowplan/what-if", user=ANONYMOUS_USER, body=body)).body)
 
 
@@ -158,6 +158,6 @@ def test_invalid_changes_are_refused(cluster, change, said):
 def test_only_post_is_allowed(cluster):
     with pytest.raises(MethodNotAllowed):
         post(cluster, method="GET")
-    page = Trials(lambda: cluster).pages("/stowplan/")["/stowplan/what-if"]
+    page = Workbench(lambda: cluster).pages("/stowplan/")["/stowplan/what-if"]
     with pytest.raises(BadRequest, match="what-if: Input data was truncated"):
         page(Request(method="POST", path="/stowplan/what-if", user=ANONYMOUS_USER, body=b"{"))

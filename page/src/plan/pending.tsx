@@ -1,4 +1,4 @@
-/** The quay: pods that no node has, by what keeps them there. */
+/** Pending pods, by reason. */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { count, grouped } from "../parts/format";
 import { paintStyle } from "../parts/swatch";
@@ -12,7 +12,7 @@ const MOST = 80;
 const ASKED = 1000;
 const PAUSE = 2000;
 
-export interface Pile {
+export interface ReasonGroup {
   reason: string;
   pods: PodItem[];
 }
@@ -27,7 +27,7 @@ export function reasonOf(queued: QueuedPod | undefined): string {
   return queued.place || "waiting";
 }
 
-export function piles(pending: Iterable<PodItem>, queue: ReadonlyMap<string, QueuedPod>): Pile[] {
+export function byReason(pending: Iterable<PodItem>, queue: ReadonlyMap<string, QueuedPod>): ReasonGroup[] {
   const found = new Map<string, PodItem[]>();
   for (const pod of pending) {
     const reason = pod.nominatedNode ? "waits for its victims to leave" : reasonOf(queue.get(pod.key));
@@ -69,15 +69,15 @@ interface Props {
   onSelect: (pod: string) => void;
 }
 
-export function Quay({ plan, version, queue, colours, shown, selected, onSelect }: Props) {
-  const found = useMemo(() => piles(plan.pending, queue), [plan, version, queue]);
+export function PendingPods({ plan, version, queue, colours, shown, selected, onSelect }: Props) {
+  const found = useMemo(() => byReason(plan.pending, queue), [plan, version, queue]);
   const total = plan.pending.size;
   return (
-    <section class="quay" aria-label="Quay: pending pods">
+    <section class="pending-pods" aria-label="Pending pods">
       <h2>
-        Quay <span class="muted">{total ? count(total, "pending pod") : "empty: every pod has a node"}</span>
+        Pending <span class="muted">{total ? count(total, "pod") : "none: every pod has a node"}</span>
       </h2>
-      <div class="piles">
+      <div class="reasons">
         {found.map(({ reason, pods }) => (
           <section key={reason} class="pile" aria-label={`${reason}: ${count(pods.length, "pod")}`}>
             <h3>

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stowplan.page.feed import BEAT_INTERVAL, Feed
+from stowplan.page.event_stream import BEAT_INTERVAL, PlanStreams
 from stowplan.page.plan import NodeRow, Plan, PlanChange, PodRow
 from stowplan.timing.manual_time import ManualTime
 from support.page.client import Client
@@ -24,35 +24,35 @@ def time():
 
 
 @pytest.fixture
-def feed(time):
-    return Feed(plan(0), times=time)
+def streams(time):
+    return PlanStreams(plan(0), times=time)
 
 
-async def test_a_snapshot_then_changes(feed):
-    pieces, client = feed.stream().pieces, Client()
+async def test_a_snapshot_then_changes(streams):
+    pieces, client = streams.stream().pieces, Client()
     client.read(await anext(pieces))
     following = asyncio.ensure_future(anext(pieces))
     await asyncio.sleep(0)
     assert not following.done()
-    feed.publish(change(1))
+    streams.publish(change(1))
     client.read(await following)
     assert (client.snapshots, client.nodes["a"]["allocatable"]) == (1, {"cpu": 1})
     await pieces.aclose()
 
 
-async def test_changes_during_a_slow_write_are_not_missed(feed):
-    pieces, client = feed.stream().pieces, Client()
+async def test_changes_during_a_slow_write_are_not_missed(streams):
+    pieces, client = streams.stream().pieces, Client()
     client.read(await anext(pieces))
-    feed.publish(change(1))
-    feed.publish(change(2))
+    streams.publish(change(1))
+    streams.publish(change(2))
     client.read(await anext(pieces))
     client.read(await anext(pieces))
     assert client.nodes["a"]["allocatable"] == {"cpu": 2}
     await pieces.aclose()
 
 
-async def test_keep_alive_comments(feed, time):
-    pieces = feed.stream().pieces
+async def test_keep_alive_comments(streams, time):
+    pieces = streams.stream().pieces
     await anext(pieces)
     silent = asyncio.ensure_future(anext(pieces))
     await asyncio.sleep(0)
@@ -61,54 +61,54 @@ async def test_keep_alive_comments(feed, time):
     await pieces.aclose()
 
 
-async def test_closing_ends_all_streams(feed):
-    streams = [feed.stream().pieces for _ in range(3)]
-    for pieces in streams:
+async def test_closing_ends_all_streams(streams):
+    opened = [streams.stream().pieces for _ in range(3)]
+    for pieces in opened:
         await anext(pieces)
-    waiting = [asyncio.ensure_future(anext(pieces, None)) for pieces in streams]
+    waiting = [asyncio.ensure_future(anext(pieces, None)) for pieces in opened]
     await asyncio.sleep(0)
-    feed.close()
+    streams.close()
     assert await asyncio.gather(*waiting) == [None] * 3
-    assert await anext(feed.stream().pieces, None) is None
+    assert await anext(streams.stream().pieces, None) is None
 
 
 async def test_viewers_wait_for_a_plan(time):
-    feed, client = Feed(times=time), Client()
-    pieces = feed.stream().pieces
+    streams, client = PlanStreams(times=time), Client()
+    pieces = streams.stream().pieces
     first = asyncio.ensure_future(anext(pieces))
-    await feed.watched()
-    feed.begin(plan(1))
+    await streams.watched()
+    streams.begin(plan(1))
     client.read(await first)
-    feed.pause()
+    streams.pause()
     later = asyncio.ensure_future(anext(pieces))
-    feed.begin(plan(5))
+    streams.begin(plan(5))
     client.read(await later)
     assert (client.snapshots, client.nodes["a"]["allocatable"]) == (2, {"cpu": 5})
     await pieces.aclose()
-    assert not feed.has_viewers
+    assert not streams.has_viewers
 
 
-async def test_concurrent_viewers_share_a_snapshot(feed):
-    streams = [feed.stream().pieces for _ in range(5)]
-    frames = await asyncio.gather(*(anext(pieces) for pieces in streams))
+async def test_concurrent_viewers_share_a_snapshot(streams):
+    opened = [streams.stream().pieces for _ in range(5)]
+    frames = await asyncio.gather(*(anext(pieces) for pieces in opened))
     assert all(frame is frames[0] for frame in frames)
-    for pieces in streams:
+    for pieces in opened:
         await pieces.aclose()
 
 
 async def test_a_large_plan_is_sent_in_parts_followed_by_changes(time, monkeypatch):
-    monkeypatch.setattr("stowplan.page.messages.PODS_OF_PART", 2)
+    monkeypatch.setattr("stowplan.page.plan_messages.PODS_OF_PART", 2)
     pods = {f"d/{i}": PodRow(f"d/{i}", str(i), "a", "", "", (), (), 0, "", False) for i in range(5)}
-    feed = Feed(Plan(plan(0).nodes, pods), times=time)
-    streams, clients = [feed.stream().pieces for _ in range(2)], [Client(), Client()]
+    streams = PlanStreams(Plan(plan(0).nodes, pods), times=time)
+    opened, clients = [streams.stream().pieces for _ in range(2)], [Client(), Client()]
     for number in range(4):
-        frames = [await anext(pieces) for pieces in streams]
+        frames = [await anext(pieces) for pieces in opened]
         assert frames[0] is frames[1]
         for client, frame in zip(clients, frames, strict=True):
             client.read(frame)
             assert (client.wants_more, len(client.pods)) == (number < 3, min(2 * number, 5))
-        feed.publish(change(number + 1))
-    for pieces, client in zip(streams, clients, strict=True):
+        streams.publish(change(number + 1))
+    for pieces, client in zip(opened, clients, strict=True):
         for _ in range(4):
             client.read(await anext(pieces))
         assert (client.snapshots, client.nodes["a"]["allocatable"]) == (1, {"cpu": 4})
@@ -117,25 +117,25 @@ async def test_a_large_plan_is_sent_in_parts_followed_by_changes(time, monkeypat
 
 async def test_parts_are_sent_as_they_are_made(time):
     pods = {f"d/{i}": PodRow(f"d/{i}", str(i), "a", "", "", (), (), 0, "", False) for i in range(3)}
-    feed, early, late = Feed(times=time), Client(), Client()
-    pieces = feed.stream().pieces
+    streams, early, late = PlanStreams(times=time), Client(), Client()
+    pieces = streams.stream().pieces
     first = asyncio.ensure_future(anext(pieces))
-    await feed.watched()
-    feed.begin(plan(1), more=True)
+    await streams.watched()
+    streams.begin(plan(1), more=True)
     early.read(await first)
     assert (early.wants_more, list(early.nodes), early.pods) == (True, ["a"], {})
     for key, row in pods.items():
-        feed.fill({key: row})
+        streams.fill({key: row})
         early.read(await anext(pieces))
         assert early.wants_more
         assert key in early.pods
     # A new viewer now gets the same parts, and then the rest with the others.
-    later = feed.stream().pieces
+    later = streams.stream().pieces
     for _ in range(4):
         late.read(await anext(later))
     assert late.wants_more
-    feed.filled()
-    feed.publish(change(2))
+    streams.filled()
+    streams.publish(change(2))
     for stream, client in ((pieces, early), (later, late)):
         client.read(await anext(stream))
         assert not client.wants_more
@@ -144,11 +144,11 @@ async def test_parts_are_sent_as_they_are_made(time):
         await stream.aclose()
 
 
-async def test_changes_during_a_snapshot_follow_it(feed):
-    pieces, client = feed.stream().pieces, Client()
+async def test_changes_during_a_snapshot_follow_it(streams):
+    pieces, client = streams.stream().pieces, Client()
     first = asyncio.ensure_future(anext(pieces))
     await asyncio.sleep(0)
-    feed.publish(change(1))
+    streams.publish(change(1))
     client.read(await first)
     client.read(await anext(pieces))
     assert (client.snapshots, client.nodes["a"]["allocatable"]) == (1, {"cpu": 1})

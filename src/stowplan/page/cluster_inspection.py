@@ -22,7 +22,7 @@ from stowplan.explain.node_view import node_view
 from stowplan.explain.verdicts.group_domains import condition_of
 from stowplan.inspection.queue_state import main_reason
 from stowplan.inspection.records import GroupStateRecord, QueuedPodRecord, QueueRecord, encoded
-from stowplan.page.asking import key_of, limit_of
+from stowplan.page.page_routes import key_of, limit_of
 from stowplan.serving.requests.messages import JSON, Response
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class JudgedCluster(Protocol):
 
 
 @dataclass
-class Answers:
+class ClusterInspection:
     """Answers about one cluster; the queue is computed on demand, and again after a change."""
 
     cluster: JudgedCluster

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.page.broadcast import Broadcast
-from stowplan.page.messages import snapshot
+from stowplan.page.event_stream import Broadcaster
 from stowplan.page.plan import NodeRow, Plan, PodRow, difference
+from stowplan.page.plan_messages import snapshot
 from support.examples import times
 from support.page.client import Client, read_all
 
@@ -46,7 +46,7 @@ def seen(client):
 
 def new_client(plan):
     client = Client()
-    for make in Broadcast(plan).snapshot():
+    for make in Broadcaster(plan).snapshot():
         client.read(make())
     assert not client.wants_more
     return seen(client)
@@ -56,9 +56,9 @@ def new_client(plan):
 def test_a_snapshot_in_parts_is_complete_with_nodes_first(plan, pods):
     whole = new_client(plan)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stowplan.page.messages.PODS_OF_PART", pods)
+        patch.setattr("stowplan.page.plan_messages.PODS_OF_PART", pods)
         client = Client()
-        for make in Broadcast(plan).snapshot():
+        for make in Broadcaster(plan).snapshot():
             client.read(make())
             assert client.nodes.keys() == plan.nodes.keys()
             assert client.wants_more == (len(client.pods) < len(plan.pods))
@@ -68,7 +68,7 @@ def test_a_snapshot_in_parts_is_complete_with_nodes_first(plan, pods):
 @settings(max_examples=times(60))
 @given(st.lists(PLANS, min_size=1, max_size=5))
 def test_deltas_lead_to_the_same_as_a_snapshot(plans):
-    broadcast, client = Broadcast(plans[0].copy()), Client()
+    broadcast, client = Broadcaster(plans[0].copy()), Client()
     viewer = broadcast.viewer()
     for before, plan in zip(plans[:1] + plans, plans, strict=False):
         broadcast.publish(difference(before, plan))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import Node
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.page.feed import Feed
+    from stowplan.page.event_stream import PlanStreams
     from stowplan.page.plan import NodeRow, PodRow
     from stowplan.timing.times import Times
 
@@ -49,7 +49,7 @@ class PlanFollower:
             pass
         for _ in self.go_on_with_pods():
             pass
-        self.look()
+        self.changes()
 
     def begin_with_nodes(self) -> Iterator[None]:
         """Build the nodes of the initial plan in slices, between which the state may change."""
@@ -76,7 +76,7 @@ class PlanFollower:
     def end(self) -> None:
         self._state.follow(None)
 
-    def look(self) -> PlanChange:
+    def changes(self) -> PlanChange:
         """The changes since the last update."""
         # Sorted: the output of a simulation must not depend on string hashing.
         touched = sorted(self._touched)
@@ -133,27 +133,27 @@ class PlanFollower:
         return rows, gone
 
 
-async def follow(state: ClusterState, feed: Feed, *, times: Times = REAL_TIMES) -> None:
-    """Update a feed while it has viewers; runs until cancelled."""
+async def stream_plan(state: ClusterState, streams: PlanStreams, *, times: Times = REAL_TIMES) -> None:
+    """Update streams while they have viewers; runs until cancelled."""
     while True:
-        await feed.watched()
+        await streams.watched()
         follower = PlanFollower(state)
         try:
-            await _begin(follower, feed)
-            while feed.has_viewers:
+            await _begin(follower, streams)
+            while streams.has_viewers:
                 await times.sleep(INTERVAL)
-                feed.publish(follower.look())
+                streams.publish(follower.changes())
         finally:
             follower.end()
-            feed.pause()
+            streams.pause()
 
 
-async def _begin(follower: PlanFollower, feed: Feed) -> None:
+async def _begin(follower: PlanFollower, streams: PlanStreams) -> None:
     for _ in follower.begin_with_nodes():
         await asyncio.sleep(0)
-    feed.begin(follower.plan.copy(), more=True)
+    streams.begin(follower.plan.copy(), more=True)
     for rows in follower.go_on_with_pods():
-        feed.fill(rows)
+        streams.fill(rows)
         await asyncio.sleep(0)
-    feed.filled()
-    feed.publish(follower.look())
+    streams.filled()
+    streams.publish(follower.changes())

@@ -8,7 +8,7 @@ from stowplan.api.api_errors import BadRequest, NotFound
 from stowplan.api.users import ANONYMOUS_USER
 from stowplan.explain.judging import judged
 from stowplan.offline import Cluster
-from stowplan.page.answers import MAX_KINDS, Answers
+from stowplan.page.cluster_inspection import MAX_KINDS, ClusterInspection
 from stowplan.serving.requests.messages import Request
 from stowplan.sources.cluster_source import ClusterSource
 from support.what_if.objects import node, owned, pod
@@ -17,7 +17,7 @@ PREFIX = "/stowplan/"
 
 
 def answers_about(*objects):
-    return Answers(ClusterSource(Cluster(objects), {}))
+    return ClusterInspection(ClusterSource(Cluster(objects), {}))
 
 
 def get(answers, path, **query):
@@ -132,7 +132,7 @@ def test_pods_that_wait_for_their_group():
     members = [pod(f"t{i}", schedulingGroup={"podGroupName": "train"}) for i in range(5)]
     gates = {"GenericWorkload": True, "GangScheduling": True}
     cluster = Cluster([node("a"), group, *members], feature_gates=gates)
-    found = get(Answers(ClusterSource(cluster, {})), "pending")
+    found = get(ClusterInspection(ClusterSource(cluster, {})), "pending")
     assert found["counts"] == {"waits for its pod group": 5}
     assert found["pods"][0]["reason"] == ("default/train does not fit: 4 of 5 pods fit together, 1 more pod is needed")
 

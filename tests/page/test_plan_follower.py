@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from stowplan.api.decode import decode_object
 from stowplan.cluster.state import ClusterState
-from stowplan.page.feed import Feed
-from stowplan.page.following import INTERVAL, PlanFollower, follow
+from stowplan.page.event_stream import PlanStreams
 from stowplan.page.plan import Plan, plan_of
+from stowplan.page.plan_follower import INTERVAL, PlanFollower, stream_plan
 from stowplan.timing.manual_time import ManualTime, settle
 from support.examples import times
 from support.page.client import Client
@@ -101,20 +101,20 @@ def test_the_followed_plan_equals_a_new_one(before, after):
     told = follower.plan.copy()
     for operation, is_undone in after:
         if operation == ("look",):
-            told.apply(follower.look())
+            told.apply(follower.changes())
             assert told == follower.plan == plan_of(state)
         elif is_undone:
             with state.transaction():
                 do(state, operation)
         else:
             do(state, operation)
-    told.apply(follower.look())
+    told.apply(follower.changes())
     assert told == follower.plan == plan_of(state)
-    assert not follower.look()
+    assert not follower.changes()
 
 
 def test_changes_between_the_slices_are_seen(monkeypatch):
-    monkeypatch.setattr("stowplan.page.following._SLICE", 1)
+    monkeypatch.setattr("stowplan.page.plan_follower._SLICE", 1)
     state = ClusterState()
     state.add_node(a_node("a", "4"))
     for name in NAMES:
@@ -128,7 +128,7 @@ def test_changes_between_the_slices_are_seen(monkeypatch):
     state.add_pod(a_pod("s", "s", "a"))
     for rows in slices:
         told.pods.update(rows)
-    told.apply(follower.look())
+    told.apply(follower.changes())
     assert told == follower.plan == plan_of(state)
     assert set(follower.plan.pods) == {"default/q", "default/s"}
 
@@ -138,7 +138,7 @@ def test_nothing_is_sent_after_the_end():
     follower = begun(state)
     follower.end()
     state.pending.put(state.pod_info(a_pod("p", "p")))
-    assert not follower.look()
+    assert not follower.changes()
 
 
 async def read_snapshot(pieces, client):
@@ -150,11 +150,11 @@ async def read_snapshot(pieces, client):
 async def test_a_feed_is_updated_while_it_has_viewers():
     state, time = ClusterState(), ManualTime()
     state.add_node(a_node("a", "4"))
-    feed, client = Feed(times=time), Client()
-    following = asyncio.ensure_future(follow(state, feed, times=time))
+    streams, client = PlanStreams(times=time), Client()
+    following = asyncio.ensure_future(stream_plan(state, streams, times=time))
     await settle()
     assert state._touched is None
-    pieces = feed.stream().pieces
+    pieces = streams.stream().pieces
     await read_snapshot(pieces, client)
     state.add_pod(a_pod("p", "p", "a"))
     await time.advance(INTERVAL)
@@ -164,7 +164,7 @@ async def test_a_feed_is_updated_while_it_has_viewers():
     await time.advance(INTERVAL)
     assert state._touched is None
     state.remove_pod("p")
-    again, later = feed.stream().pieces, Client()
+    again, later = streams.stream().pieces, Client()
     await read_snapshot(again, later)
     assert later.pods == {}
     await again.aclose()

@@ -23,8 +23,8 @@ from stowplan.config.score_weights import set_score_weight
 from stowplan.inspection.records import document
 from stowplan.loading.files import objects_of_files
 from stowplan.offline import Cluster, ClusterError
-from stowplan.page.messages import delta
 from stowplan.page.plan import Plan, difference, plan_of
+from stowplan.page.plan_messages import delta
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.structs import PlainStruct
 from stowplan.what_if.changes import AddNodes, Drain, Label, Put, Reconfigure, Remove, Scale, Taint
@@ -101,7 +101,7 @@ def copy_of(
     return Cluster(state.everything(), configuration.to_dict(), plugins=plugins, feature_gates=gates)
 
 
-class Trials(PlainStruct):
+class Workbench(PlainStruct):
     """Answers about one cluster: `cluster` returns its current state."""
 
     cluster: Callable[[], Cluster]

@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
-from stowplan.page.moments import MomentError
 from stowplan.page.plan import plan_of
 from stowplan.page.timeline_file import read_timeline
+from stowplan.page.timeline_routes import MomentError
 from stowplan.scenarios.definition.load import load_scenario
 from stowplan.scenarios.simulation import simulate_scenario
-from stowplan.sources.tracks import recorded_track, rerun_track, simulated_track
+from stowplan.sources.timeline_sources import recorded_source, rerun_source, simulated_source
 from support.browser.pages import PACKING
 from support.live.recordings import a_short_run
 
@@ -57,16 +57,16 @@ def wild(tmp_path_factory):
 @pytest.mark.parametrize("share", [0, 0.3, 0.34, 0.7, 1])
 def test_a_simulation_is_rerun_until_the_moment(wild, share):
     timeline = read_timeline(wild / "out" / "timeline.jsonl.gz")[1]
-    look = timeline.looks[round(share * (len(timeline.looks) - 1))]
-    about = simulated_track(str(wild / "out")).moment(look.time, stop)
-    assert places(plan_of(about.engine.state)) == places(timeline.at(look.time))
-    assert plan_of(about.engine.state).nodes == timeline.at(look.time).nodes
+    frame = timeline.frames[round(share * (len(timeline.frames) - 1))]
+    about = simulated_source(str(wild / "out")).moment(frame.time, stop)
+    assert places(plan_of(about.engine.state)) == places(timeline.at(frame.time))
+    assert plan_of(about.engine.state).nodes == timeline.at(frame.time).nodes
     args = about.cluster.config.to_dict()["profiles"][0]["pluginConfig"]
     assert "MostAllocated" in str(args)
 
 
 def test_the_end_can_be_questioned(wild):
-    about = simulated_track(str(wild / "out")).moment(None, stop)
+    about = simulated_source(str(wild / "out")).moment(None, stop)
     timeline = read_timeline(wild / "out" / "timeline.jsonl.gz")[1]
     assert places(plan_of(about.engine.state)) == places(timeline.end())
     info = next(about.pods())
@@ -75,7 +75,7 @@ def test_the_end_can_be_questioned(wild):
 
 def test_a_moved_folder(wild, tmp_path):
     shutil.copytree(wild, tmp_path / "elsewhere")
-    assert simulated_track(str(tmp_path / "elsewhere" / "out")).moment(None, stop).engine.state.table.count
+    assert simulated_source(str(tmp_path / "elsewhere" / "out")).moment(None, stop).engine.state.table.count
 
 
 def test_a_missing_or_changed_file(wild, tmp_path):
@@ -85,10 +85,10 @@ def test_a_missing_or_changed_file(wild, tmp_path):
     with pytest.raises(
         MomentError, match=r"running the simulation again gave a different result: \d+ pods are elsewhere"
     ):
-        simulated_track(str(folder / "out")).moment(None, stop)
+        simulated_source(str(folder / "out")).moment(None, stop)
     (folder / "pod.yaml").unlink()
     with pytest.raises(MomentError, match=r"the simulation cannot be run again: .*pod.yaml"):
-        simulated_track(str(folder / "out")).moment(None, stop)
+        simulated_source(str(folder / "out")).moment(None, stop)
 
 
 def test_a_scenario_from_python(tmp_path):
@@ -97,13 +97,13 @@ def test_a_scenario_from_python(tmp_path):
     )
     simulate_scenario(scenario.scenario, folder=tmp_path / "out")
     with pytest.raises(MomentError, match="built in Python"):
-        simulated_track(str(tmp_path / "out")).moment(None, stop)
+        simulated_source(str(tmp_path / "out")).moment(None, stop)
     simulate_scenario(scenario, folder=tmp_path / "out")
-    assert simulated_track(str(tmp_path / "out")).moment(None, stop).engine.state.table.count == 1
+    assert simulated_source(str(tmp_path / "out")).moment(None, stop).engine.state.table.count == 1
 
 
 def test_cancellation(wild):
-    about = simulated_track(str(wild / "out")).moment(None, lambda: True)
+    about = simulated_source(str(wild / "out")).moment(None, lambda: True)
     assert not list(about.pods())
 
 
@@ -111,14 +111,14 @@ def test_moments_of_a_recording_and_of_one_decided_again(tmp_path):
     path, config = tmp_path / "run.recording", tmp_path / "packing.yaml"
     asyncio.run(a_short_run(path))
     config.write_text(PACKING)
-    for track in (recorded_track(str(path), ()), rerun_track(str(path), str(config), ())):
-        timeline = track.timeline()
-        first, last = timeline.looks[0].time, timeline.looks[-1].time
-        assert places(plan_of(track.moment(first + 5, stop).engine.state)).keys() == {"default/web"}
-        assert places(plan_of(track.moment(last, stop).engine.state)) == places(timeline.at(last))
-        assert places(plan_of(track.moment(None, stop).engine.state)) == places(timeline.end())
+    for source in (recorded_source(str(path), ()), rerun_source(str(path), str(config), ())):
+        timeline = source.timeline()
+        first, last = timeline.frames[0].time, timeline.frames[-1].time
+        assert places(plan_of(source.moment(first + 5, stop).engine.state)).keys() == {"default/web"}
+        assert places(plan_of(source.moment(last, stop).engine.state)) == places(timeline.at(last))
+        assert places(plan_of(source.moment(None, stop).engine.state)) == places(timeline.end())
 
 
 def test_a_missing_recording(tmp_path):
     with pytest.raises(MomentError, match=r"gone.recording"):
-        recorded_track(str(tmp_path / "gone.recording"), ()).moment(None, stop)
+        recorded_source(str(tmp_path / "gone.recording"), ()).moment(None, stop)
