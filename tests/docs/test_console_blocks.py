@@ -17,7 +17,7 @@ GUIDES = [
 ]
 #: Programs that pages may name and that tests do not run.
 ELSEWHERE = {
-    *("TOKEN", "cd", "cp", "crictl", "curl", "docker", "echo", "export", "helm"),
+    *("TOKEN", "cd", "cp", "crictl", "curl", "docker", "echo", "export", "git", "helm"),
     *("kubectl", "make", "pip", "python3", "sed", "source"),
 }
 

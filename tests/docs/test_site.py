@@ -12,7 +12,7 @@ pytest.importorskip("mkdocs", reason="needs the extra docs")
 
 ROOT = Path(__file__).parents[2]
 #: Inputs of the build; src for the docstrings in docs/extend/api.md.
-READ = ["docs", "examples", "website", "deploy", "src", "tests", "mkdocs.yml", "README.md"]
+READ = ["docs", "examples", "benchmarks", "website", "deploy", "src", "tests", "mkdocs.yml", "README.md"]
 READ += ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "pyproject.toml"]
 
 

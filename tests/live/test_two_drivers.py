@@ -2,7 +2,8 @@
 
 Pods of three priorities are created, wait behind gates and on Permit, fail in Reserve, PreBind and Bind, are deleted,
 finish, are kept by finalizers, or are nominated or bound by another client; nodes are added, deleted, cordoned and
-tainted; the API server refuses some writes.
+tainted; the API server refuses some writes. Pod groups, claims and deletions
+with a grace period of their own are not drawn.
 """
 
 import asyncio
