@@ -91,3 +91,37 @@ async def test_closing_cancels_requests():
     await answers.close()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_requests_of_a_kind_wait_for_each_other_until_they_are_answered():
+    answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 0.0, most_asked=1)
+    gates, begun = {key: asyncio.Event() for key in "abc"}, []
+
+    def ask(key, kind):
+        async def question():
+            begun.append(key)
+            await gates[key].wait()
+
+        return asyncio.create_task(answers.ask(key.encode(), question, kind=kind))
+
+    first, second, _ = ask("a", "crowd"), ask("b", "crowd"), ask("c", "other")
+    await settle()
+    assert begun == ["a", "c"]
+    # Whoever leaves does not make room: the request goes on.
+    first.cancel()
+    await settle()
+    assert begun == ["a", "c"]
+    gates["a"].set()
+    await settle()
+    assert begun == ["a", "c", "b"]
+    # Nor does one that leaves before its turn take a place.
+    gone = ask("a", "crowd")
+    await settle()
+    gone.cancel()
+    for gate in gates.values():
+        gate.set()
+    await second
+    await settle()
+    # Tasks that were cancelled keep their frames.
+    del first, gone
+    assert not answers._slots

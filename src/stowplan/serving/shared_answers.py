@@ -15,13 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
-
-from stowplan.serving.turns import Turns
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-    from stowplan.serving.turns import Turn
 
 A = TypeVar("A")
 
@@ -41,7 +38,9 @@ class SharedAnswers(Generic[A]):
         most: int = MAX_ANSWERS,
         most_asked: int = MAX_ASKED,
     ) -> None:
-        self._turns = Turns(most=most_asked)
+        self._most_asked = most_asked
+        #: By kind, as long as it has requests.
+        self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._clock = clock
         #: Seconds that a result is valid; it is not cached if not positive.
         self._seconds_of = seconds_of
@@ -71,22 +70,25 @@ class SharedAnswers(Generic[A]):
         """
         task = self._in_progress.get(key)
         if task is None:
-            turn = await self._turns.take(kind)
+            slots = self._slots.setdefault(kind, asyncio.Semaphore(self._most_asked))
+            await slots.acquire()
             # It may have been requested in the meantime.
             task, answer = self._in_progress.get(key), self.kept(key)
             if task is not None or answer is not None:
-                turn.end()
+                slots.release()
             if answer is not None:
                 return answer
             if task is None:
-                task = self._begin(key, question, turn)
+                task = self._begin(key, question, slots)
         # A cancelled waiter does not cancel it for others.
         return await asyncio.shield(task)
 
-    def _begin(self, key: bytes, question: Callable[[], Coroutine[None, None, A]], turn: Turn) -> asyncio.Task[A]:
+    def _begin(
+        self, key: bytes, question: Callable[[], Coroutine[None, None, A]], slots: asyncio.Semaphore
+    ) -> asyncio.Task[A]:
         task = self._in_progress[key] = asyncio.create_task(question())
         task.add_done_callback(lambda done: self._answered(key, done))
-        task.add_done_callback(lambda done: turn.end())
+        task.add_done_callback(lambda done: slots.release())
         return task
 
     async def close(self) -> None:

@@ -27,7 +27,6 @@ from OpenSSL import crypto
 from OpenSSL._util import lib
 
 from stowplan.api.users import UserInfo
-from stowplan.serving.turns import Turns
 from stowplan.serving.user import Rejected
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class ClientCertificates:
         self._wall_clock = wall_clock
         self._uid_allowed = uid_allowed
         self._expiration = expiration
-        self._turns = Turns(most=1)
+        self._one_at_a_time = asyncio.Lock()
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
         """The user of the peer's certificate, None without one; raises Rejected for an invalid one."""
@@ -86,7 +85,7 @@ class ClientCertificates:
         if not peer.certificates or not authorities:
             return None
         # One at a time: each is read on the event loop, which has to renew the lease in between.
-        with await self._turns.take(""):
+        async with self._one_at_a_time:
             return await self._identified(peer.certificates, authorities)
 
     async def _identified(self, presented: Sequence[bytes], authorities: Sequence[x509.Certificate]) -> UserInfo | None:

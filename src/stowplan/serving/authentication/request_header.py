@@ -9,6 +9,7 @@ Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/headerrequest/
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
@@ -16,7 +17,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.users import UserInfo
 from stowplan.serving.authentication.client_certificates import common_name, parsed, verify_in_thread
-from stowplan.serving.turns import Turns
 from stowplan.serving.user import Rejected, readable
 from stowplan.structs import PlainStruct
 
@@ -60,7 +60,7 @@ class FrontProxy:
         self._authorities = authorities
         self.headers = headers
         self._wall_clock = wall_clock
-        self._turns = Turns(most=1)
+        self._one_at_a_time = asyncio.Lock()
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
         """The user that a front proxy asserts; None if there is none; raises Rejected for other peers."""
@@ -68,7 +68,7 @@ class FrontProxy:
         if not peer.certificates or not authorities:
             return None
         # As client certificates are: one at a time.
-        with await self._turns.take(""):
+        async with self._one_at_a_time:
             await verify_in_thread(peer.certificates, authorities, now=self._wall_clock())
         names = self.headers()
         proxy = common_name(parsed(peer.certificates[0]))
