@@ -18,7 +18,6 @@ from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member
 from stowplan.cel.environment import CompiledExpression, Environment, environment, walked
 from stowplan.cel.errors import CompileError, EvaluationError, EvaluationStopped, Interrupted, ValueProblem
-from stowplan.cel.estimates import most_cost
 from stowplan.cel.functions import quantities
 from stowplan.cel.functions.semvers import read_semver
 from stowplan.cel.syntax import Call, Literal, Node, Select
@@ -174,7 +173,7 @@ class DeviceSelector:
     """A compiled selector."""
 
     text: str
-    _expression: CompiledExpression
+    expression: CompiledExpression
     _has_lists: bool
 
     def matches(self, device: Device, *, interrupted: Callable[[int], bool] | None = None) -> bool:
@@ -197,7 +196,7 @@ class DeviceSelector:
     ) -> Evaluation:
         try:
             variable = device.variable_with_lists if self._has_lists else device.variable
-            value, cost = self._expression.program.run({"device": variable}, limit=limit, interrupted=interrupted)
+            value, cost = self.expression.program.run({"device": variable}, limit=limit, interrupted=interrupted)
         except (ValueProblem, EvaluationStopped) as problem:
             error = EvaluationError(str(problem))
             error.interrupted = isinstance(problem, Interrupted)
@@ -205,14 +204,9 @@ class DeviceSelector:
         return Evaluation(value, cost)
 
     @cached_property
-    def most_cost(self) -> int:
-        """The maximum cost of an evaluation, for any device."""
-        return most_cost(self._expression.root, self._expression.checked, most_of_a_device)
-
-    @cached_property
     def reads(self) -> frozenset[Read]:
         """The attributes and capacities that are accessed with constants, whose values explanations show."""
-        return frozenset(_reads(self._expression.root))
+        return frozenset(_reads(self.expression.root))
 
 
 def _no_bool(value: Value) -> str:
@@ -266,39 +260,6 @@ def _includes(target: Value, wanted: Value) -> Value:
     if len(target) > _MAX_INCLUDES:
         raise ValueProblem(f"'includes' function cannot be applied to lists longer than {_MAX_INCLUDES} values")
     return False
-
-
-#: Maximum lengths of names and values, and numbers of attributes or capacities of a device.
-_DRIVER, _DOMAIN, _ID, _VALUE, _ENTRIES = 63, 63, 32, 64, 32
-
-
-def most_of_a_device(path: tuple[str, ...]) -> int | None:
-    """Maximum sizes of the parts of a device. Attributes and maps of them differ in depth."""
-    match path:
-        case ("device",):
-            return 0
-        case ("device", "driver"):
-            return _DRIVER
-        case ("device", "allowMultipleAllocations"):
-            return 1
-        case ("device", "attributes" | "capacity", *steps):
-            return _most_of_values(path[1], tuple(steps))
-    return None
-
-
-def _most_of_values(kind: str, steps: tuple[str, ...]) -> int | None:
-    match steps:
-        case () | ("@values" | "@items",):
-            return _ENTRIES
-        case ("@keys",):
-            return _DOMAIN
-        case ("@values" | "@items", "@keys"):
-            return _ID
-        case ("@values" | "@items", "@values" | "@items"):
-            return _VALUE if kind == "attributes" else 0
-        case ("@values" | "@items", _) if kind == "attributes":
-            return _VALUE
-    return None
 
 
 def _reads(root: Node) -> list[Read]:

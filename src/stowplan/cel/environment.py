@@ -83,12 +83,10 @@ class CompiledExpression(PlainStruct, frozen=True):
 
 class Environment(PlainStruct, frozen=True):
     declarations: Declarations
-    #: Macros that are disabled.
-    without_macros: frozenset[str] = frozenset()
 
     def compiled(self, text: str, *, results: Iterable[t.Type] | None = None) -> CompiledExpression:
         """Compile an expression. Raises a `CompileError`, also if its type is not among `results`."""
-        root = parsed(text, without=self.without_macros)
+        root = parsed(text)
         issues = Issues(text)
         try:
             return self._checked_and_compiled(root, issues, results)
@@ -113,10 +111,9 @@ def environment(
     variables: Mapping[str, t.Type],
     fields: Mapping[str, Mapping[str, t.Type]],
     functions: Iterable[Function] = (),
-    without_macros: frozenset[str] = frozenset(),
 ) -> Environment:
     declarations = Declarations(_merged(_base_functions(), functions), variables, _TYPE_NAMES, fields)
-    return Environment(declarations, without_macros)
+    return Environment(declarations)
 
 
 @cache

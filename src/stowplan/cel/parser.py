@@ -85,14 +85,11 @@ _ELEMENT_STARTS = _STARTS | {"'?'"}
 _FIELD_STARTS = frozenset({"IDENTIFIER", "ESC_IDENTIFIER", "'?'"})
 
 
-def parsed(text: str, *, without: frozenset[str] = frozenset()) -> Node:
-    """The syntax tree, or a `CompileError` with all syntax errors.
-
-    `without`: disabled macros.
-    """
+def parsed(text: str) -> Node:
+    """The syntax tree, or a `CompileError` with all syntax errors."""
     issues = Issues(text)
     try:
-        node = _Parser(tokens(text, issues), issues, without).whole()
+        node = _Parser(tokens(text, issues), issues).whole()
     except _EndOfParsingError:
         node = None
     except RecursionError:
@@ -110,10 +107,9 @@ class _EndOfParsingError(Exception):
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], issues: Issues, without: frozenset[str]) -> None:
+    def __init__(self, tokens: list[Token], issues: Issues) -> None:
         self._tokens = tokens
         self._issues = issues
-        self._without = without
         self._at = 0
         #: Number of enclosing expressions.
         self._open = 0
@@ -287,9 +283,7 @@ class _Parser:
             while self._take(","):
                 args.append(self._expression())
             self._match(")", follows=_AFTER_OPERAND)
-        is_macro = function not in self._without
-        node = expanded(mark, function, target, args, self._issues) if is_macro else None
-        node = node or Call(mark, function, target, args)
+        node = expanded(mark, function, target, args, self._issues) or Call(mark, function, target, args)
         return self._as_deep(node, args) if target is None else self._deeper(node, [target, *args])
 
     def _index(self, operand: Node) -> Node:

@@ -81,29 +81,6 @@ class DomainMap(dict[str, Value]):
     __slots__ = ()
 
 
-class CustomMap(dict[Value, Value]):
-    """A map with its own equality, for libraries with their own values."""
-
-    __slots__ = ()
-
-    def equals(self, other: Value) -> bool:
-        """Raises a `ValueProblem` if they cannot be compared."""
-        raise NotImplementedError
-
-
-class CustomList(list[Value]):
-    """A list with its own equality and concatenation."""
-
-    __slots__ = ()
-
-    def equals(self, other: Value) -> bool:
-        """Raises a `ValueProblem` if they cannot be compared."""
-        raise NotImplementedError
-
-    def joined_with(self, other: list[Value]) -> Value:
-        raise NotImplementedError
-
-
 _NO_NAMES: dict[Value, Value] = {}
 
 
@@ -239,8 +216,6 @@ def equal(left: Value, right: Value) -> bool:
         return _compared_numbers(left, right) == 0  # type: ignore[arg-type] # both are numbers
     if left is None or right is None:
         return left is right
-    if isinstance(left, CustomList | CustomMap):
-        return left.equals(right)
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and all(map(_equal_elements, left, right))
     if isinstance(left, dict):

@@ -18,7 +18,7 @@ from stowplan_cluster.apiserver.custom.defaulting import apply_schema_defaults
 from stowplan_cluster.apiserver.custom.definitions import schema_of_version, versions_of
 from stowplan_cluster.apiserver.custom.naming import accepted_names, is_established, judged_status, names_of
 from stowplan_cluster.apiserver.custom.objects import object_errors
-from stowplan_cluster.apiserver.custom.rules.evaluation import Violations, object_violations, rule_tree
+from stowplan_cluster.apiserver.custom.rules.evaluation import rule_tree, violations
 from stowplan_cluster.apiserver.custom.structural import struct_of
 from stowplan_cluster.apiserver.json_values import copy_of
 from stowplan_cluster.apiserver.resources import Resource
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Catalogue
     from stowplan_cluster.apiserver.schema.types import Struct
+    from stowplan_cluster.apiserver.validation.fields import Errors
 
 
 #: Where definitions are kept.
@@ -89,12 +90,11 @@ class CustomResources:
     def apply_defaults(self, resource: Resource, obj: JsonObject) -> None:
         apply_schema_defaults(self._version_of(resource).schema, obj)
 
-    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> Violations:
+    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> Errors:
         """Validation of an object by its schema and the rules there; metadata is validated as for any kind."""
         version = self._version_of(resource)
         errors = object_errors(resource, version.schema, obj, old)
-        found = object_violations(version.rules, obj, old, errors)
-        return Violations([*errors, *found.errors], found.warnings)
+        return errors + violations(version.rules, obj, old, errors)
 
     def _version_of(self, resource: Resource) -> _Version:
         return self._versions[resource.group, resource.version, resource.plural]

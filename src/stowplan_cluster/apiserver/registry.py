@@ -366,9 +366,7 @@ class Registry:
         self, resource: Resource, obj: JsonObject, old: JsonObject | None, options: Options
     ) -> Sequence[FieldError]:
         if resource.custom:
-            found = self._custom.validate(resource, obj, old)
-            options.warnings += found.warnings
-            return found.errors
+            return self._custom.validate(resource, obj, old)
         if resource.storage == DEFINITIONS:
             options.warnings += definition_warnings(obj, old)
             return validate_definition(obj, old)

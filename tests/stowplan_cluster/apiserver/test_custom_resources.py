@@ -253,7 +253,7 @@ def test_unknown_fields_are_pruned(custom, resource):
 def test_wrong_types_are_left_to_validation(custom, resource):
     obj = an_object(size="big", ports={"a": 1})
     assert conform(custom.schema_of(resource), obj) == []
-    assert [str(error) for error in custom.validate(resource, obj, None).errors] == [
+    assert [str(error) for error in custom.validate(resource, obj, None)] == [
         'spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"',
         'spec.ports: Invalid value: "object": spec.ports in body must be of type array: "object"',
     ]
@@ -304,19 +304,19 @@ def test_defaults(custom, resource):
     ],
 )
 def test_validate(custom, resource, spec, expected):
-    assert [str(error) for error in custom.validate(resource, an_object(**spec), None).errors] == expected
+    assert [str(error) for error in custom.validate(resource, an_object(**spec), None)] == expected
 
 
 def test_validate_an_update(custom, resource):
     old = an_object(size=11, color="red", ports=[{"port": 1}, {"port": 1}])
     new = an_object(size=11, color="blue", ports=[{"port": 1}, {"port": 1}])
-    assert custom.validate(resource, new, old).errors == []
+    assert custom.validate(resource, new, old) == []
     new["spec"]["size"] = 12
-    assert [error.field for error in custom.validate(resource, new, old).errors] == ["spec.size"]
+    assert [error.field for error in custom.validate(resource, new, old)] == ["spec.size"]
 
 
 def test_replicas_of_the_wrong_type(custom, resource):
-    errors = custom.validate(resource, an_object(size=1, replicas="a"), None).errors
+    errors = custom.validate(resource, an_object(size=1, replicas="a"), None)
     assert str(errors[-1]) == (
         ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: a is of the type string, expected int64"
     )

@@ -88,8 +88,6 @@ def add(left: Value, right: Value) -> Value:
 
 def _joined(left: list[Value], right: list[Value]) -> Value:
     bounded_list(len(left) + len(right))
-    if isinstance(left, v.CustomList):
-        return left.joined_with(right)
     if type(left) is not list:
         # The accumulator of a comprehension is modified in place.
         left.extend(right)

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_value
 from stowplan_cluster.apiserver.custom.openapi import validate_value
-from stowplan_cluster.apiserver.custom.rules.definitions import form_errors, rule_errors
-from stowplan_cluster.apiserver.custom.rules.evaluation import rule_tree, violations
+from stowplan_cluster.apiserver.custom.rules.compilation import rule_errors
 from stowplan_cluster.apiserver.custom.structural_rules import structural_errors
 from stowplan_cluster.apiserver.json_values import copy_of, equal
 from stowplan_cluster.apiserver.validation.fields import Errors, forbidden, invalid, not_supported, required
@@ -44,8 +43,8 @@ def schema_errors(schema: JsonObject, path: str, *, has_status: bool) -> Errors:
         errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     unsound = structural_errors(schema, path) or list(_default_errors(schema, path, is_resource=True))
     wrong = _openapi_errors(schema, path, _Place(is_root=True))
-    if not unsound:
-        wrong += rule_errors(schema, path, wrong)
+    if not (unsound or wrong):
+        wrong += rule_errors(schema, path)
     return errors + unsound + wrong
 
 
@@ -71,8 +70,7 @@ def _default_errors(schema: JsonObject, path: str, *, is_resource: bool = False)
         _prune(schema, pruned)
         if not equal(pruned, default):
             yield invalid_value(at, default, "must not have unknown fields")
-        errors = validate_value(schema, default).errors or _violations_of_default(schema, default)
-        for error in errors:
+        for error in validate_value(schema, default).errors:
             yield replace(error, field=at if error.field == NO_PATH else f"{at}.{error.field}")
     if isinstance(schema.get("items"), dict):
         yield from _default_errors(schema["items"], f"{path}.items")
@@ -80,14 +78,6 @@ def _default_errors(schema: JsonObject, path: str, *, is_resource: bool = False)
         if not (is_resource and name in _META_FIELDS):
             inner = f"{path}.properties[{name}]"
             yield from _default_errors(of, inner, is_resource=bool(of.get(_EMBEDDED)))
-
-
-def _violations_of_default(schema: JsonObject, default: Any) -> Errors:
-    """What rules say of a default, as the value of a part that had it before, and of one that had none."""
-    tree = rule_tree(schema, is_resource=False)
-    if tree is None:
-        return []
-    return violations(tree, default, default).errors or violations(tree, default, None).errors
 
 
 def _prune(schema: JsonObject, value: Any) -> None:
@@ -138,7 +128,7 @@ def _openapi_errors(schema: JsonObject, path: str, place: _Place) -> Errors:
     if isinstance(schema.get("items"), dict):
         errors += _openapi_errors(schema["items"], f"{path}.items", below)
     errors += _map_type_errors(schema, path) + _list_type_errors(schema, path)
-    return errors + _list_map_errors(schema, path) + form_errors(schema, path)
+    return errors + _list_map_errors(schema, path)
 
 
 def _place_of(schema: JsonObject, name: str, place: _Place) -> _Place:

@@ -31,6 +31,7 @@ from stowplan_cluster.apiserver.validation.fields import (
     too_long,
 )
 from stowplan_cluster.apiserver.validation.metadata import check_template_metadata
+from stowplan_cluster.apiserver.validation.selector_costs import most_cost
 from stowplan_cluster.apiserver.validation.selectors import check_node_selector
 from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name
 
@@ -221,7 +222,7 @@ def _check_expression(errors: Errors, path: str, expression: str) -> None:
     except CompileError as error:
         errors.append(invalid(path, expression, str(error)))
         return
-    if selector.most_cost > MAX_COST:
+    if most_cost(selector) > MAX_COST:
         errors.append(forbidden(path, "too complex, exceeds cost limit"))
 
 

@@ -189,12 +189,25 @@ SPEC = f"{AT}.properties[spec]"
             id="preserve nothing",
         ),
         pytest.param(
-            obj() | {"x-kubernetes-validations": [{"rule": " "}, {"rule": "a", "message": "b\nc"}, {"rule": "self"}]},
+            obj() | {"x-kubernetes-validations": [{"rule": " "}, {"rule": "true", "reason": "Why", "fieldPath": ".x"}]},
             [
                 f"{AT}.x-kubernetes-validations[0].rule: Required value: rule is not specified",
-                f'{AT}.x-kubernetes-validations[1].message: Invalid value: "b\\nc": must not contain line breaks',
+                f'{AT}.x-kubernetes-validations[1].reason: Unsupported value: "Why": supported values: '
+                '"FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"',
+                f'{AT}.x-kubernetes-validations[1].fieldPath: Invalid value: ".x": must be a valid path',
             ],
             id="form of rules",
+        ),
+        pytest.param(
+            obj(spec=obj(a=STRING) | {"x-kubernetes-validations": [{"rule": "true", "messageExpression": "1"}]})
+            | {"x-kubernetes-validations": [{"rule": "self.spec.a"}]},
+            [
+                f'{AT}.x-kubernetes-validations[0].rule: Invalid value: "self.spec.a": '
+                "cel expression must evaluate to a bool",
+                f'{SPEC}.x-kubernetes-validations[0].messageExpression: Invalid value: "1": '
+                "messageExpression must evaluate to a string",
+            ],
+            id="rules that do not compile",
         ),
         pytest.param(
             obj() | {"nullable": True},

@@ -1,4 +1,4 @@
-"""Estimate the maximum cost of an expression before it is evaluated: API servers reject too costly ones.
+"""Estimate the maximum cost of a device selector before it is evaluated: API servers reject too costly ones.
 
 The estimate follows the syntax tree like an evaluation, with sizes instead of values: those of literals are known,
 those of variables are declared (`Sizes`), all others are unknown, which makes the cost unlimited. Costs and sizes are
@@ -17,19 +17,6 @@ from msgspec import field
 
 from stowplan.cel import types as t
 from stowplan.cel.costs import IDENT, LIST, MAP
-from stowplan.cel.estimated_calls import (
-    MOST,
-    NOTHING,
-    ONE,
-    TRAVERSAL,
-    UNKNOWN,
-    Argument,
-    Estimate,
-    Range,
-    Sizes,
-    estimate_of,
-    exactly,
-)
 from stowplan.cel.macros import ACCUMULATOR
 from stowplan.cel.syntax import (
     Call,
@@ -43,13 +30,25 @@ from stowplan.cel.syntax import (
     StructLiteral,
 )
 from stowplan.structs import PlainStruct
+from stowplan_cluster.apiserver.validation.call_costs import (
+    MOST,
+    NOTHING,
+    ONE,
+    TRAVERSAL,
+    UNKNOWN,
+    Argument,
+    Estimate,
+    Range,
+    estimate_of,
+    exactly,
+    most_of_a_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stowplan.cel.checker import Checked
-
-_STRUCT = 40
+    from stowplan.cel.device_selectors import DeviceSelector
 
 
 class _Entries(NamedTuple):
@@ -68,14 +67,13 @@ class _Local(PlainStruct):
     entries: _Entries | None
 
 
-def most_cost(root: Node, checked: Checked, sizes: Sizes) -> int:
-    """The maximum cost of evaluating an expression; MOST if it is unlimited."""
-    return _Estimator(checked, sizes).cost(root).most
+def most_cost(selector: DeviceSelector) -> int:
+    """The maximum cost of an evaluation, for any device; MOST if it is unlimited."""
+    return _Estimator(selector.expression.checked).cost(selector.expression.root).most
 
 
 class _Estimator(PlainStruct):
     _checked: Checked
-    _sizes: Sizes
     _costs: dict[Node, Range] = field(default_factory=dict)
     _paths: dict[Node, tuple[str, ...]] = field(default_factory=dict)
     _known: dict[Node, Range] = field(default_factory=dict)
@@ -103,8 +101,7 @@ class _Estimator(PlainStruct):
             case MapLiteral():
                 found = self._map(node)
             case StructLiteral():
-                # Kubernetes' environments have none.
-                found = exactly(_STRUCT)
+                found = NOTHING
             case Comprehension():
                 found = self._bind(node) if _is_bind(node) else self._fold(node)
         self._costs[node] = found
@@ -281,10 +278,10 @@ class _Estimator(PlainStruct):
     def _argument(self, node: Node) -> Argument:
         path = self._path(node)
         path = () if path[:1] == (ACCUMULATOR,) else path
-        return Argument(node, self._checked.types[node], path, self._size_or_unknown(node), self._sizes)
+        return Argument(node, self._checked.types[node], path, self._size_or_unknown(node))
 
     def _at(self, path: tuple[str, ...]) -> Range | None:
-        most = self._sizes(path) if path else None
+        most = most_of_a_device(path)
         return None if most is None else Range(0, most)
 
     def _size_or_unknown(self, node: Node) -> Range:

@@ -1,4 +1,4 @@
-"""Maximum costs of calls, and maximum sizes of their results, by function and overload: see `estimates.py`.
+"""Maximum costs of calls, and maximum sizes of their results, by function and overload: see `selector_costs`.
 
 Upstream: checker/cost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.go, ext/sets.go.
 """
@@ -6,7 +6,7 @@ Upstream: checker/cost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.g
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.cel import types as t
 from stowplan.cel.costs import LIST
@@ -65,11 +65,37 @@ NOTHING = exactly(0)
 UNKNOWN = Range(0, MOST)
 
 
-class Sizes(Protocol):
-    """Maximum sizes of variables' values."""
+#: Maximum lengths of names and values, and numbers of attributes or capacities of a device.
+_DRIVER, _DOMAIN, _ID, _VALUE, _ENTRIES = 63, 63, 32, 64, 32
 
-    def __call__(self, path: tuple[str, ...], /) -> int | None:
-        """The maximum size at a path: a variable, then fields, `@items`, `@keys` and `@values`; None: unknown."""
+
+def most_of_a_device(path: tuple[str, ...]) -> int | None:
+    """Maximum sizes of the parts of a device. Attributes and maps of them differ in depth."""
+    match path:
+        case ("device",):
+            return 0
+        case ("device", "driver"):
+            return _DRIVER
+        case ("device", "allowMultipleAllocations"):
+            return 1
+        case ("device", "attributes" | "capacity", *steps):
+            return _most_of_values(path[1], tuple(steps))
+    return None
+
+
+def _most_of_values(kind: str, steps: tuple[str, ...]) -> int | None:
+    match steps:
+        case () | ("@values" | "@items",):
+            return _ENTRIES
+        case ("@keys",):
+            return _DOMAIN
+        case ("@values" | "@items", "@keys"):
+            return _ID
+        case ("@values" | "@items", "@values" | "@items"):
+            return _VALUE if kind == "attributes" else 0
+        case ("@values" | "@items", _) if kind == "attributes":
+            return _VALUE
+    return None
 
 
 class Argument(NamedTuple):
@@ -80,7 +106,6 @@ class Argument(NamedTuple):
     type: t.Type
     path: tuple[str, ...]
     size: Range
-    sizes: Sizes
 
     @property
     def element(self) -> Argument | None:
@@ -88,8 +113,8 @@ class Argument(NamedTuple):
         if not self.type.params:
             return None
         path = (*self.path, "@items") if self.path else ()
-        most = self.sizes(path) if path else None
-        return Argument(None, self.type.params[0], path, UNKNOWN if most is None else Range(0, most), self.sizes)
+        most = most_of_a_device(path)
+        return Argument(None, self.type.params[0], path, UNKNOWN if most is None else Range(0, most))
 
 
 class Estimate(NamedTuple):
@@ -151,10 +176,6 @@ _COMPARED = frozenset(
 
 def _searched(text: Range, pattern: Range) -> Range:
     return text.plus(ONE).by(TRAVERSAL).times(pattern.by(_REGEX))
-
-
-def _fixed(overload: str, target: Argument | None, args: list[Argument]) -> Estimate:
-    return Estimate(ONE)
 
 
 def _of_each(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
@@ -278,15 +299,6 @@ _BY_FUNCTION: dict[str, OfFunction] = {
     "findAll": _found,
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "ip", "quantity", "isQuantity", "semver", "isSemver"), _parsed()),
     "ip.isCanonical": _parsed(2),
-    **dict.fromkeys(
-        (
-            *("masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast"),
-            *("isLinkLocalUnicast", "isGlobalUnicast", "format.named", "sign", "asInteger", "isInteger"),
-            *("asApproximateFloat", "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major", "minor"),
-            *("patch", "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery"),
-        ),
-        _fixed,
-    ),
     "containsIP": _contains_address,
     "containsCIDR": _contains_address,
     "validate": _validated,
