@@ -112,8 +112,6 @@ def test_message_expressions_that_cost_too_much_leave_the_message():
     assert refusals(array(STRING, *[slow] * 9), LONG) == ["part: Invalid value: no"] * 9
     said = refusals(array(STRING, *[slow] * 10, "size(self) > 0"), LONG)[-1]
     assert "no further validation rules will be run" in said
-        "no further validation rules will be run" in refusals(array(STRING, *[slow] * 10, "size(self) > 0"), LONG)[-1]
-    )
 
 
 def test_values_that_do_not_fit_their_schema_cannot_be_evaluated():
