@@ -19,10 +19,11 @@ def test_sections_that_docstrings_name_exist():
 
 
 def test_docstrings_name_existing_pages():
-    pages = {path.name for path in ROOT.rglob("*.md") if ".venv" not in path.parts}
+    paths = [path.relative_to(ROOT) for path in ROOT.rglob("*.md") if ".venv" not in path.parts]
+    pages = {path.name for path in paths} | {str(path) for path in paths}
     named = {
         (str(path.relative_to(ROOT)), name)
         for path in sorted((ROOT / "src").rglob("*.py"))
-        for name in re.findall(r"\b[a-z-]+\.md\b", path.read_text(encoding="utf-8"))
+        for name in re.findall(r"\b(?:docs/[a-z/-]+|[a-z-]+)\.md\b", path.read_text(encoding="utf-8"))
     }
     assert {one for one in named if one[1] not in pages} == set()
