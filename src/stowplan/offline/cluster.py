@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,8 +18,7 @@ from stowplan.client.cluster_flags import ClusterFlags
 from stowplan.cluster.object_dependencies import key_of
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
-from stowplan.config import Configuration, FeatureGates, load_config
-from stowplan.config.features import GateError, with_chosen
+from stowplan.config import Configuration
 from stowplan.engine.engine import Engine
 from stowplan.engine.settings import EngineSettings
 from stowplan.engine.watched_kinds import watched_kinds
@@ -41,6 +40,7 @@ from stowplan.offline.assumptions import Provision, assumed
 from stowplan.offline.extender_calls import post_to_extender
 from stowplan.offline.names import near_names
 from stowplan.offline.objects import ClusterError, decoded, described, flattened, list_order, warn_of_workloads
+from stowplan.offline.options import ClusterOptions, checked_gates, checked_plugins, configuration_of, features_of
 from stowplan.offline.reservations import Reservations
 from stowplan.offline.scheduling import Scheduling
 from stowplan.simulate.stopped_clock import StoppedClock
@@ -48,7 +48,7 @@ from stowplan.simulate.virtual_api import VirtualApi
 from stowplan.simulate.volume_controllers import settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Self, Unpack
 
     import numpy as np
@@ -63,21 +63,8 @@ if TYPE_CHECKING:
     from stowplan.explain.verdicts.verdict import Verdict
     from stowplan.framework.interface import Plugin
     from stowplan.framework.runtime.framework import Framework
-    from stowplan.framework.runtime.registry import Registry
     from stowplan.loading.files import Filed
     from stowplan.loading.live_cluster import LiveCluster
-
-
-class ClusterOptions(TypedDict, total=False):
-    """The keyword arguments of `Cluster`, for functions that pass them on."""
-
-    config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None
-    plugins: Sequence[type[Plugin]]
-    random: RandomSource | None
-    reuse: bool
-    call_extender: Callable[[str, Mapping[str, Any]], Any] | None
-    feature_gates: Mapping[str, bool] | None
-    plugin_timeout: float
 
 
 class Cluster:
@@ -124,8 +111,8 @@ class Cluster:
             <Cluster: 1 node with 0 pods, 1 pending>
         """
         #: Plugins passed by the caller.
-        self.plugins = _checked_plugins(plugins)
-        feature_gates = _checked_gates(feature_gates)
+        self.plugins = checked_plugins(plugins)
+        feature_gates = checked_gates(feature_gates)
         self._options = ClusterOptions(
             plugins=self.plugins,
             random=random,
@@ -140,9 +127,9 @@ class Cluster:
         registry = guarded_registry(known, guard)
         #: Notes for the user about what was skipped or added when objects were read.
         self.notes: tuple[str, ...] = ()
-        features = _features(config, feature_gates)
+        features = features_of(config, feature_gates)
         with without_log():
-            self.config = _configuration(config, registry, features, [plugin.name for plugin in self.plugins])
+            self.config = configuration_of(config, registry, features, [plugin.name for plugin in self.plugins])
         #: The original objects, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
         post = post_to_extender if call_extender is None else posting_to(call_extender)
@@ -557,44 +544,6 @@ class Cluster:
         """
         with self.transaction():
             return self._scheduling.lasting_sets(info, lost)
-
-
-def _checked_plugins(plugins: object) -> tuple[type[Plugin], ...]:
-    if not isinstance(plugins, Iterable) or isinstance(plugins, str):
-        raise ClusterError(f"plugins: want a list of classes of plugins, got {plugins!r}")
-    given = tuple(plugins)
-    for plugin in given:
-        if not isinstance(plugin, type) or not isinstance(getattr(plugin, "name", None), str):
-            raise ClusterError(f"plugins: want classes of plugins, got {plugin!r}")
-    return given
-
-
-def _checked_gates(gates: Mapping[str, bool] | None) -> dict[str, bool]:
-    if gates is None:
-        return {}
-    if not isinstance(gates, Mapping) or not all(isinstance(on, bool) for on in gates.values()):
-        raise ClusterError(f'feature_gates: want a dict such as {{"GenericWorkload": True}}, got {gates!r}')
-    return dict(gates)
-
-
-def _features(config: object, gates: Mapping[str, bool]) -> FeatureGates:
-    if gates and isinstance(config, Configuration):
-        raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
-    try:
-        return with_chosen(gates)
-    except GateError as e:
-        raise ClusterError(f"feature_gates: {e}") from None
-
-
-def _configuration(
-    config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None,
-    registry: Registry,
-    features: FeatureGates,
-    loaded: Collection[str],
-) -> Configuration:
-    if isinstance(config, Configuration):
-        return config
-    return load_config(config, plugins=registry.declarations, features=features, asked_for=loaded)
 
 
 def _hint(listener: Any, info: PodInfo, old: Any, new: Any) -> str:
