@@ -15,7 +15,7 @@ const GAP = 9;
 const MARGIN = 13;
 const TITLE = 27;
 const BETWEEN = 22;
-/** The smallest box, as a share of its bay: who requests nothing is there, too. */
+/** The smallest box, as a share of its bay; pods without requests have a box, too. */
 const LEAST = 1 / 500;
 
 export interface Rect {

@@ -38,7 +38,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const filter = query.get("filter") ?? "";
   const asTable = query.get("as") === "table";
   const [node, pod, workload] = chosen(address.view === "node" ? `node:${address.parts[0] ?? ""}` : (query.get("select") ?? ""));
-  // A legend that changed with every pod would take the colours away from under one's eyes.
+  // Colours change only with the kinds of pods: a legend that changed with every pod would be hard to read.
   const kinds = useKinds(plan, version, settings.colour);
   const colours = useMemo(() => new Colours(settings.colour, plan.pods.values(), Date.now(), !plan.loading), [plan, settings.colour, kinds, plan.loading]);
   const counts = useMemo(() => colours.counts(plan.pods.values()), [plan, version, colours]);
