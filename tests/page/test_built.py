@@ -1,7 +1,8 @@
-"""The committed build of the page equals what its sources produce."""
+"""The committed build of the page, and its types, equal what their sources produce."""
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ def test_a_new_build_is_identical_and_small(tmp_path):
     assert float(said.split()[0]) < 300
     assert files(tmp_path).keys() == files(BUILT).keys()
     assert [name for name, content in files(tmp_path).items() if files(BUILT)[name] != content] == []
+
+
+def test_the_protocol_is_generated_from_the_structs():
+    script = PAGE.parent / "website" / "page_protocol.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ((PAGE / "src" / "protocol.ts").read_text(), ""), f"run {script.name} again"
 
 
 def test_type_check():

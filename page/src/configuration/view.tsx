@@ -2,7 +2,7 @@
 import { Answer, useAsked } from "../parts/asked";
 import { saveText } from "../parts/save";
 import { CsvButton } from "../parts/table";
-import type { ConfigurationRecord, ProfileConfiguration } from "../protocol";
+import type { ConfigurationRecord, ProfileRecord } from "../protocol";
 import type { ViewProps } from "../shell/views";
 
 const ORIGINS: Record<string, string> = { explicit: "named at this point", multiPoint: "named at multiPoint", default: "by default" };
@@ -54,12 +54,12 @@ function Configuration({ record }: { record: ConfigurationRecord }) {
   );
 }
 
-function rowsOf(profile: ProfileConfiguration): (string | number)[][] {
+function rowsOf(profile: ProfileRecord): (string | number)[][] {
   const rows = profile.points.flatMap(({ point, plugins }) => plugins.map((plugin, i) => [point, i + 1, plugin.name, plugin.weight, ORIGINS[plugin.from] ?? plugin.from]));
   return [["Extension point", "Order", "Plugin", "Weight", "From"], ...rows];
 }
 
-function Profile({ profile }: { profile: ProfileConfiguration }) {
+function Profile({ profile }: { profile: ProfileRecord }) {
   return (
     <section class="card">
       <h2>

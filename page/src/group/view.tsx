@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { Answer, useAsked } from "../parts/asked";
 import { count } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import type { GroupDomain, GroupPod, GroupStateRecord, GroupVerdict } from "../protocol";
+import type { GroupDomainRecord, GroupPodRecord, GroupStateRecord, GroupVerdictRecord } from "../protocol";
 import { useVersion } from "../plan/changes";
 import { Story } from "../pod/story";
 import { reasonOf } from "../plan/pending";
@@ -41,7 +41,7 @@ interface Member {
   node: string;
   why: string;
   /** Where it would go, and who would have to leave that node for it. */
-  would?: GroupPod;
+  would?: GroupPodRecord;
 }
 
 function Group({ group, pod }: { group: GroupStateRecord; pod: ShowPod }) {
@@ -70,7 +70,7 @@ function Group({ group, pod }: { group: GroupStateRecord; pod: ShowPod }) {
 }
 
 /** The domain in which most of the group would find room: the one that is taken, if one is. */
-function best(verdict: GroupVerdict | undefined): GroupDomain | undefined {
+function best(verdict: GroupVerdictRecord | undefined): GroupDomainRecord | undefined {
   return verdict?.domains?.find(({ chosen }) => chosen) ?? verdict?.domains?.[0];
 }
 
@@ -87,10 +87,10 @@ function columnsOf(members: Member[], pod: ShowPod): Column<Member>[] {
 }
 
 /** Whether the group fits as a whole, who leaves for it, and how far from it each domain is. */
-function Verdict({ verdict, pod }: { verdict: GroupVerdict; pod: ShowPod }) {
+function Verdict({ verdict, pod }: { verdict: GroupVerdictRecord; pod: ShowPod }) {
   const domains = verdict.domains ?? [];
   const victims = victimsOf(best(verdict));
-  const columns: Column<GroupDomain>[] = [
+  const columns: Column<GroupDomainRecord>[] = [
     { title: verdict.topologyKey || "Domain", value: (domain) => domain.name || "all nodes" },
     { title: "Nodes", value: (domain) => domain.nodes },
     { title: "Pods placed", value: (domain) => domain.placed?.length ?? 0 },
@@ -129,6 +129,6 @@ function Verdict({ verdict, pod }: { verdict: GroupVerdict; pod: ShowPod }) {
 }
 
 /** Those who leave for the group as a whole, and for single pods of it. */
-export function victimsOf(domain: GroupDomain | undefined): string[] {
+export function victimsOf(domain: GroupDomainRecord | undefined): string[] {
   return [...new Set([...(domain?.victims ?? []), ...(domain?.placed ?? []).flatMap(({ victims }) => victims ?? [])])];
 }

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { NodesBlock, PodsBlock } from "../protocol";
+import type { NodesRecord, PodsRecord } from "../protocol";
 import { PlanModel } from "./model";
 
-const NO_NODES: NodesBlock = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
+const NO_NODES: NodesRecord = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
 
-function nodes(...names: string[]): NodesBlock {
+function nodes(...names: string[]): NodesRecord {
   const none = names.map(() => 0);
   return { name: names, labels: none, taints: none, allocatable: none, unschedulable: names.map(() => false), labelSets: [{}], taintSets: [[]], amountSets: [{ cpu: 4000 }] };
 }
 
 /** Pods by key, each with its node. */
-function pods(rows: Record<string, string>): PodsBlock {
+function pods(rows: Record<string, string>): PodsRecord {
   const keys = Object.keys(rows);
   const none = keys.map(() => 0);
   const nodeNames = ["", ...new Set(Object.values(rows))];

@@ -4,13 +4,18 @@
  * A message's rows are columns; here each becomes an object that never changes, and a row that comes again becomes a
  * new one. Whoever keeps something by object can so tell by identity whether it is still true.
  */
-import type { Amounts, Changes, NodesBlock, PlanMessage, PodsBlock, Strings, Taint } from "../protocol";
+import type { DeltaMessage, NodesRecord, PartMessage, PodsRecord, SnapshotMessage } from "../protocol";
+
+export type PlanMessage = SnapshotMessage | PartMessage | DeltaMessage;
+/** What a delta changes, without its place in the order. */
+export type Changes = Pick<DeltaMessage, "nodes" | "pods" | "goneNodes" | "gonePods">;
 
 export interface NodeItem {
   readonly name: string;
-  readonly labels: Strings;
-  readonly taints: readonly Taint[];
-  readonly allocatable: Amounts;
+  readonly labels: Record<string, string>;
+  /** Key, value and effect. */
+  readonly taints: readonly [string, string, string][];
+  readonly allocatable: Record<string, number>;
   readonly unschedulable: boolean;
 }
 
@@ -26,8 +31,8 @@ export interface PodItem {
   readonly workload: string;
   /** The workload as the page calls it: its namespace is part of it. Pods without one share a name. */
   readonly family: string;
-  readonly labels: Strings;
-  readonly requests: Amounts;
+  readonly labels: Record<string, string>;
+  readonly requests: Record<string, number>;
   readonly priority: number;
   /** Milliseconds since the epoch, 0 if unknown. */
   readonly created: number;
@@ -157,7 +162,7 @@ export class PlanModel {
   }
 
   /** Pods that are new, many at once. To look each node up by its name would take longer than all the rest. */
-  #fill(block: PodsBlock, { names, lists } = WHOLE): void {
+  #fill(block: PodsRecord, { names, lists } = WHOLE): void {
     podItems(block, names).forEach((pod, i) => {
       this.pods.set(pod.key, pod);
       const node = block.node[i]!;
@@ -198,7 +203,7 @@ export class PlanModel {
   }
 }
 
-function* nodeItems(block: NodesBlock): Generator<NodeItem> {
+function* nodeItems(block: NodesRecord): Generator<NodeItem> {
   for (let i = 0; i < block.name.length; i++) {
     yield {
       name: block.name[i]!,
@@ -211,7 +216,7 @@ function* nodeItems(block: NodesBlock): Generator<NodeItem> {
 }
 
 /** `known`: node names that the block's own come after. */
-function podItems(block: PodsBlock, known: readonly string[]): PodItem[] {
+function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
   const { key: keys, node, nominatedNode, workload, labels, requests, priority, created, nodeNames, workloads, labelSets, amountSets } = block;
   // Names of namespaces and of families are shared between their pods: a hundred thousand copies would be megabytes.
   const namespaces = new Map<string, [string, string[]]>();

@@ -2,7 +2,7 @@
 import { amount, byName, count, percent, span } from "../parts/format";
 import { Swatch } from "../parts/swatch";
 import { nodeHref, podHref } from "../shell/address";
-import type { QueuedPod, Strings } from "../protocol";
+import type { QueuedPodRecord } from "../protocol";
 import { trialHref } from "../workbench/change";
 import type { Colours } from "./colours";
 import { need, used } from "./layout";
@@ -12,7 +12,7 @@ import { reasonOf } from "./pending";
 interface Props {
   plan: PlanModel;
   colours: Colours;
-  queue: ReadonlyMap<string, QueuedPod>;
+  queue: ReadonlyMap<string, QueuedPodRecord>;
   resource: string;
   node: string;
   pod: string;
@@ -165,7 +165,7 @@ function AboutNode({ item, plan, colours, resource, pod: chosen, tries, onSelect
   );
 }
 
-function Labels({ labels, onPick }: { labels: Strings; onPick?: (label: string) => void }) {
+function Labels({ labels, onPick }: { labels: Record<string, string>; onPick?: (label: string) => void }) {
   const names = Object.keys(labels).sort(byName);
   if (!names.length) return null;
   return (

@@ -9,7 +9,7 @@ import type { NodeItem, PodItem } from "./model";
 import { fitted, SvgPen } from "./pen";
 import { parseSelector } from "./selector";
 import { Timeline } from "../time/timeline";
-import type { NodesBlock, PodsBlock } from "../protocol";
+import type { NodesRecord, PodsRecord } from "../protocol";
 
 const pod = (name: string, cpu: number): PodItem => ({
   key: `ns/${name}`, namespace: "ns", name, node: "a", nominatedNode: "", workload: "", family: "ns/pods of their own", labels: {}, requests: { cpu },
@@ -112,8 +112,8 @@ test("pods of a Deployment are scaled by it", () => {
   assert.equal(workloadOf({ ...made, workload: "" }), undefined);
 });
 
-const noNodes: NodesBlock = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
-const podsAt = (node: string): PodsBlock => ({
+const noNodes: NodesRecord = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
+const podsAt = (node: string): PodsRecord => ({
   key: ["d/p"], node: [1], nominatedNode: [0], workload: [0], labels: [0], requests: [0], priority: [0], created: [0],
   terminating: [], times: [""], nodeNames: ["", node], workloads: [""], labelSets: [{}], amountSets: [{}],
 });

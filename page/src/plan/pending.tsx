@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { count, grouped } from "../parts/format";
 import { paintStyle } from "../parts/swatch";
-import type { QueuedPod } from "../protocol";
+import type { QueuedPodRecord } from "../protocol";
 import type { Source } from "../source/source";
 import type { Colours } from "./colours";
 import type { PlanModel, PodItem } from "./model";
@@ -18,7 +18,7 @@ export interface ReasonGroup {
 }
 
 /** Why a pod waits, in a few words. */
-export function reasonOf(queued: QueuedPod | undefined): string {
+export function reasonOf(queued: QueuedPodRecord | undefined): string {
   if (!queued) return "waiting";
   if (queued.gatedBy) return `gated by ${queued.gatedBy}`;
   if (queued.reason) return queued.reason;
@@ -27,7 +27,7 @@ export function reasonOf(queued: QueuedPod | undefined): string {
   return queued.place || "waiting";
 }
 
-export function byReason(pending: Iterable<PodItem>, queue: ReadonlyMap<string, QueuedPod>): ReasonGroup[] {
+export function byReason(pending: Iterable<PodItem>, queue: ReadonlyMap<string, QueuedPodRecord>): ReasonGroup[] {
   const found = new Map<string, PodItem[]>();
   for (const pod of pending) {
     const reason = pod.nominatedNode ? "waits for its victims to leave" : reasonOf(queue.get(pod.key));
@@ -39,8 +39,8 @@ export function byReason(pending: Iterable<PodItem>, queue: ReadonlyMap<string, 
 }
 
 /** What the queue says, asked again while pods come and go, but not all the time. */
-export function useQueue(source: Source, plan: PlanModel, version: number): ReadonlyMap<string, QueuedPod> {
-  const [queue, setQueue] = useState<ReadonlyMap<string, QueuedPod>>(new Map());
+export function useQueue(source: Source, plan: PlanModel, version: number): ReadonlyMap<string, QueuedPodRecord> {
+  const [queue, setQueue] = useState<ReadonlyMap<string, QueuedPodRecord>>(new Map());
   const waiting = plan.pending.size;
   useEffect(() => {
     if (!source.can("pending") || !waiting) return;
@@ -62,7 +62,7 @@ export function useQueue(source: Source, plan: PlanModel, version: number): Read
 interface Props {
   plan: PlanModel;
   version: number;
-  queue: ReadonlyMap<string, QueuedPod>;
+  queue: ReadonlyMap<string, QueuedPodRecord>;
   colours: Colours;
   shown: (pod: PodItem) => boolean;
   selected: string;

@@ -1,7 +1,6 @@
 /** Label selectors in kubectl's syntax: a=b, a==b, a!=b, a in (b,c), a notin (b,c), a, !a, joined by commas. */
-import type { Strings } from "../protocol";
 
-export type Matches = (labels: Strings) => boolean;
+export type Matches = (labels: Record<string, string>) => boolean;
 
 const TERM = /^\s*(?:(!)\s*([^\s,!=()]+)|([^\s,!=()]+)\s*(?:(==|!=|=)\s*([^\s,()]*)|\s+(in|notin)\s*\(([^)]*)\))?)\s*$/;
 

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { byName, count, grouped } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import type { Status, VerdictRecord } from "../protocol";
+import type { StatusRecord, VerdictRecord } from "../protocol";
 import { nodeHref } from "../shell/address";
 
 export function Refusals({ verdict }: { verdict: VerdictRecord }) {
@@ -49,7 +49,7 @@ export function Refusals({ verdict }: { verdict: VerdictRecord }) {
   );
 }
 
-type Row = [string, Status];
+type Row = [string, StatusRecord];
 
 /** Nodes by plugins: the mark is in the column of the plugin that refused. */
 function Matrix({ rejected }: { rejected: Row[] }) {

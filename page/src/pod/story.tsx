@@ -1,6 +1,6 @@
 /** What happened to a pod or a group so far, as a timeline. */
 import { span } from "../parts/format";
-import type { Step, StoryRecord } from "../protocol";
+import type { StepRecord, StoryRecord } from "../protocol";
 
 export function Story({ story }: { story: StoryRecord }) {
   const first = Date.parse(story.steps[0]?.time ?? "");
@@ -23,12 +23,12 @@ export function Story({ story }: { story: StoryRecord }) {
   );
 }
 
-function kindOf(step: Step): string {
+function kindOf(step: StepRecord): string {
   if (step.milliseconds === undefined) return "news";
   return step.node ? "placed" : "refused";
 }
 
-export function words(step: Step): string {
+export function words(step: StepRecord): string {
   if (step.milliseconds === undefined) return `${step.what}${step.cause ? `: ${step.cause}` : ""}${step.detail ? ` (${step.detail})` : ""}`;
   const head = `attempt ${step.attempt ?? 0} (${step.milliseconds.toFixed(1)} ms)`;
   if (step.node) return `${head}: selected ${step.node}`;

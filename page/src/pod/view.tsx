@@ -2,7 +2,7 @@
 import { Answer, useAsked } from "../parts/asked";
 import { count, grouped } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import type { EventRecord, Suggestion, VerdictRecord } from "../protocol";
+import type { EventRecord, SuggestionRecord, VerdictRecord } from "../protocol";
 import { groupHref, href, type Moment, momentOf, momentQuery, nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import { useVersion } from "../plan/changes";
@@ -136,7 +136,7 @@ function margin(verdict: VerdictRecord): string {
 }
 
 /** `onPlan`: whether the plan shows the moment that this is about. */
-function Help({ pod, suggestion, onPlan }: { pod: string; suggestion: Suggestion; onPlan: boolean }) {
+function Help({ pod, suggestion, onPlan }: { pod: string; suggestion: SuggestionRecord; onPlan: boolean }) {
   return (
     <li>
       {suggestion.text}

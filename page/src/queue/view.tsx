@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { Answer, useAsked } from "../parts/asked";
 import { byName, count, grouped, span } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import type { Decision, QueuedPod, QueueRecord, Wake } from "../protocol";
+import type { DecisionRecord, QueueRecord, QueuedPodRecord, WakeRecord } from "../protocol";
 import { nodeHref, podHref } from "../shell/address";
 import { useVersion } from "../plan/changes";
 import type { ViewProps } from "../shell/views";
@@ -33,8 +33,8 @@ export function QueueView({ source, plan }: ViewProps) {
 }
 
 /** Pods by where they wait; those that were refused by why, or by whom if that is unknown. */
-export function lanes(pods: QueuedPod[]): Map<string, QueuedPod[]> {
-  const found = new Map<string, QueuedPod[]>();
+export function lanes(pods: QueuedPodRecord[]): Map<string, QueuedPodRecord[]> {
+  const found = new Map<string, QueuedPodRecord[]>();
   for (const pod of pods) {
     const why = pod.reason || pod.rejectedBy?.join(", ");
     const lane = pod.gatedBy ? `gated by ${pod.gatedBy}` : `${pod.place || "waiting"}${why ? `: ${why}` : ""}`;
@@ -92,23 +92,23 @@ function Lanes({ record }: { record: QueueRecord }) {
 }
 
 /** By pod, what brought it back last. */
-export function wakers(wakes: Wake[]): Map<string, Wake> {
-  const found = new Map<string, Wake>();
+export function wakers(wakes: WakeRecord[]): Map<string, WakeRecord> {
+  const found = new Map<string, WakeRecord>();
   // The newest come first.
   for (const wake of wakes) for (const pod of wake.pods) if (!found.has(pod)) found.set(pod, wake);
   return found;
 }
 
 /** "NodeAdd" and "Node n1" as people say it. */
-export function wakeText({ event, by }: Wake): string {
+export function wakeText({ event, by }: WakeRecord): string {
   const what = event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
   return by ? `requeued by ${by} (${what})` : `requeued: ${what}`;
 }
 
 const PODS_SHOWN = 3;
 
-function Wakes({ wakes }: { wakes: Wake[] }) {
-  const columns: Column<Wake>[] = [
+function Wakes({ wakes }: { wakes: WakeRecord[] }) {
+  const columns: Column<WakeRecord>[] = [
     { title: "Time", value: (wake) => wake.time },
     { title: "Object", value: (wake) => wake.by ?? "", show: (wake) => <Waker by={wake.by ?? ""} /> },
     { title: "Event", value: (wake) => wake.event },
@@ -144,14 +144,14 @@ function Waker({ by }: { by: string }) {
   return <>{by}</>;
 }
 
-function waitingText(pod: QueuedPod): string {
+function waitingText(pod: QueuedPodRecord): string {
   const since = pod.since ? span((Date.now() - Date.parse(pod.since)) / 1000) : "";
   const until = pod.backoffUntil ? Math.max(0, (Date.parse(pod.backoffUntil) - Date.now()) / 1000) : 0;
   return [since, pod.attempts ? count(pod.attempts, "attempt") : "", until ? `backs off for ${span(until)}` : ""].filter(Boolean).join(", ");
 }
 
-function QueueTable({ pods }: { pods: QueuedPod[] }) {
-  const columns: Column<QueuedPod>[] = [
+function QueueTable({ pods }: { pods: QueuedPodRecord[] }) {
+  const columns: Column<QueuedPodRecord>[] = [
     { title: "Pod", value: (pod) => pod.pod, show: (pod) => <a href={podHref(pod.pod)}>{pod.pod}</a> },
     { title: "Place", value: (pod) => pod.place ?? "" },
     { title: "Refused by", value: (pod) => (pod.rejectedBy ?? []).join(" ") },
@@ -164,9 +164,9 @@ function QueueTable({ pods }: { pods: QueuedPod[] }) {
   return <Table caption="Waiting pods" columns={columns} rows={pods} rowKey={(pod) => pod.pod} file="queue" />;
 }
 
-function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: Decision[] }>; depends: unknown[] }) {
+function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: DecisionRecord[] }>; depends: unknown[] }) {
   const asked = useAsked(ask, depends);
-  const columns: Column<Decision>[] = [
+  const columns: Column<DecisionRecord>[] = [
     { title: "Time", value: (one) => one.time },
     { title: "Pod", value: (one) => one.pod, show: (one) => <a href={podHref(one.pod)}>{one.pod}</a> },
     { title: "Node", value: (one) => one.node ?? "", show: (one) => (one.node ? <a href={nodeHref(one.node)}>{one.node}</a> : <span class="bad-text">none</span>) },
@@ -191,7 +191,7 @@ function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: Decision[
   );
 }
 
-export function latencies(decisions: Decision[]): string {
+export function latencies(decisions: DecisionRecord[]): string {
   const sorted = decisions.map((one) => one.milliseconds ?? 0).sort((one, other) => one - other);
   if (!sorted.length) return "No decisions yet.";
   const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))]!.toFixed(1);

@@ -5,7 +5,7 @@ import { GroupView } from "../group/view";
 import type { PlanModel } from "../plan/model";
 import { PlanView } from "../plan/view";
 import { PodView } from "../pod/view";
-import type { Capability } from "../protocol";
+import type { Capability } from "../source/source";
 import { QueueView } from "../queue/view";
 import type { Source } from "../source/source";
 import { TimeView } from "../time/view";

@@ -1,8 +1,9 @@
 /** The server beside the page as a source. */
-import type { Capability, PlanMessage, SourceRecord, WhatIfChange } from "../protocol";
+import type { PlanMessage } from "../plan/model";
+import type { SourceRecord, WhatIfChange } from "../protocol";
 import type { Moment } from "../shell/address";
 import { type Beginning, begin, request, stream } from "./requests";
-import { type Follower, Refused, type Source } from "./source";
+import { type Capability, type Follower, Refused, type Source } from "./source";
 import { events } from "./stream";
 
 const FIRST_WAIT = 500;
@@ -66,8 +67,6 @@ class Server implements Source {
   explain = (pod: string, moment?: Moment) => ask<never>(`explain/${path(pod)}?${new URLSearchParams({ suggestions: "true", ...moment })}`);
   pending = (limit = 500) => ask<never>(`pending?limit=${limit}`);
   decisions = (limit = 500) => ask<never>(`decisions?limit=${limit}`);
-  story = (pod: string) => ask<never>(`stories/${path(pod)}`);
-  node = (name: string) => ask<never>(`nodes/${encodeURIComponent(name)}`);
   group = (group: string, moment?: Moment) => ask<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
   configuration = () => ask<never>("configuration");
   whatIf = (change: WhatIfChange) =>
@@ -77,8 +76,7 @@ class Server implements Source {
       body: JSON.stringify({ change }),
     });
   time = (timeline: string) => ask<never>(`time?${new URLSearchParams({ timeline })}`);
-  frames = (timeline: string, from?: string, until?: string) =>
-    ask<never>(`frames?${new URLSearchParams({ timeline, ...(from && { from }), ...(until && { until }) })}`);
+  frames = (timeline: string) => ask<never>(`frames?${new URLSearchParams({ timeline })}`);
 
   follow(follower: Follower): () => void {
     const { stop, plan } = this.begun ?? { stop: new AbortController(), plan: undefined };

@@ -1,21 +1,9 @@
-/** Where a page's data comes from: a server, or the data that a static copy carries. Views know only this interface. */
+/** Where a page's data comes from: a server, or the data of a saved copy. Views know only this interface. */
+import type { PlanMessage } from "../plan/model";
 import type { Moment } from "../shell/address";
-import type {
-  Capability,
-  ConfigurationRecord,
-  DecisionsRecord,
-  FramesRecord,
-  GroupStateRecord,
-  NodeRecord,
-  PlanMessage,
-  QueueRecord,
-  SourceRecord,
-  StoryRecord,
-  TimeRecord,
-  VerdictRecord,
-  WhatIfChange,
-  WhatIfRecord,
-} from "../protocol";
+import type { ConfigurationRecord, DecisionsRecord, FramesRecord, GroupStateRecord, QueueRecord, SourceRecord, TimeRecord, VerdictRecord, WhatIfChange, WorkbenchRecord } from "../protocol";
+
+export type Capability = SourceRecord["can"][number];
 
 /** What became of the stream: "live" once messages come, "lost" while it is tried again. */
 export type Connection = "connecting" | "live" | "lost" | "static";
@@ -44,12 +32,10 @@ export interface Source {
   explain(pod: string, moment?: Moment): Promise<VerdictRecord>;
   pending(limit?: number): Promise<QueueRecord>;
   decisions(limit?: number): Promise<DecisionsRecord>;
-  /** `pod` and `group` are namespace/name. */
-  story(pod: string): Promise<StoryRecord>;
-  node(name: string): Promise<NodeRecord>;
+  /** `group` is namespace/name. */
   group(group: string, moment?: Moment): Promise<GroupStateRecord>;
   configuration(): Promise<ConfigurationRecord>;
-  whatIf(change: WhatIfChange): Promise<WhatIfRecord>;
+  whatIf(change: WhatIfChange): Promise<WorkbenchRecord>;
   time(timeline: string): Promise<TimeRecord>;
-  frames(timeline: string, from?: string, until?: string): Promise<FramesRecord>;
+  frames(timeline: string): Promise<FramesRecord>;
 }

@@ -1,15 +1,15 @@
 /** The data that a static copy carries in data.js. */
-import type { Capability, SourceRecord, StaticData } from "../protocol";
-import { type Follower, Refused, type Source } from "./source";
+import type { SavedData, SourceRecord } from "../protocol";
+import { type Capability, type Follower, Refused, type Source } from "./source";
 
-export function staticData(): StaticData | undefined {
-  return (globalThis as { stowplanData?: StaticData }).stowplanData;
+export function staticData(): SavedData | undefined {
+  return (globalThis as { stowplanData?: SavedData }).stowplanData;
 }
 
 export class StaticSource implements Source {
   readonly about: SourceRecord;
 
-  constructor(private readonly data: StaticData) {
+  constructor(private readonly data: SavedData) {
     this.about = data.source;
   }
 
@@ -23,16 +23,14 @@ export class StaticSource implements Source {
     return () => {};
   }
 
-  explain = async (pod: string) => given(this.data.explain?.[pod], `the verdict on ${pod}`);
+  explain = async (pod: string) => given(this.data.explain[pod], `the verdict on ${pod}`);
   pending = async () => given(this.data.pending, "the queue");
-  decisions = async () => given(this.data.decisions, "the decisions");
-  story = async (pod: string) => given(this.data.explain?.[pod]?.scheduler?.story, `the story of ${pod}`);
-  node = async () => absent("details of nodes");
+  decisions = async () => absent("the decisions");
   group = async () => absent("details of groups");
-  configuration = async () => given(this.data.configuration, "the configuration");
+  configuration = async () => this.data.configuration;
   whatIf = async () => absent("a scheduler");
-  time = async (timeline: string) => given(this.data.time?.[timeline], `the timeline of ${timeline}`);
-  frames = async (timeline: string) => given(this.data.frames?.[timeline], `the timeline of ${timeline}`);
+  time = async (timeline: string) => given(this.data.time[timeline], `the timeline of ${timeline}`);
+  frames = async (timeline: string) => given(this.data.frames[timeline], `the timeline of ${timeline}`);
 }
 
 function given<T>(value: T | undefined, what: string): T {

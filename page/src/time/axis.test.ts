@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PlanModel } from "../plan/model";
-import type { Changes, TimeRecord } from "../protocol";
+import type { Changes } from "../plan/model";
+import type { TimeRecord } from "../protocol";
 import { axisOf, isoOf, momentAt } from "./axis";
 import { differences } from "./differences";
 

@@ -8,7 +8,7 @@ import { useNodesVersion } from "../plan/changes";
 import { Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
 import { Picture } from "../plan/picture";
-import type { FramesRecord, Mark, TimeRecord } from "../protocol";
+import type { FramesRecord, MarkRecord, TimeRecord } from "../protocol";
 import { amend, type Address, parse, podHref } from "../shell/address";
 import { type Axis, axisOf, isoOf, momentAt } from "./axis";
 import { Chart, type Figure, picture } from "./chart";
@@ -371,11 +371,11 @@ function Figures({ figures, axis, at, names, onPick }: FiguresProps) {
   );
 }
 
-interface Placed extends Mark {
+interface Placed extends MarkRecord {
   at: number;
 }
 
-function placeOf(axis: Axis, data: TimelineData[], time: TimeRecord, mark: Mark): number {
+function placeOf(axis: Axis, data: TimelineData[], time: TimeRecord, mark: MarkRecord): number {
   // Timelines that began at other times are in step by what has passed.
   const later = 1000 * ((time.series.time[0] ?? 0) - (data[0]!.time.series.time[0] ?? 0));
   return momentAt(axis, new Date(Date.parse(mark.time) - later).toISOString());

@@ -10,7 +10,7 @@ import { useNodesVersion } from "../plan/changes";
 import { Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
 import { Picture } from "../plan/picture";
-import type { ConfigurationRecord, WhatIfChange, WhatIfRecord } from "../protocol";
+import type { ConfigurationRecord, WhatIfChange, WorkbenchRecord } from "../protocol";
 import { amend, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import { changeOf, isEmpty, items, textOf } from "./change";
@@ -66,7 +66,7 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
   );
 }
 
-async function trial(whatIf: (change: WhatIfChange) => Promise<WhatIfRecord>, change: WhatIfChange, unwanted: AbortSignal): Promise<WhatIfRecord | undefined> {
+async function trial(whatIf: (change: WhatIfChange) => Promise<WorkbenchRecord>, change: WhatIfChange, unwanted: AbortSignal): Promise<WorkbenchRecord | undefined> {
   if (isEmpty(change)) return undefined;
   await new Promise((done) => setTimeout(done, REST));
   // It has moved on meanwhile.
@@ -129,7 +129,7 @@ function Paste({ label, value, onTry }: { label: string; value: string; onTry: (
 
 type Side = "before" | "after" | "difference";
 
-function Result({ plan, record }: { plan: PlanModel; record: WhatIfRecord }) {
+function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) {
   const [side, setSide] = useState<Side>("difference");
   const [chosen, select] = useState<[string, string]>(["", ""]);
   const canvas = useRef<Canvas | null>(null);
@@ -167,7 +167,7 @@ function Result({ plan, record }: { plan: PlanModel; record: WhatIfRecord }) {
   );
 }
 
-function changed(plan: PlanModel, changes: WhatIfRecord["plan"]): PlanModel {
+function changed(plan: PlanModel, changes: WorkbenchRecord["plan"]): PlanModel {
   const copy = plan.copy();
   copy.change(changes);
   return copy;
@@ -175,7 +175,7 @@ function changed(plan: PlanModel, changes: WhatIfRecord["plan"]): PlanModel {
 
 type Line = [string, number, number];
 
-function Figures({ record }: { record: WhatIfRecord }) {
+function Figures({ record }: { record: WorkbenchRecord }) {
   const { before, after } = record;
   const lines: Line[] = [
     ["Nodes", before.nodes, after.nodes],
@@ -186,7 +186,7 @@ function Figures({ record }: { record: WhatIfRecord }) {
 }
 
 /** Why pods are pending, before and after. */
-function Reasons({ record }: { record: WhatIfRecord }) {
+function Reasons({ record }: { record: WorkbenchRecord }) {
   const [was, is] = [shortened(record.before.reasons), shortened(record.after.reasons)];
   const lines = [...new Set([...was.keys(), ...is.keys()])].map((reason): Line => [reason, was.get(reason) ?? 0, is.get(reason) ?? 0]);
   if (!lines.length) return null;
@@ -248,7 +248,7 @@ interface Move {
   to: string;
 }
 
-function Moves({ record, before }: { record: WhatIfRecord; before: PlanModel }) {
+function Moves({ record, before }: { record: WorkbenchRecord; before: PlanModel }) {
   const moves: Move[] = [
     ...Object.entries(record.placed).map(([pod, to]): Move => ({ pod, what: "gets a node", from: "", to })),
     ...Object.entries(record.displaced).map(([pod, to]): Move => ({ pod, what: to ? "moves" : "loses its node", from: before.pods.get(pod)?.node ?? "", to })),
@@ -269,7 +269,7 @@ function Moves({ record, before }: { record: WhatIfRecord; before: PlanModel }) 
   );
 }
 
-function Take({ record }: { record: WhatIfRecord }) {
+function Take({ record }: { record: WorkbenchRecord }) {
   const files: [string, string, string][] = [
     ["Commands", record.commands.join("\n"), "change.sh"],
     ["Manifests", record.manifests, "manifests.yaml"],

@@ -64,12 +64,12 @@ if TYPE_CHECKING:
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.page.page_routes import Streams
     from stowplan.page.plan import Plan
-    from stowplan.page.source_records import ConfigurationRecord
+    from stowplan.page.source_records import Capability, ConfigurationRecord, Mode
     from stowplan.page.timeline_routes import MomentCluster
     from stowplan.serving.requests.messages import Page
     from stowplan.sources.timeline_sources import TimelineSource
 
-_ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
+_ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
 
 
 @click.command(short_help="The cluster as a stow plan in your browser.")
@@ -144,7 +144,7 @@ def ui(**given: Any) -> None:
                 plugins=options.plugins,
                 pod_groups=options.pod_groups,
             )
-            mode = "files" if options.files else "static"
+            mode: Mode = "files" if options.files else "static"
             _static_cluster(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
 
 
@@ -338,7 +338,7 @@ class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
 
 
 def _static_cluster(
-    about: ClusterSource, mode: str, title: str, known: Declarations, timelines: Mapping[str, TimelineSource]
+    about: ClusterSource, mode: Mode, title: str, known: Declarations, timelines: Mapping[str, TimelineSource]
 ) -> _StaticCluster:
     configuration = about.cluster.config
     features = with_chosen(GROUP_GATES) if about.engine.schedules_groups else DEFAULT_FEATURES
@@ -479,7 +479,7 @@ async def _proxy_page(show: _Show, options: _Options, url: str, stop: StopSignal
 # -- shared ------------------------------------------------------------------------------------------------------------
 
 
-def _source(mode: str, title: str, scheduler_name: str, timelines: tuple[str, ...] = ()) -> SourceRecord:
+def _source(mode: Mode, title: str, scheduler_name: str, timelines: tuple[str, ...] = ()) -> SourceRecord:
     return SourceRecord(
         mode=mode,
         title=title,

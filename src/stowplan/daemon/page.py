@@ -18,12 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from stowplan.config import Configuration, Declarations, FeatureGates
-    from stowplan.page.source_records import ConfigurationRecord
+    from stowplan.page.source_records import Capability, ConfigurationRecord
     from stowplan.page.workbench import Workbench
     from stowplan.serving.requests.messages import Page
     from stowplan.timing.times import Times
 
-_ANSWERED = ("plan", "explain", "pending", "decisions", "stories", "nodes", "podgroups", "configuration")
+_ANSWERED: tuple[Capability, ...] = (
+    "plan",
+    "explain",
+    "pending",
+    "decisions",
+    "stories",
+    "nodes",
+    "podgroups",
+    "configuration",
+)
 _NO_WORKBENCH = "Trials would delay this scheduler. `stowplan ui` next to it has a workbench."
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import compress, count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stowplan.inspection.records import Record
 from stowplan.page.plan import NodeRow, PlanChange, PodRow
@@ -62,7 +62,7 @@ class PodsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class SnapshotMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
-    kind: str = "snapshot"
+    kind: Literal["snapshot"] = "snapshot"
     version: int
     nodes: NodesRecord
     pods: PodsRecord
@@ -73,14 +73,14 @@ class SnapshotMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
 class PartMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
     """More pods of a snapshot. Their node names start with "" and those of its nodes, which are not repeated."""
 
-    kind: str = "part"
+    kind: Literal["part"] = "part"
     version: int
     pods: PodsRecord
     more: bool
 
 
 class DeltaMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
-    kind: str = "delta"
+    kind: Literal["delta"] = "delta"
     version: int
     #: The version that it applies to.
     since: int

@@ -8,24 +8,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from stowplan.inspection.records import document
+from stowplan.inspection.records import QueueRecord, Record, VerdictRecord, encoded
 from stowplan.page.assets import DATA, assets
-from stowplan.page.plan_messages import snapshot
+from stowplan.page.plan_messages import SnapshotMessage, snapshot
+from stowplan.page.source_records import ConfigurationRecord, SourceRecord  # noqa: TC001 (msgspec reads annotations)
+from stowplan.page.timeline import FramesRecord, TimeRecord  # noqa: TC001 (msgspec reads annotations)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan.page.cluster_inspection import ClusterInspection
     from stowplan.page.plan import Plan
-    from stowplan.page.source_records import ConfigurationRecord, SourceRecord
     from stowplan.page.timeline_routes import Timelines
 
 #: Number of pending pods, each of one kind, whose verdicts are saved.
 MAX_VERDICTS = 200
 _MAX_PODS = 1000
 _ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+class SavedData(Record, frozen=True, kw_only=True):
+    """What the page would request from a server."""
+
+    source: SourceRecord
+    plan: SnapshotMessage
+    configuration: ConfigurationRecord
+    pending: QueueRecord | None = None
+    #: By namespace/name.
+    explain: dict[str, VerdictRecord]
+    #: By the timelines' names.
+    time: dict[str, TimeRecord]
+    frames: dict[str, FramesRecord]
 
 
 def save_copy(
@@ -38,25 +51,28 @@ def save_copy(
     timelines: Timelines,
 ) -> None:
     """Write the page to a folder, which is created; other files in it are kept. Raises OSError."""
-    data = {
-        "source": document(source),
-        "plan": document(snapshot(plan, version=1)),
-        "configuration": document(configuration),
-        **timelines.documents(),
-    }
-    if answers is not None:
-        queue = answers.queue(_MAX_PODS)
-        wanted = [pod.pod for pod in queue.pods][:MAX_VERDICTS]
-        data["pending"] = document(queue)
-        data["explain"] = {key: document(answers.pod(key, suggestions=True)) for key in wanted}
+    queue = None if answers is None else answers.queue(_MAX_PODS)
+    explained: dict[str, VerdictRecord] = {}
+    if answers is not None and queue is not None:
+        explained = {pod.pod: answers.pod(pod.pod, suggestions=True) for pod in queue.pods[:MAX_VERDICTS]}
+    times, frames = timelines.records()
+    data = SavedData(
+        source=source,
+        plan=snapshot(plan, version=1),
+        configuration=configuration,
+        pending=queue,
+        explain=explained,
+        time=times,
+        frames=frames,
+    )
     (folder / "assets").mkdir(parents=True, exist_ok=True)
     for name, content in assets().items():
         (folder / name).write_bytes(content)
     (folder / DATA).write_text(f"globalThis.stowplanData = {_as_script(data)};\n", encoding="utf-8")
 
 
-def _as_script(data: object) -> str:
-    text = msgspec.json.encode(data).decode()
+def _as_script(data: SavedData) -> str:
+    text = encoded(data).decode()
     for char, escape in _ESCAPED.items():
         text = text.replace(char, escape)
     return text

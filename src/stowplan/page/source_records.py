@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -19,18 +19,33 @@ if TYPE_CHECKING:
     from stowplan.config.types import Extender
 
 
+Mode = Literal["live", "files", "recording", "simulation", "static"]
+#: What a source can answer.
+Capability = Literal[
+    "plan",
+    "explain",
+    "pending",
+    "decisions",
+    "stories",
+    "nodes",
+    "podgroups",
+    "moments",
+    "whatIf",
+    "configuration",
+    "time",
+]
+
+
 class SourceRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The source of the data, and which questions it can answer."""
 
     kind: str = "Source"
-    #: live, files, recording, simulation or static.
-    mode: str
+    mode: Mode
     title: str
     scheduler_name: str = ""
     version: str = ""
-    #: Available routes.
-    can: tuple[str, ...]
-    #: Route -> why it is not available, for users.
+    can: tuple[Capability, ...]
+    #: Capability -> why it is not available, for users.
     why_not: dict[str, str] = msgspec.field(default_factory=dict)
     timelines: tuple[str, ...] = ()
 

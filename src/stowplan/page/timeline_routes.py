@@ -18,7 +18,7 @@ from msgspec import field
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.engine.input_log.recording import RecordingError
-from stowplan.inspection.records import document, encoded
+from stowplan.inspection.records import encoded
 from stowplan.page.cluster_inspection import ClusterInspection, JudgedCluster
 from stowplan.page.page_routes import time_of, timeline_name_of
 from stowplan.page.workbench import Workbench
@@ -27,11 +27,10 @@ from stowplan.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     from stowplan.inspection.records import Record
     from stowplan.offline import Cluster
-    from stowplan.page.timeline import Timeline
+    from stowplan.page.timeline import FramesRecord, Timeline, TimeRecord
     from stowplan.serving.requests.messages import Page, Request
 
     Pages = dict[str, Callable[[Request], Response]]
@@ -71,13 +70,11 @@ class Timelines(PlainStruct):
                 raise BadRequest(str(error)) from error
         return self._known[name]
 
-    def documents(self) -> dict[str, Any]:
-        """All of them, for a saved copy."""
+    def records(self) -> tuple[dict[str, TimeRecord], dict[str, FramesRecord]]:
+        """The answers of both routes for all of them, for a saved copy."""
         found = {name: self.timeline(name) for name in self.names}
-        return {
-            "time": {name: document(timeline.time_record(name)) for name, timeline in found.items()},
-            "frames": {name: document(timeline.frames_record(name)) for name, timeline in found.items()},
-        }
+        times = {name: timeline.time_record(name) for name, timeline in found.items()}
+        return times, {name: timeline.frames_record(name) for name, timeline in found.items()}
 
 
 def _json(record: Record) -> Response:

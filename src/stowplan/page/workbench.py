@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import yaml
+from msgspec.structs import asdict
 
 from stowplan.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.api.load import LoadError
@@ -20,17 +21,18 @@ from stowplan.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.config import ConfigError
 from stowplan.config.features import known_gates
 from stowplan.config.score_weights import set_score_weight
-from stowplan.inspection.records import document
+from stowplan.inspection.records import encoded
 from stowplan.loading.files import objects_of_files
 from stowplan.offline import Cluster, ClusterError
 from stowplan.page.plan import Plan, difference, plan_of
-from stowplan.page.plan_messages import delta
+from stowplan.page.plan_messages import DeltaMessage, delta
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.structs import PlainStruct
 from stowplan.what_if.changes import AddNodes, Drain, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.what_if.comparison import what_if
 from stowplan.what_if.nodes import MOST_NODES
 from stowplan.what_if.pods import MOST_REPLICAS
+from stowplan.what_if.records import WhatIfRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +77,7 @@ class _Scale(_RequestPart, kw_only=True):
     replicas: int
 
 
-class _Changes(_RequestPart, kw_only=True):
+class WhatIfChange(_RequestPart, kw_only=True):
     add_nodes: tuple[_AddNodes, ...] = ()
     remove: tuple[str, ...] = ()
     drain: tuple[str, ...] = ()
@@ -90,7 +92,19 @@ class _Changes(_RequestPart, kw_only=True):
 
 
 class _Question(_RequestPart, kw_only=True):
-    change: _Changes
+    change: WhatIfChange
+
+
+class WorkbenchRecord(WhatIfRecord, frozen=True, kw_only=True):
+    """The answer of `stowplan what-if`, with what the page shows of it."""
+
+    #: From the current plan to the one before, and the one after the changes, once all pods have looked for a node.
+    settled: DeltaMessage
+    plan: DeltaMessage
+    #: Commands, manifests and a configuration that would make the changes.
+    commands: tuple[str, ...]
+    manifests: str
+    config: str
 
 
 def copy_of(
@@ -116,9 +130,9 @@ class Workbench(PlainStruct):
             question = msgspec.json.decode(request.body, type=_Question)
         except msgspec.MsgspecError as error:
             raise BadRequest(f"what-if: {error}") from None
-        return Response(msgspec.json.encode(self.answer(question.change)), content_type=JSON)
+        return Response(encoded(self.answer(question.change)), content_type=JSON)
 
-    def answer(self, wanted: _Changes) -> dict[str, Any]:
+    def answer(self, wanted: WhatIfChange) -> WorkbenchRecord:
         try:
             cluster = self.cluster()
             changes = list(_changes(wanted, cluster))
@@ -129,21 +143,18 @@ class Workbench(PlainStruct):
         except (ClusterError, ConfigError, LoadError) as error:
             raise BadRequest(f"what-if: {error}") from None
         before, after = seen
-        return {
-            **document(record),
-            "settled": _as_document(plan_of(cluster.state), before),
-            "plan": _as_document(plan_of(cluster.state), after),
-            "commands": [command for change in changes for command in _commands(change)],
-            "manifests": wanted.manifests,
-            "config": _config_text(changes),
-        }
+        shown = plan_of(cluster.state)
+        return WorkbenchRecord(
+            **asdict(record),
+            settled=delta(difference(shown, before), version=1),
+            plan=delta(difference(shown, after), version=1),
+            commands=tuple(command for change in changes for command in _commands(change)),
+            manifests=wanted.manifests,
+            config=_config_text(changes),
+        )
 
 
-def _as_document(old: Plan, new: Plan) -> dict[str, Any]:
-    return document(delta(difference(old, new), version=1))
-
-
-def _changes(wanted: _Changes, cluster: Cluster) -> Iterator[Change]:
+def _changes(wanted: WhatIfChange, cluster: Cluster) -> Iterator[Change]:
     for one in wanted.add_nodes:
         yield AddNodes(_within(one.count, MOST_NODES, "addNodes: count"), one.like)
     yield from map(Remove, wanted.remove)
