@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.admission import Admission
     from stowplan_cluster.apiserver.custom_resources import CustomResources
     from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.quota_usage import QuotaUsage
     from stowplan_cluster.apiserver.resources import Catalogue, Resource
     from stowplan_cluster.apiserver.schema.types import Struct
     from stowplan_cluster.apiserver.stages import Stages
@@ -88,6 +89,7 @@ class Registry:
         store: Store,
         catalogue: Catalogue,
         admission: Admission,
+        quotas: QuotaUsage,
         custom_resources: CustomResources,
         names: Names,
         clock: Callable[[], float],
@@ -98,6 +100,7 @@ class Registry:
         self.clock = clock
         #: Replaced by `ApiServer.set_admission`.
         self.admission = admission
+        self.quotas = quotas
         self._custom = custom_resources
         self._names = names
         self._stages = stages

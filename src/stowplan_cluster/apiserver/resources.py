@@ -258,6 +258,7 @@ _STORAGE = (
     ),
 )
 _SCHEDULING = (
+    _resource("resourcequotas", "ResourceQuota", "quota", subresources=("status",)),
     _resource(
         "poddisruptionbudgets",
         "PodDisruptionBudget",
@@ -369,7 +370,6 @@ _INERT = tuple(
         _resource("endpoints", "Endpoints", "ep", created_by_update=True),
         _resource("limitranges", "LimitRange", "limits"),
         _resource("podtemplates", "PodTemplate", generation=True),
-        _resource("resourcequotas", "ResourceQuota", "quota", subresources=("status",)),
         _resource(
             "cronjobs",
             "CronJob",

@@ -19,6 +19,7 @@ from stowplan_cluster.apiserver.admission import PLUGINS, Admission
 from stowplan_cluster.apiserver.custom_resources import DEFINITIONS, CustomResources
 from stowplan_cluster.apiserver.journal import Journal
 from stowplan_cluster.apiserver.metadata import RandomNames
+from stowplan_cluster.apiserver.quota_usage import QuotaUsage
 from stowplan_cluster.apiserver.registry import Options, Registry
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.selection import kept_fields
@@ -59,17 +60,19 @@ class ApiServer:
         for resource in self.catalogue:
             if self.catalogue.of_storage(resource.storage) is resource:
                 self.store.select_fields(resource.storage, kept_fields(resource))
+        self._journal = Journal(state, self.store) if state is not None else None
+        self._quotas = QuotaUsage(self.store)
         self.registry = Registry(
             store=self.store,
             catalogue=self.catalogue,
             admission=self._admission(),
+            quotas=self._quotas,
             custom_resources=self.custom_resources,
             names=RandomNames(random or SystemRandom()),
             clock=clock,
             stages=stages,
         )
         self.store.on_change(self._follow_definitions)
-        self._journal = Journal(state, self.store) if state is not None else None
         self._register_loaded()
         self._create_system_objects()
 
@@ -84,7 +87,8 @@ class ApiServer:
 
     def _admission(self, *, enabled: frozenset[str] = frozenset(), disabled: frozenset[str] = frozenset()) -> Admission:
         left_out = frozenset() if self._stages.admission else frozenset(PLUGINS)
-        return Admission(self.store.get, self.store.list, enabled=enabled - left_out, disabled=disabled | left_out)
+        on, off = enabled - left_out, disabled | left_out
+        return Admission(self.store.get, self.store.list, self._quotas, enabled=on, disabled=off)
 
     def create_all(self, objects: Iterable[JsonObject]) -> None:
         """Create objects that do not exist yet, to fill a new cluster. Unknown fields are refused."""

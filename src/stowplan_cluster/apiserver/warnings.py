@@ -15,6 +15,7 @@ from stowplan.api.field_errors import go_quote
 from stowplan.api.labels import label_value_errors
 from stowplan.api.quantity import milli_value, parse_quantity
 from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.quota_usage import is_counted
 from stowplan_cluster.apiserver.validation.changes import same
 
 if TYPE_CHECKING:
@@ -111,6 +112,12 @@ def _fractions(path: str, container: JsonObject) -> Iterator[str]:
                 yield f"{path}.resources.{field}[{name}]: fractional byte value {amount} is invalid, must be an integer"
 
 
+def _quota(quota: JsonObject) -> Iterator[str]:
+    hard = (quota.get("spec") or {}).get("hard") or {}
+    if others := [name for name in hard if not is_counted(name)]:
+        yield f"this server limits pods and what they request only: spec.hard of {', '.join(others)} limits nothing"
+
+
 _POLICIES = "admissionregistration.k8s.io"
 _UNROUTED = "nothing is routed by it"
 _NO_WEBHOOKS, _NO_EXPRESSIONS = "the webhooks are not called", "its expressions are not evaluated"
@@ -121,7 +128,6 @@ _MISSING_EFFECTS = {
     f"validatingadmissionpolicies.{_POLICIES}": f"{_NO_EXPRESSIONS}, and refuse nothing",
     f"mutatingadmissionpolicies.{_POLICIES}": f"{_NO_EXPRESSIONS}, and change nothing",
     "limitranges": "pods get no defaults from it, and are not limited",
-    "resourcequotas": "nothing is counted or limited",
     "cronjobs.batch": "it starts no Jobs",
     "horizontalpodautoscalers.autoscaling": "it scales nothing",
     "endpoints": _UNROUTED,
@@ -146,6 +152,7 @@ def _stored_only(resource: Resource) -> Iterator[str]:
 _WARNINGS: dict[str, Callable[[JsonObject], Iterator[str]]] = {
     "pods": _pod,
     "persistentvolumes": _volume,
+    "resourcequotas": _quota,
     **dict.fromkeys(
         (
             "replicationcontrollers",

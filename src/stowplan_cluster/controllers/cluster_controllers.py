@@ -1,4 +1,4 @@
-"""Cluster controllers: nodes, kubelet, volumes, disruption budgets and cleanup.
+"""Cluster controllers: nodes, kubelet, volumes, budgets, quotas and cleanup.
 
 Each can be disabled by name (`loop.select_controllers`). The node lifecycle controller needs the kubelet: without its
 leases, every node counts as unhealthy.
@@ -20,6 +20,7 @@ from stowplan_cluster.controllers.disruption.disruption import DisruptionControl
 from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
 from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
 from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
+from stowplan_cluster.controllers.resource_quota import ResourceQuotaController
 from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumeController
 from stowplan_cluster.controllers.volumes.provisioner import Provisioner
 from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
@@ -38,6 +39,7 @@ def cluster_controllers(registry: Registry) -> list[Controller]:
         DeviceTaintEvictionController(registry),
         PodGCController(registry),
         DisruptionController(registry),
+        ResourceQuotaController(registry),
         EphemeralVolumeController(registry),
         FakeDeviceDriver(registry),
         FakeDeviceReadiness(registry),

@@ -1,7 +1,7 @@
 """Select controllers and the admission plugins they need.
 
-Some admission plugins need a controller to undo their work: they add a finalizer to a claim, or a taint to a new node.
-They are enabled if and only if that controller runs.
+Some admission plugins need a controller: it undoes their work, as a finalizer of a claim or a taint of a new node, or
+shows it, as the status of a quota. They are enabled if and only if that controller runs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from stowplan_cluster.apiserver.server import ApiServer
 
-#: Admission plugin -> the controller that undoes its work.
-_UNDONE_BY = {
+#: Admission plugin -> its controller.
+_CONTROLLER_OF = {
     "StorageObjectInUseProtection": "persistentvolumeclaim-protection-controller",
+    "ResourceQuota": "resourcequota-controller",
     "TaintNodesByCondition": "node-lifecycle-controller",
 }
 
@@ -32,6 +33,6 @@ def set_up_controllers(
     chosen = select_controllers(known, controllers)
     names = {controller.name for controller in chosen}
     disabled = frozenset(disabled_admission)
-    undone = {plugin for plugin, controller in _UNDONE_BY.items() if controller in names}
-    server.set_admission(enabled=frozenset(undone) - disabled, disabled=disabled | (_UNDONE_BY.keys() - undone))
+    plugins = {plugin for plugin, controller in _CONTROLLER_OF.items() if controller in names}
+    server.set_admission(enabled=frozenset(plugins) - disabled, disabled=disabled | (_CONTROLLER_OF.keys() - plugins))
     return Loop(server.registry, chosen, server.clock)

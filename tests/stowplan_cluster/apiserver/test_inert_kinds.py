@@ -113,8 +113,8 @@ def test_patches_of_kubectl_apply(server):
 
 
 def test_a_new_object_has_no_status(server):
-    quota = made(server, of("ResourceQuota"), spec={"hard": {"pods": "3"}}, status={"used": {"pods": "2"}})
-    assert quota.to_dict()["status"] == {}
+    job = made(server, of("CronJob"), spec=SPECS["CronJob"], status={"lastScheduleTime": "2026-01-01T00:00:00Z"})
+    assert job.to_dict()["status"] == {}
 
 
 @pytest.mark.parametrize(

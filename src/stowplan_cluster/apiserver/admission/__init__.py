@@ -1,9 +1,10 @@
 """Admission plugins: cluster-wide policy for writes, beyond the rules of the kind.
 
-Each plugin has its upstream name and can be disabled by it. Some add a finalizer or a taint that only a controller
-removes again. They are off by default; `controllers/controller_manager.py` enables those whose controller runs.
+Each plugin has its upstream name and can be disabled by it. Some belong to a controller, as they add a finalizer or a
+taint that only it removes again. They are off by default; `controllers/controller_manager.py` enables those whose
+controller runs.
 
-Left out: ServiceAccount, LimitRanger, ResourceQuota, RuntimeClass, PodSecurity, PodGroupProtection and the webhooks.
+Left out: ServiceAccount, LimitRanger, RuntimeClass, PodSecurity, PodGroupProtection and the webhooks.
 Topology labels of pods come with the binding (`binding.py`).
 
 Upstream: pkg/kubeapiserver/options/plugins.go gives the order.
@@ -17,6 +18,7 @@ from stowplan_cluster.apiserver.admission.namespaces import NamespaceLifecycle
 from stowplan_cluster.apiserver.admission.nodes import TaintNodesByCondition
 from stowplan_cluster.apiserver.admission.pod_groups import PodGroupWorkloadExists
 from stowplan_cluster.apiserver.admission.priority import Priority
+from stowplan_cluster.apiserver.admission.quotas import ResourceQuota
 from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
 from stowplan_cluster.apiserver.admission.storage import (
     DefaultStorageClass,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from stowplan_cluster.apiserver.admission.cluster import List, Lookup, Plugin
     from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.quota_usage import QuotaUsage
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.store import Stored
 
@@ -44,9 +47,10 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     StorageObjectInUseProtection,
     PersistentVolumeClaimResize,
     PodGroupWorkloadExists,
+    ResourceQuota,
 )
 PLUGINS = tuple(plugin.name for plugin in _PLUGINS)
-OFF_BY_DEFAULT = frozenset({StorageObjectInUseProtection.name})
+OFF_BY_DEFAULT = frozenset({StorageObjectInUseProtection.name, ResourceQuota.name})
 
 
 class Admission:
@@ -56,6 +60,7 @@ class Admission:
         self,
         lookup: Lookup,
         list_: List,
+        quotas: QuotaUsage,
         *,
         disabled: frozenset[str] = frozenset(),
         enabled: frozenset[str] = frozenset(),
@@ -65,7 +70,7 @@ class Admission:
             raise ValueError(f"no admission plugin is called {', '.join(unknown)}; there are {', '.join(PLUGINS)}")
         off = disabled | (OFF_BY_DEFAULT - enabled)
         self._list = list_
-        self._plugins = [plugin(lookup, list_) for plugin in _PLUGINS if plugin.name not in off]
+        self._plugins = [plugin(lookup, list_, quotas) for plugin in _PLUGINS if plugin.name not in off]
         #: Plugins that handle a kind, by its storage.
         self._by_storage: dict[str, Sequence[Plugin]] = {}
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.quota_usage import QuotaUsage
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.store import Stored
 
@@ -29,9 +30,10 @@ class Plugin:
     #: Storages of the kinds that it handles; None: all.
     handles: ClassVar[frozenset[str] | None]
 
-    def __init__(self, lookup: Lookup, list_: List) -> None:
+    def __init__(self, lookup: Lookup, list_: List, quotas: QuotaUsage) -> None:
         self._lookup = lookup
         self._list = list_
+        self._quotas = quotas
 
     def create(self, resource: Resource, obj: JsonObject) -> None:
         """Change or refuse an object that is being created."""

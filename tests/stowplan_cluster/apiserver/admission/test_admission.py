@@ -8,6 +8,7 @@ from stowplan.api.api_errors import Forbidden, NotFound
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.apiserver.admission import OFF_BY_DEFAULT, PLUGINS, Admission
 from stowplan_cluster.apiserver.defaults import apply_defaults
+from stowplan_cluster.apiserver.quota_usage import QuotaUsage
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.store import Store
 
@@ -35,9 +36,10 @@ def storage_class(name, created, *, default="true", **fields):
 class Cluster:
     def __init__(self):
         self.store = Store()
+        self.quotas = QuotaUsage(self.store)
         for resource in CATALOGUE:
             self.store.select_fields(resource.storage, resource.selectable_fields)
-        self.admission = Admission(self.store.get, self.store.list)
+        self.admission = Admission(self.store.get, self.store.list, self.quotas)
         self.put(named("v1", "Namespace", "default", status={"phase": "Active"}))
         self.put(named("v1", "Namespace", "going", status={"phase": "Terminating"}))
 
@@ -53,7 +55,7 @@ class Cluster:
     def create(self, obj, **switches):
         obj = copy.deepcopy(obj)
         apply_defaults(self.resource_of(obj), obj)
-        admission = Admission(self.store.get, self.store.list, **switches) if switches else self.admission
+        admission = Admission(self.store.get, self.store.list, self.quotas, **switches) if switches else self.admission
         admission.create(self.resource_of(obj), obj)
         return obj
 
@@ -305,4 +307,4 @@ def test_plugins_are_called_as_upstream_calls_them():
     assert set(PLUGINS) >= OFF_BY_DEFAULT
     assert {"NamespaceLifecycle", "Priority", "DefaultTolerationSeconds", "DefaultStorageClass"} <= set(PLUGINS)
     with pytest.raises(ValueError, match="no admission plugin is called Prioritie; there are NamespaceLifecycle, "):
-        Admission(lambda *_: None, lambda _: [], disabled=frozenset({"Prioritie"}))
+        Admission(lambda *_: None, lambda _: [], QuotaUsage(Store()), disabled=frozenset({"Prioritie"}))

@@ -12,9 +12,11 @@ from stowplan.api.api_errors import ApiError
 from stowplan_cluster.apiserver import strategies, validation
 from stowplan_cluster.apiserver.admission import Admission
 from stowplan_cluster.apiserver.defaults import apply_defaults
+from stowplan_cluster.apiserver.quota_usage import QuotaUsage
 from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.schema import conform, schema_of
 from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.store import Store
 from support.examples import examples
 
 TEXTS = (
@@ -121,7 +123,9 @@ class ActiveNamespace:
 
 
 def cluster():
-    return Admission(lambda storage, *_: ActiveNamespace() if storage == "namespaces" else None, lambda _: [])
+    return Admission(
+        lambda storage, *_: ActiveNamespace() if storage == "namespaces" else None, lambda _: [], QuotaUsage(Store())
+    )
 
 
 def created(resource, obj):
