@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from answers.states import State, ordered
+from stowplan.api.types import PersistentVolumeClaim
 from stowplan.loading.live_cluster import read_from
 from stowplan.loading.wanted_events import EventsWanted
 from stowplan.loading.workloads import workload_of
@@ -23,7 +24,9 @@ class Asked:
     def __init__(self, living, random=None):
         cluster = Cluster((), random=random)
         kinds = cluster.kinds_read(report=_unexpected)
-        reading = read_from(living.api, kinds, events=EventsWanted(namespace=None), workloads=living.workloads)
+        reading = read_from(
+            living.api, kinds, events=EventsWanted(namespace=None, of_workloads=True), workloads=living.workloads
+        )
         read = living.loop.run_until_complete(reading)
         with contextlib.redirect_stderr(io.StringIO()):
             self.about = ClusterSource.of_read(cluster, read)
@@ -72,7 +75,13 @@ class Shuffled(Change):
         return "in another order"
 
     def apply(self, cluster):
+        claims = [one for one in cluster.state.objects.all(PersistentVolumeClaim) if not one.spec.volume_name]
         pods = [info.pod for info in cluster.state.pending.values()]
+        self.random.shuffle(claims)
+        for claim in claims:
+            # Which of several gets a volume is chance, too.
+            cluster.remove(claim)
+            cluster.add(claim)
         self.random.shuffle(pods)
         for pod in pods:
             cluster.remove(pod)
@@ -80,7 +89,8 @@ class Shuffled(Change):
             cluster.add(pod)
         for first in dict.fromkeys(map(workload_of, pods)):
             if self.random.random() < 0.4:
-                Settling(cluster).settle([pod for pod in pods if workload_of(pod) == first])
+                mine = (pod.metadata for pod in pods if workload_of(pod) == first)
+                Settling(cluster).settle_pending([f"{one.namespace}/{one.name}" for one in mine])
 
 
 @dataclass(frozen=True)

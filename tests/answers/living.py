@@ -3,6 +3,7 @@
 import asyncio
 from random import Random
 
+from answers.states import State
 from stowplan.api.api_errors import TooManyRequests
 from stowplan.api.decode import decode_object
 from stowplan.config import load_config
@@ -47,7 +48,8 @@ class Living:
         self.store.on_change(self._follow)
         kinds = ("Deployment", "StatefulSet", "DaemonSet", "Job")
         self.workloads = [(obj["kind"], "default", obj["metadata"]["name"]) for obj in objects if obj["kind"] in kinds]
-        self._jobs = any(obj["kind"] == "Job" for obj in objects)
+        #: A controller whose pods a quota refuses tries again as late as a Job.
+        self._slow = any(obj["kind"] in ("Job", "ResourceQuota") for obj in objects)
         self.server.create_all(objects)
         self.api = EmbeddedApi(self.server)
         self.loop = asyncio.new_event_loop()
@@ -65,7 +67,7 @@ class Living:
 
     def rest(self, at_least=0.0, *, quiet=QUIET):
         """Until nothing has changed for a while, and at least for some seconds."""
-        if self._jobs and quiet >= 3:
+        if self._slow and quiet >= 3:
             quiet = REPLACED
         self.loop.run_until_complete(self._rest(self.time.now + at_least, quiet))
 
@@ -106,10 +108,19 @@ class Living:
         self.rest()
         for stateful in self.all("statefulsets.apps"):
             # An ordered one makes further pods once the first ones run; nobody knows from its pods how many.
-            made = stateful["status"].get("replicas", 0)
-            if made < stateful["spec"]["replicas"]:
-                self.patch("statefulsets.apps", stateful["metadata"]["name"], {"spec": {"replicas": made}})
+            made, name = stateful["status"].get("replicas", 0), stateful["metadata"]["name"]
+            if made < stateful["spec"]["replicas"] and State.of_api(self)["StatefulSet", name].waiting:
+                self.patch("statefulsets.apps", name, {"spec": {"replicas": made}})
         self.rest(FLUSHED)
+
+    @property
+    def quotas(self):
+        return [one["metadata"]["name"] for one in self.all("resourcequotas")]
+
+    def lift_quotas(self):
+        for name in self.quotas:
+            self.delete("resourcequotas", name)
+        self.begin()
 
     def hold(self, keep=None):
         """Keep what waits from being scheduled, except for a workload's pods; returns a function that lets it go on."""

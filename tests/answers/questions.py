@@ -16,7 +16,9 @@ from answers.living import COLLECTED, FLUSHED
 from answers.states import State, different
 from answers.worlds import ZONE, changed, may_refuse, more_objects
 from stowplan.api.decode import decode_object, to_dict
+from stowplan.api.types import PersistentVolumeClaim
 from stowplan.cli.explain.answers import about_pods
+from stowplan.cluster.object_dependencies import key_of
 from stowplan.explain.text.tables import plain
 from stowplan.loading.daemon_sets import node_of
 from stowplan.loading.files import objects_of_files
@@ -212,11 +214,15 @@ def _check_what_if(asked, changes, done, apart, chances):
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
-    def carried_out(living, longer=0):
+    last = COLLECTED if any(isinstance(change, Remove) for change in changes) else 0
+
+    def carried_out(living, longer=0, between=None):
         first = State.of_api(living)
         for do in done:
             do(living)
-        living.rest(max(longer, COLLECTED if any(isinstance(change, Remove) for change in changes) else 0))
+            if between is not None:
+                living.rest(between)
+        living.rest(max(longer, last))
         return first, State.of_api(living)
 
     def judged(first, state):
@@ -235,7 +241,11 @@ def _check_what_if(asked, changes, done, apart, chances):
         return _compared(after, state, others, smaller=smaller)
 
     # Parity: no hint wakes a pod that only preemption's trial refused for a reason that is gone; the flush does.
-    return judged(*apart(carried_out)) and judged(*apart(lambda living: carried_out(living, FLUSHED)))
+    problem = judged(*apart(carried_out)) and judged(*apart(lambda living: carried_out(living, FLUSHED)))
+    if problem and len(done) > 1:
+        # A removed node keeps its pods for a while: they come before those of the next change only if that is late.
+        return judged(*apart(lambda living: carried_out(living, between=last)))
+    return problem
 
 
 def _compared(said, did, chances, *, smaller=False):
@@ -344,6 +354,9 @@ def _check_drain(asked, nodes, apart, chances):
 
     blocked, state = apart(carried_out)
     start = asked.now()
+    if any(state[name].waiting < start[name].waiting for name in start):
+        # What waited before gets room by the drain, and may come first: the answer is about the pods that leave.
+        blocked, state = apart(lambda living: (living.hold(), carried_out(living))[1])
     daemons = {workload_of(info.pod) for info in _daemons_waiting(asked, nodes)}
 
     def wrong(record):
@@ -351,9 +364,6 @@ def _check_drain(asked, nodes, apart, chances):
         for name in daemons:
             # What waits for a drained node alone gets room there: the answer is about the pods that leave.
             said[name] = state[name]
-        if any(state[name].waiting < start[name].waiting for name in start):
-            # What waited before gets room by the drain, and comes first: the answer does not try it.
-            return ""
         if sorted(blocked) != sorted(one.pod for one in record.blocked_by):
             return f"blocked: said {sorted(one.pod for one in record.blocked_by)}, came {sorted(blocked)}"
         if said.counts != state.counts:
@@ -466,35 +476,56 @@ def explanations(asked, world, living, random):
         data = said.data()
         yield Answer("explain", f"explain {text}", partial(_check_explanation, asked, living, name, said, data))
         for record in data.get("summary", {}).get("relief", ()):
-            if record["changes"][0]["kind"] == "addNodes":
-                relief = f"explain {text}: {record['text']} places {record['pods']}"
-                yield Answer("relief", relief, partial(_check_relief, asked, text, name, record))
+            relief = f"explain {text}: {record['text']} places {record['pods']}"
+            carry_out = _relieved(asked, name, record)
+            if carry_out is not None:
+                yield Answer("relief", relief, partial(_check_relief, asked, text, name, record, carry_out))
     waiting = [info for info in asked.about.pods() if not info.node_name]
     for info in random.sample(waiting, min(3, len(waiting))):
         if info.pod.spec.scheduler_name == "other":
             continue
         for suggestion in asked.about.verdict(info).suggestions()[:2]:
-            if suggestion.applied_to(info.pod) != info.pod and any(one.ephemeral for one in info.pod.spec.volumes):
-                # Another pod has another claim, and a volume that was bound by hand is not free again.
+            if _loses_its_volume(asked, info.pod, suggestion):
                 continue
             text = f"explain {info.key}: {suggestion.text}"
             yield Answer("suggestion", text, partial(_check_suggestion, info, suggestion))
 
 
-def _check_relief(asked, text, name, record, apart, chances):
-    (change,) = record["changes"]
-    like = node_named(asked.cluster, change["like"])
-    names = [f"{change['like']}-like-{number}" for number in range(1, change["nodes"] + 1)]
+def _loses_its_volume(asked, pod, suggestion):
+    """Another pod has another ephemeral claim, and the volume that somebody made for the first one is not free again."""
+    if suggestion.applied_to(pod) == pod:
+        return False
+    names = {f"default/{pod.metadata.name}-{one.name}" for one in pod.spec.volumes if one.ephemeral}
+    claims = (one for one in asked.cluster.state.objects.all(PersistentVolumeClaim) if key_of(one.metadata) in names)
+    return any(claim.spec.volume_name for claim in claims)
 
+
+def _relieved(asked, name, record):
+    """How it is carried out; None: with the claims of the pods, it cannot be."""
+    (change, *_) = record["changes"]
+    if change["kind"] == "addNodes":
+        like = node_named(asked.cluster, change["like"])
+        names = [f"{change['like']}-like-{number}" for number in range(1, change["nodes"] + 1)]
+        return lambda living: add_nodes(living, like, names)
+    waiting = [info for info in asked.cluster.state.pending.values() if _is_of(info.pod, name)]
+    found = [(info.pod, one) for info in waiting for one in asked.about.verdict(info).suggestions()]
+    found = [(pod, one) for pod, one in found if list(one.changes_data) == list(record["changes"])]
+    if any(_loses_its_volume(asked, pod, one) for pod, one in found):
+        return None
+    return lambda living: _carry_out(living, found[0][1], [pod for pod, _ in found])
+
+
+def _check_relief(asked, text, name, record, carry_out, apart, chances):
     def carried_out(living):
         before = State.of_api(living)[name].nodes.total()
         living.hold(name)
-        add_nodes(living, like, names)
+        carry_out(living)
         living.rest()
         return State.of_api(living)[name].nodes.total() - before
 
     came = apart(carried_out)
-    if came == record["pods"]:
+    if came == record["pods"] or (came > record["pods"] and may_preempt(asked, pod_of(asked, name))):
+        # What is suggested evicts nobody.
         return ""
     for other in chances():
         found = about_pods(other.about, Selection.of([reference(text)]), "json").data()["summary"]["relief"]
@@ -515,6 +546,8 @@ def _check_explanation(asked, living, name, said, data, apart, chances):
         (record,) = data["workloads"]
         if (record["wanted"], record["existing"]) != (wants, len(mine)):
             return f"said {record}, wants {wants} and has {len(mine)}"
+        if problem := _wrong_about_missing(living, record):
+            return problem
         running = sum(pod.status.phase == "Running" for pod in mine.values())
         if (data["summary"]["pods"], data["summary"]["running"]) != (len(mine), running):
             return f"said {data['summary']}, {running} of {len(mine)} run"
@@ -550,23 +583,7 @@ def _check_suggestion(info, suggestion, apart, chances):
 
     def carried_out(living):
         waited = {one["metadata"]["name"] for one in living.all("pods") if not one["spec"].get("nodeName")}
-        for change in suggestion.changes:
-            for name in change.nodes:
-                if change.on_node is not None:
-                    _write_node(living, to_dict(change.on_node(decode_object(living.get("nodes", name)))))
-            for obj in change.objects:
-                made = to_dict(obj)
-                if made["kind"] == "PersistentVolume":
-                    # Where it is stored is for its creator to say.
-                    made["spec"].setdefault("hostPath", {"path": "/data"})
-                living.apply(made)
-        if whole != pod:
-            _replace_pod(living, to_dict(whole))
-        for one in {left.key: left for change in suggestion.changes for left in change.leaving}.values():
-            living.delete("pods", one.pod.metadata.name)
-        if any(change.leaving for change in suggestion.changes):
-            # They are to go elsewhere: this pod comes first.
-            living.schedule_only()
+        _carry_out(living, suggestion, [pod])
         living.rest()
         nodes = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in living.all("pods")}
         return {name: nodes[name] for name in waited if nodes.get(name)}
@@ -579,6 +596,39 @@ def _check_suggestion(info, suggestion, apart, chances):
         # Another pod that waited took the place on the node that was changed, or that of the pod that moved.
         return ""
     return "it waits all the same"
+
+
+def _wrong_about_missing(living, record):
+    """Pods that were not created: a quota keeps them away, or another pod of an ordered StatefulSet."""
+    missing, why = record.get("missing", 0), record.get("message", "")
+    because_of_quota = any(f"ed quota: {name}" in why for name in living.quotas)
+    if missing and not because_of_quota and "OrderedReady" not in why:
+        return f"{missing} were not created, and the reason is not named: {why!r}"
+    if why and not missing:
+        return f"none is missing, and {why!r} is the reason"
+    return ""
+
+
+def _carry_out(living, suggestion, pods):
+    """For these pods."""
+    for change in suggestion.changes:
+        for name in change.nodes:
+            if change.on_node is not None:
+                _write_node(living, to_dict(change.on_node(decode_object(living.get("nodes", name)))))
+        for obj in change.objects:
+            made = to_dict(obj)
+            if made["kind"] == "PersistentVolume":
+                # Where it is stored is for its creator to say.
+                made["spec"].setdefault("hostPath", {"path": "/data"})
+            living.apply(made)
+    for pod in pods:
+        if (whole := suggestion.applied_to(pod)) != pod:
+            _replace_pod(living, to_dict(whole))
+    for one in {left.key: left for change in suggestion.changes for left in change.leaving}.values():
+        living.delete("pods", one.pod.metadata.name)
+    if any(change.leaving for change in suggestion.changes):
+        # They are to go elsewhere: these pods come first.
+        living.schedule_only()
 
 
 def _write_node(living, node):

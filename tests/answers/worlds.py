@@ -51,7 +51,24 @@ class _World:
             self.others += [_priority("high", 1000), _priority("higher", 2000), _priority("meek", 1000, "Never")]
         workloads = [self.workload(app) for app in APPS[: self.random.randint(2, 6)]]
         self.others += [self.budget(obj) for obj in workloads if obj["kind"] != "Pod" and self.chance(0.25)]
-        return [*nodes, *self.others, *workloads]
+        # Last, as `stowplan up` creates them: what exists stays.
+        return [*nodes, *self.others, *workloads, *self.quotas()]
+
+    def quotas(self):
+        if not self.chance(0.2):
+            return []
+        choices = {
+            "pods": ["3", "6", "9", "30"],
+            "count/pods": ["5", "30"],
+            "requests.cpu": ["2", "5500m", "9", "90"],
+            "cpu": ["4", "90"],
+            "requests.memory": ["3Gi", "90Gi"],
+            f"requests.{GPU}": ["0", "1"],
+        }
+        hard = {name: self.random.choice(choices[name]) for name in self.random.sample(list(choices), 2)}
+        scopes = {} if f"requests.{GPU}" in hard or self.chance(0.7) else {"scopes": ["NotTerminating"]}
+        hard = {name: amount for name, amount in hard.items() if not scopes or name != "count/pods"} or {"pods": "4"}
+        return [_object("v1", "ResourceQuota", "most", namespace="default", spec={"hard": hard, **scopes})]
 
     # -- nodes ------------------------------------------------------------------------------------------------------
 

@@ -185,6 +185,32 @@ def test_a_budget_is_asked_again_once_a_stranded_pod_has_found_a_node():
     assert (found.stranded, found.blocked_by, found.empty_dir) == ((), (), ("default/web-0",))
 
 
+def test_a_rejected_pod_comes_before_those_of_the_next_node():
+    """The first one is kept beside the second one until that moves."""
+    web = [
+        owned(
+            a_pod(f"web-{i}")
+            .labels(app="web")
+            .requests(cpu="1")
+            .requires_pods(ZONE, {"matchLabels": {"app": "web"}})
+            .obj()
+        )
+        for i in range(2)
+    ]
+    for one in web:
+        one["spec"]["nodeName"] = "a"
+    cluster = Cluster(
+        [
+            node("a", zone="x"),
+            node("b", zone="x"),
+            node("c", "2", zone="y"),
+            *web,
+            *[owned(pod(f"other-{i}", nodeName="b")) for i in range(3)],
+        ]
+    )
+    assert [move.pod for move in drain(cluster, ["a", "b"]).moves] == ["default/web-1", "default/web-0"]
+
+
 def test_rolling_without_a_spare_node():
     pods = [owned(pod(f"web-{name}", "4", nodeName=name)) for name in "ab"]
     found = drain(Cluster([node("a"), node("b"), *pods]), list("ab"), rolling=1)

@@ -121,10 +121,13 @@ class _Drain:
     def _out(self, names: list[str]) -> None:
         for name in names:
             self._cluster.add(cordoned(node_named(self._cluster, name)))
-        blocks = self._empty(names)
-        # Pods that find a node return their disruptions.
-        while self._try_again() and blocks:
-            blocks = self._empty(names, blocks)
+        blocks: dict[str, BlockRecord] = {}
+        for name in names:
+            moves = len(self._moves)
+            blocks |= self._empty([name])
+            # Pods that find a node come before those of the next one, and return their disruptions.
+            while (len(self._moves) > moves or name == names[-1]) and self._try_again() and blocks:
+                blocks = self._empty(names, blocks)
         self._blocks += blocks.values()
 
     def _empty(self, names: list[str], only: Collection[str] | None = None) -> dict[str, BlockRecord]:

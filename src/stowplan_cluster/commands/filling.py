@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.server import ApiServer
 
-#: Order of creation: kinds needed by admission first, pods last.
+#: Order of creation: kinds needed by admission first, pods last; then quotas, as what exists stays whatever they say.
 _FIRST = {
     kind: rank
     for rank, kinds in enumerate(
@@ -42,7 +42,7 @@ _FIRST = {
     )
     for kind in kinds
 }
-_LAST = {"Pod": len(_FIRST) + 1}
+_LAST = {"Pod": len(_FIRST) + 1, "ResourceQuota": len(_FIRST) + 2}
 _OTHERS = len(_FIRST)
 #: Fields that the server sets, or clears when an object is created.
 _SET_BY_SERVERS = ("resourceVersion", "managedFields", "selfLink", "generation", "deletionTimestamp")

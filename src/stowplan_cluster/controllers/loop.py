@@ -153,7 +153,7 @@ class Loop:
             after = self._delay_after_failure(item)
         except (ApiError, DecodeError, SelectorError) as error:
             after = self._delay_after_failure(item)
-            self._log_once(item, str(error))
+            self._log_once(item, error)
         else:
             self._failures.pop(item, None)
         self._set_timer(item, after)
@@ -164,10 +164,13 @@ class Loop:
         # Bound the exponent: it would overflow a float after a year of failures.
         return min(BACKOFF_LIMIT_SECONDS, BACKOFF_BASE_SECONDS * 2.0 ** min(failures.count - 1, 32))
 
-    def _log_once(self, item: Item, message: str) -> None:
-        failures = self._failures[item]
-        if failures.logged != message:
-            failures.logged = message
+    def _log_once(self, item: Item, error: Exception) -> None:
+        failures, message = self._failures[item], str(error)
+        details = error.status.details if isinstance(error, ApiError) else None
+        # A pod that is refused again has another generated name.
+        same = message.replace(details.name, "") if details is not None else message
+        if failures.logged != same:
+            failures.logged = same
             logger.warning("%s: %s: %s; trying again", self._controllers[item[0]].name, item[1], message)
 
     def _set_timer(self, item: Item, after: float | None) -> None:

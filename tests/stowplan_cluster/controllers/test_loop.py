@@ -2,7 +2,7 @@ from collections import defaultdict
 
 import pytest
 
-from stowplan.api.api_errors import Forbidden, conflict, not_found
+from stowplan.api.api_errors import Forbidden, conflict, forbidden, not_found
 from stowplan_cluster.apiserver.store import Store
 from stowplan_cluster.controllers.loop import Loop, select_controllers
 
@@ -176,13 +176,15 @@ def test_a_success_resets_the_backoff(registry, clock):
 
 def test_a_refusal_is_logged_once_and_a_conflict_not_at_all(registry, clock, caplog):
     controller = Scripted()
-    controller.answers["a"] = [conflict("pods", "", "a", "x"), Forbidden("no"), Forbidden("no"), Forbidden("still no")]
+    refused = [forbidden("pods", "", name, "no") for name in ("web-x7k2p", "web-b9q4d")]
+    controller.answers["a"] = [conflict("pods", "", "a", "x"), *refused, Forbidden("no"), Forbidden("still no")]
     loop = Loop(registry, [controller], clock)
     registry.put("a")
-    for _ in range(5):
+    for _ in range(6):
         loop.settle()
         clock.now += 60
     assert [record.message for record in caplog.records] == [
+        'scripted: a: pods "web-x7k2p" is forbidden: no; trying again',
         "scripted: a: no; trying again",
         "scripted: a: still no; trying again",
     ]
