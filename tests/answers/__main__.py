@@ -31,9 +31,7 @@ def main():
 
 
 def _many(options):
-    known = {}
-    if options.progress is not None and options.progress.exists():
-        known = {one["seed"]: one for one in map(json.loads, options.progress.read_text().splitlines())}
+    known = {} if options.progress is None else _known(options.progress)
     kinds, wrong, seconds = Counter(), 0, 0.0
     started = time.perf_counter()
     for seed in count(options.seed_from):
@@ -57,6 +55,17 @@ def _many(options):
         f"{seconds:.0f} s of CPU, {time.perf_counter() - started:.0f} s now"
     )
     return bool(wrong)
+
+
+def _known(progress):
+    """What is known of each cluster; a last line that was cut off by an interruption is dropped."""
+    if not progress.exists():
+        return {}
+    text = progress.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        progress.write_text(whole)
+    return {one["seed"]: one for one in map(json.loads, whole.splitlines())}
 
 
 def _report(found):

@@ -492,7 +492,7 @@ def explanations(asked, world, living, random):
 
 
 def _loses_its_volume(asked, pod, suggestion):
-    """Another pod has another ephemeral claim, and the volume that somebody made for the first one is not free again."""
+    """Another pod has another ephemeral claim, and a volume that was made for the first one is not free again."""
     if suggestion.applied_to(pod) == pod:
         return False
     names = {f"default/{pod.metadata.name}-{one.name}" for one in pod.spec.volumes if one.ephemeral}
