@@ -27,6 +27,9 @@ await build({
 copyFileSync(join(here, "index.html"), join(out, "index.html"));
 copyFileSync(join(here, "icon.svg"), join(out, "assets", "icon.svg"));
 
-const size = ["data.js", "assets/page.js", "assets/page.css"].reduce((sum, name) => sum + gzipSync(readFileSync(join(out, name))).length, 0);
+const size = ["data.js", "assets/page.js", "assets/page.css"].reduce(
+  (sum, name) => sum + gzipSync(readFileSync(join(out, name))).length,
+  0,
+);
 console.log(`${(size / 1024).toFixed(1)} KiB compressed`);
 if (size > LIMIT) throw new Error(`the page has ${size} bytes compressed, ${LIMIT} are allowed`);

@@ -10,8 +10,21 @@ const here = dirname(fileURLToPath(import.meta.url));
 const out = mkdtempSync(join(tmpdir(), "stowplan-page-"));
 const entryPoints = find(join(here, "src"));
 try {
-  await build({ absWorkingDir: here, entryPoints, bundle: true, platform: "node", format: "esm", outdir: out, outExtension: { ".js": ".mjs" }, jsx: "automatic", jsxImportSource: "preact", outbase: "src" });
-  const built = entryPoints.map((path) => join(out, path.slice(join(here, "src").length + 1).replace(/\.tsx?$/, ".mjs")));
+  await build({
+    absWorkingDir: here,
+    entryPoints,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    outdir: out,
+    outExtension: { ".js": ".mjs" },
+    jsx: "automatic",
+    jsxImportSource: "preact",
+    outbase: "src",
+  });
+  const built = entryPoints.map((path) =>
+    join(out, path.slice(join(here, "src").length + 1).replace(/\.tsx?$/, ".mjs")),
+  );
   process.exitCode = spawnSync(process.execPath, ["--test", ...built], { stdio: "inherit" }).status ?? 1;
 } finally {
   rmSync(out, { recursive: true });

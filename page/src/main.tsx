@@ -38,7 +38,12 @@ function Closed({ error }: { error: unknown }) {
         {wantsToken && (
           <label>
             The token at the end of the address that the command printed
-            <input type="password" value={held} onInput={(event) => hold(event.currentTarget.value)} autocomplete="off" />
+            <input
+              type="password"
+              value={held}
+              onInput={(event) => hold(event.currentTarget.value)}
+              autocomplete="off"
+            />
           </label>
         )}
         <button type="submit">{wantsToken ? "Open" : "Try again"}</button>

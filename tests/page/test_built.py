@@ -12,7 +12,7 @@ BUILT = Path(__file__).parents[2] / "src" / "stowplan" / "page" / "static"
 
 
 def node(*arguments):
-    if shutil.which("node") is None or not (PAGE / "node_modules" / "esbuild").is_dir():
+    if shutil.which("node") is None or not (PAGE / "node_modules" / "@biomejs").is_dir():
         pytest.skip("node is not installed, or `make page` has not been run")
     done = subprocess.run(["node", *arguments], cwd=PAGE, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,6 +38,10 @@ def test_the_protocol_is_generated_from_the_structs():
 
 def test_type_check():
     node("node_modules/typescript/bin/tsc", "--noEmit")
+
+
+def test_linter_and_format():
+    node("node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings")
 
 
 def test_javascript_tests():

@@ -5,7 +5,11 @@ import { CsvButton } from "../parts/table";
 import type { ConfigurationRecord, ProfileRecord } from "../protocol";
 import type { ViewProps } from "../shell/views";
 
-const ORIGINS: Record<string, string> = { explicit: "named at this point", multiPoint: "named at multiPoint", default: "by default" };
+const ORIGINS: Record<string, string> = {
+  explicit: "named at this point",
+  multiPoint: "named at multiPoint",
+  default: "by default",
+};
 
 export function ConfigurationView({ source }: ViewProps) {
   const asked = useAsked(() => source.configuration(), [source]);
@@ -23,7 +27,8 @@ function Configuration({ record }: { record: ConfigurationRecord }) {
   return (
     <>
       <p class="muted">
-        <span class="origin origin-explicit">named at a point</span> <span class="origin origin-multiPoint">named at multiPoint</span>{" "}
+        <span class="origin origin-explicit">named at a point</span>{" "}
+        <span class="origin origin-multiPoint">named at multiPoint</span>{" "}
         <span class="origin origin-default">by default</span>
       </p>
       {record.profiles.map((profile) => (
@@ -55,7 +60,9 @@ function Configuration({ record }: { record: ConfigurationRecord }) {
 }
 
 function rowsOf(profile: ProfileRecord): (string | number)[][] {
-  const rows = profile.points.flatMap(({ point, plugins }) => plugins.map((plugin, i) => [point, i + 1, plugin.name, plugin.weight, ORIGINS[plugin.from] ?? plugin.from]));
+  const rows = profile.points.flatMap(({ point, plugins }) =>
+    plugins.map((plugin, i) => [point, i + 1, plugin.name, plugin.weight, ORIGINS[plugin.from] ?? plugin.from]),
+  );
   return [["Extension point", "Order", "Plugin", "Weight", "From"], ...rows];
 }
 
@@ -64,8 +71,14 @@ function Profile({ profile }: { profile: ProfileRecord }) {
     <section class="card">
       <h2>
         Profile {profile.schedulerName}
-        {profile.percentageOfNodesToScore > 0 && <span class="muted"> · looks at {profile.percentageOfNodesToScore} % of the nodes</span>}
-        <CsvButton file={`plugins-${profile.schedulerName}`} of={`Plugins of ${profile.schedulerName}`} rows={() => rowsOf(profile)} />
+        {profile.percentageOfNodesToScore > 0 && (
+          <span class="muted"> · looks at {profile.percentageOfNodesToScore} % of the nodes</span>
+        )}
+        <CsvButton
+          file={`plugins-${profile.schedulerName}`}
+          of={`Plugins of ${profile.schedulerName}`}
+          rows={() => rowsOf(profile)}
+        />
       </h2>
       <table class="points">
         <caption class="visually-hidden">Plugins of profile {profile.schedulerName}</caption>

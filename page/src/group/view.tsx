@@ -3,10 +3,10 @@ import type { JSX } from "preact";
 import { Answer, useAsked } from "../parts/asked";
 import { count } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import type { GroupDomainRecord, GroupPodRecord, GroupStateRecord, GroupVerdictRecord } from "../protocol";
 import { useVersion } from "../plan/changes";
-import { Story } from "../pod/story";
 import { reasonOf } from "../plan/pending";
+import { Story } from "../pod/story";
+import type { GroupDomainRecord, GroupPodRecord, GroupStateRecord, GroupVerdictRecord } from "../protocol";
 import { momentOf, momentQuery, nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 
@@ -55,14 +55,21 @@ function Group({ group, pod }: { group: GroupStateRecord; pod: ShowPod }) {
   return (
     <>
       <p class={`verdict ${waiting.length ? "waits" : "good"}`}>
-        {count(placed.length, "pod")} with a node, {waiting.length} waiting{group.minCount ? `; a gang of ${group.minCount}` : ""}
+        {count(placed.length, "pod")} with a node, {waiting.length} waiting
+        {group.minCount ? `; a gang of ${group.minCount}` : ""}
         {group.condition?.message && `. ${group.condition.message}`}
       </p>
       {group.note && <p class="note">{group.note}</p>}
       {group.verdict && <Verdict verdict={group.verdict} pod={pod} />}
       <section class="card" aria-labelledby="members">
         <h2 id="members">Members</h2>
-        <Table caption="Pods of the group" columns={columnsOf(members, pod)} rows={members} rowKey={(member) => member.pod} file="members" />
+        <Table
+          caption="Pods of the group"
+          columns={columnsOf(members, pod)}
+          rows={members}
+          rowKey={(member) => member.pod}
+          file="members"
+        />
       </section>
       {group.story && <Story story={group.story} />}
     </>
@@ -81,8 +88,18 @@ function columnsOf(members: Member[], pod: ShowPod): Column<Member>[] {
     { title: "Node", value: (member) => member.node, show: (member) => node(member.node) },
     { title: "Why it waits", value: (member) => member.why },
   ];
-  if (members.some(({ would }) => would)) columns.push({ title: "Would fit on", value: ({ would }) => would?.node ?? "", show: ({ would }) => (would ? node(would.node) : "") });
-  if (members.some(({ would }) => would?.victims?.length)) columns.push({ title: "Victims", value: ({ would }) => (would?.victims ?? []).join(" "), show: ({ would }) => (would?.victims ?? []).map(pod) });
+  if (members.some(({ would }) => would))
+    columns.push({
+      title: "Would fit on",
+      value: ({ would }) => would?.node ?? "",
+      show: ({ would }) => (would ? node(would.node) : ""),
+    });
+  if (members.some(({ would }) => would?.victims?.length))
+    columns.push({
+      title: "Victims",
+      value: ({ would }) => (would?.victims ?? []).join(" "),
+      show: ({ would }) => (would?.victims ?? []).map(pod),
+    });
   return columns;
 }
 
@@ -95,7 +112,13 @@ function Verdict({ verdict, pod }: { verdict: GroupVerdictRecord; pod: ShowPod }
     { title: "Nodes", value: (domain) => domain.nodes },
     { title: "Pods placed", value: (domain) => domain.placed?.length ?? 0 },
     { title: "Pods missing", value: (domain) => domain.lacking ?? 0 },
-    { title: "Missing resources", value: (domain) => Object.entries(domain.lackingResources ?? {}).map(([name, amount]) => `${amount} ${name}`).join(", ") },
+    {
+      title: "Missing resources",
+      value: (domain) =>
+        Object.entries(domain.lackingResources ?? {})
+          .map(([name, amount]) => `${amount} ${name}`)
+          .join(", "),
+    },
     { title: "Victims", value: (domain) => victimsOf(domain).length },
     { title: "Why", value: (domain) => (domain.refused ?? []).map(({ message }) => message).join("; ") },
   ];
@@ -103,11 +126,18 @@ function Verdict({ verdict, pod }: { verdict: GroupVerdictRecord; pod: ShowPod }
     <section class="card" aria-labelledby="whole">
       <h2 id="whole">As a whole</h2>
       <p>
-        {verdict.fits ? `It fits${verdict.domain ? ` in ${verdict.domain}` : ""}.` : verdict.waitsForPreemption ? "It fits once pods have been evicted." : `It does not fit. ${verdict.message ?? verdict.code}`}
+        {verdict.fits
+          ? `It fits${verdict.domain ? ` in ${verdict.domain}` : ""}.`
+          : verdict.waitsForPreemption
+            ? "It fits once pods have been evicted."
+            : `It does not fit. ${verdict.message ?? verdict.code}`}
       </p>
       {victims.length > 0 && (
         <p class="victims">
-          {count(victims.length, "pod")} would be evicted for it: {victims.map((name) => <span key={name}>{pod(name)}</span>)}
+          {count(victims.length, "pod")} would be evicted for it:{" "}
+          {victims.map((name) => (
+            <span key={name}>{pod(name)}</span>
+          ))}
         </p>
       )}
       {verdict.relief && verdict.relief.length > 0 && (
@@ -123,7 +153,16 @@ function Verdict({ verdict, pod }: { verdict: GroupVerdictRecord; pod: ShowPod }
           </ol>
         </>
       )}
-      {domains.length > 0 && <Table caption="Where the group was tried" columns={columns} rows={domains} rowKey={(domain) => domain.name ?? ""} file="domains" selected={verdict.domain} />}
+      {domains.length > 0 && (
+        <Table
+          caption="Where the group was tried"
+          columns={columns}
+          rows={domains}
+          rowKey={(domain) => domain.name ?? ""}
+          file="domains"
+          selected={verdict.domain}
+        />
+      )}
     </section>
   );
 }

@@ -17,18 +17,28 @@ export function useAsked<T>(ask: (unwanted: AbortSignal) => Promise<T>, depends:
   const [round, setRound] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    const update = (more: (before: { answer?: T }) => { answer?: T; error?: string }) => stop.signal.aborted || setFound((before) => ({ ...more(before), busy: false }));
+    const update = (more: (before: { answer?: T }) => { answer?: T; error?: string }) =>
+      stop.signal.aborted || setFound((before) => ({ ...more(before), busy: false }));
     setFound((before) => (before.busy ? before : { ...before, busy: true }));
     ask(stop.signal).then(
       (answer) => update(() => ({ answer })),
-      (error: unknown) => update((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) })),
+      (error: unknown) =>
+        update((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) })),
     );
     return () => stop.abort();
   }, [...depends, round]);
   return { ...found, again: () => setRound(round + 1) };
 }
 
-export function Answer<T>({ asked, children, what }: { asked: Asked<T>; what: string; children: (answer: T) => ComponentChildren }) {
+export function Answer<T>({
+  asked,
+  children,
+  what,
+}: {
+  asked: Asked<T>;
+  what: string;
+  children: (answer: T) => ComponentChildren;
+}) {
   const { answer, error, again } = asked;
   return (
     <>
@@ -40,7 +50,13 @@ export function Answer<T>({ asked, children, what }: { asked: Asked<T>; what: st
           </button>
         </p>
       )}
-      {answer !== undefined ? children(answer) : !error && <p class="empty" role="status">Loading {what} …</p>}
+      {answer !== undefined
+        ? children(answer)
+        : !error && (
+            <p class="empty" role="status">
+              Loading {what} …
+            </p>
+          )}
     </>
   );
 }

@@ -5,7 +5,8 @@ const BYTES = /^(memory|ephemeral-storage|hugepages-.*)$/;
 
 /** An amount of a resource: milli-CPU, bytes or counts in; what kubectl would show out. */
 export function amount(resource: string, value: number): string {
-  if (resource === "cpu") return value % 1000 === 0 ? grouped(value / 1000) : value < 1000 ? `${value}m` : trimmed(value / 1000);
+  if (resource === "cpu")
+    return value % 1000 === 0 ? grouped(value / 1000) : value < 1000 ? `${value}m` : trimmed(value / 1000);
   if (!BYTES.test(resource)) return grouped(value);
   let unit = 0;
   let left = value;
@@ -37,7 +38,12 @@ export function count(number: number, what: string): string {
 /** A span of time in its two largest units, as kubectl's AGE. */
 export function span(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
-  const units: [string, number][] = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const units: [string, number][] = [
+    ["d", 86400],
+    ["h", 3600],
+    ["m", 60],
+    ["s", 1],
+  ];
   const at = units.findIndex(([, size]) => whole >= size);
   if (at < 0) return "0s";
   const [name, size] = units[at]!;
@@ -54,10 +60,16 @@ const DIGITS = 20;
 /** In the order of `byName`. The names of a large cluster are compared by keys, which takes a tenth of the time. */
 export function sortedNames(names: readonly string[]): string[] {
   if (!names.every((name) => PLAIN.test(name))) return [...names].sort(byName);
-  const keyed = names.map((name): [string, string] => [name.replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0")), name]);
+  const keyed = names.map((name): [string, string] => [
+    name.replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0")),
+    name,
+  ]);
   return keyed.sort(([one], [other]) => (one < other ? -1 : one > other ? 1 : 0)).map(([, name]) => name);
 }
 
 let names: Intl.Collator | undefined;
 /** Orders names as people do: node-2 before node-10. */
-export const byName = (one: string, other: string) => (names ??= new Intl.Collator("en", { numeric: true })).compare(one, other);
+export function byName(one: string, other: string): number {
+  names ??= new Intl.Collator("en", { numeric: true });
+  return names.compare(one, other);
+}

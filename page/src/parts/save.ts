@@ -4,7 +4,7 @@ export type Cell = string | number;
 
 /** A cell that a spreadsheet would take for a formula is kept a text: names come from whoever made the objects. */
 export function csv(rows: readonly (readonly Cell[])[]): string {
-  return rows.map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
+  return rows.map((row) => `${row.map(quoted).join(",")}\r\n`).join("");
 }
 
 function quoted(cell: Cell): string {

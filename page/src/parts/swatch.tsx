@@ -6,7 +6,11 @@ const DOTS = "radial-gradient(circle at 3px 3px, #ffffffa6 1.3px, transparent 1.
 
 export function paintStyle(paint: Paint): Record<string, string> {
   const over = paint.pattern === "stripes" ? `${STRIPES}, ` : paint.pattern === "dots" ? `${DOTS}, ` : "";
-  return { "--light": paint.light, "--dark": paint.dark, background: `${over}linear-gradient(var(--paint), var(--paint))` };
+  return {
+    "--light": paint.light,
+    "--dark": paint.dark,
+    background: `${over}linear-gradient(var(--paint), var(--paint))`,
+  };
 }
 
 export function Swatch({ paint }: { paint: Paint }) {

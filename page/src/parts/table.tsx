@@ -44,7 +44,11 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
   const last = few ? ordered.length : Math.min(ordered.length, Math.ceil((top + height) / HEIGHT) + SPARE);
   const numeric = columns.map((column) => rows.length > 0 && typeof column.value(rows[0]!) === "number");
   const download = () =>
-    saveText(`${file}.csv`, csv([columns.map((column) => column.title), ...ordered.map((row) => columns.map((column) => column.value(row)))]), "text/csv");
+    saveText(
+      `${file}.csv`,
+      csv([columns.map((column) => column.title), ...ordered.map((row) => columns.map((column) => column.value(row)))]),
+      "text/csv",
+    );
   return (
     <div class="table">
       <div class="table-tools">
@@ -53,7 +57,14 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
           Save as CSV
         </button>
       </div>
-      <div class="table-scroll" ref={box} tabIndex={0} role="region" aria-label={caption} onScroll={(event) => setTop(event.currentTarget.scrollTop)}>
+      <div
+        class="table-scroll"
+        ref={box}
+        tabIndex={0}
+        role="region"
+        aria-label={caption}
+        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+      >
         <table aria-rowcount={ordered.length + 1}>
           <caption class="visually-hidden">{caption}</caption>
           <thead>
@@ -80,14 +91,20 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
               return (
                 <tr key={key} aria-rowindex={first + i + 2} aria-selected={key === selected || undefined}>
                   {columns.map((column, at) => (
-                    <td key={column.title} class={numeric[at] ? "number" : column.long ? "long" : undefined} title={column.long ? String(column.value(row)) : undefined}>
+                    <td
+                      key={column.title}
+                      class={numeric[at] ? "number" : column.long ? "long" : undefined}
+                      title={column.long ? String(column.value(row)) : undefined}
+                    >
                       {column.show ? column.show(row) : shown(column.value(row))}
                     </td>
                   ))}
                 </tr>
               );
             })}
-            {last < ordered.length && <tr aria-hidden="true" style={{ height: `${(ordered.length - last) * HEIGHT}px` }} />}
+            {last < ordered.length && (
+              <tr aria-hidden="true" style={{ height: `${(ordered.length - last) * HEIGHT}px` }} />
+            )}
           </tbody>
         </table>
       </div>
@@ -98,7 +115,12 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
 /** For tables that are laid out by themselves. */
 export function CsvButton({ file, rows, of }: { file: string; rows: () => Cell[][]; of: string }) {
   return (
-    <button type="button" class="small" aria-label={`${of} as CSV`} onClick={() => saveText(`${file}.csv`, csv(rows()), "text/csv")}>
+    <button
+      type="button"
+      class="small"
+      aria-label={`${of} as CSV`}
+      onClick={() => saveText(`${file}.csv`, csv(rows()), "text/csv")}
+    >
       CSV
     </button>
   );

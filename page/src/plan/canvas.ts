@@ -6,7 +6,19 @@
  */
 import type { Drawn } from "../parts/pictures";
 import { isDark } from "../shell/theme";
-import { boxesOf, drawBay, drawHold, drawTag, eraseBay, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
+import {
+  boxesOf,
+  drawBay,
+  drawHold,
+  drawTag,
+  type Eye,
+  eraseBay,
+  eyeOn,
+  type Look,
+  lookOf,
+  type Scene,
+  seen,
+} from "./draw";
 import type { Bay, Box, Rect } from "./layout";
 import type { PodItem, SomeChange } from "./model";
 import { CanvasPen, SvgPen } from "./pen";
@@ -95,15 +107,27 @@ export class Canvas {
   fit(rect?: Rect): void {
     const { layout } = this.#scene;
     this.#fitted = !rect;
-    this.eye = eyeOn(rect ?? { x: 0, y: 0, width: layout.width, height: layout.height }, this.#width, this.#height, rect ? 60 : 14);
+    this.eye = eyeOn(
+      rect ?? { x: 0, y: 0, width: layout.width, height: layout.height },
+      this.#width,
+      this.#height,
+      rect ? 60 : 14,
+    );
     this.#all();
   }
 
   zoom(factor: number, x = this.#width / 2, y = this.#height / 2): void {
     const { layout } = this.#scene;
-    const least = Math.min(0.9 * eyeOn({ x: 0, y: 0, width: layout.width, height: layout.height }, this.#width, this.#height).scale, 1);
+    const least = Math.min(
+      0.9 * eyeOn({ x: 0, y: 0, width: layout.width, height: layout.height }, this.#width, this.#height).scale,
+      1,
+    );
     const scale = Math.min(CLOSEST, Math.max(least, this.eye.scale * factor));
-    this.eye = { scale, x: this.eye.x + x / this.eye.scale - x / scale, y: this.eye.y + y / this.eye.scale - y / scale };
+    this.eye = {
+      scale,
+      x: this.eye.x + x / this.eye.scale - x / scale,
+      y: this.eye.y + y / this.eye.scale - y / scale,
+    };
     this.#fitted = false;
     this.#all();
   }
@@ -131,7 +155,9 @@ export class Canvas {
 
   hit(x: number, y: number): Hit {
     const world = { x: this.eye.x + x / this.eye.scale, y: this.eye.y + y / this.eye.scale };
-    const bay = this.#scene.layout.bays.find((one) => inside(one, world.x, world.y + 0) || inside({ ...one, y: one.y - 14, height: 14 }, world.x, world.y));
+    const bay = this.#scene.layout.bays.find(
+      (one) => inside(one, world.x, world.y + 0) || inside({ ...one, y: one.y - 14, height: 14 }, world.x, world.y),
+    );
     if (!bay) return {};
     const box = this.#boxesOf(bay.node).find((one) => inside(one, world.x - bay.x, world.y - bay.y));
     return { bay, pod: box?.pod };
@@ -183,7 +209,8 @@ export class Canvas {
       }
       if (this.#dirty.size) this.#drawTags(pen);
     }
-    if (this.#whole && this.#scene.layout.bays.length) mark(this.#scene.plan.loading ? "stowplan: bays" : "stowplan: plan");
+    if (this.#whole && this.#scene.layout.bays.length)
+      mark(this.#scene.plan.loading ? "stowplan: bays" : "stowplan: plan");
     this.#whole = false;
     this.#dirty.clear();
     this.#drawFlights(now, ratio);
@@ -193,12 +220,14 @@ export class Canvas {
   #drawAll(pen: CanvasPen | SvgPen): void {
     const scene = { ...this.#scene, flying: this.#flying };
     for (const hold of scene.layout.holds) if (this.#inSight(hold)) drawHold(pen, hold, this.eye, scene, this.#look);
-    for (const bay of scene.layout.bays) if (this.#inSight(bay)) drawBay(pen, bay, this.eye, scene, this.#look, () => this.#boxesOf(bay.node));
+    for (const bay of scene.layout.bays)
+      if (this.#inSight(bay)) drawBay(pen, bay, this.eye, scene, this.#look, () => this.#boxesOf(bay.node));
     this.#drawTags(pen);
   }
 
   #drawTags(pen: CanvasPen | SvgPen): void {
-    for (const hold of this.#scene.layout.holds) if (this.#inSight(hold)) drawTag(pen, hold, this.eye, this.#scene, this.#look);
+    for (const hold of this.#scene.layout.holds)
+      if (this.#inSight(hold)) drawTag(pen, hold, this.eye, this.#scene, this.#look);
   }
 
   #inSight(rect: Rect): boolean {
@@ -208,14 +237,18 @@ export class Canvas {
 
   #boxesOf(node: string): Box[] {
     let found = this.#boxes.get(node);
-    if (!found) this.#boxes.set(node, (found = boxesOf(this.#scene, node)));
+    if (!found) {
+      found = boxesOf(this.#scene, node);
+      this.#boxes.set(node, found);
+    }
     return found;
   }
 
   // -- what moves --------------------------------------------------------------------------------------------------
 
   #fly(before: PodItem | undefined, after: PodItem | undefined): void {
-    if (this.#flights.size >= MOST_FLIGHTS || !this.#scene || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    if (this.#flights.size >= MOST_FLIGHTS || !this.#scene || matchMedia("(prefers-reduced-motion: reduce)").matches)
+      return;
     const start = performance.now();
     if (after?.node) {
       const from = before?.node ? this.#rectOf(before) : this.#pendingRect();
@@ -227,14 +260,27 @@ export class Canvas {
       this.#flying.add(after.key);
     } else if (before?.node) {
       const from = this.#rectOf(before);
-      if (from) this.#flights.set(before.key, { pod: before, from, to: { ...from, y: from.y - 46 }, node: "", start, leaves: true });
+      if (from)
+        this.#flights.set(before.key, {
+          pod: before,
+          from,
+          to: { ...from, y: from.y - 46 },
+          node: "",
+          start,
+          leaves: true,
+        });
     }
   }
 
   #pendingRect(): Rect | undefined {
     const pendingPods = this.pendingPods();
     const own = this.base.getBoundingClientRect();
-    return { x: pendingPods ? pendingPods.left - own.left + pendingPods.width / 2 : this.#width / 2, y: pendingPods ? pendingPods.top - own.top + 20 : this.#height, width: 14, height: 10 };
+    return {
+      x: pendingPods ? pendingPods.left - own.left + pendingPods.width / 2 : this.#width / 2,
+      y: pendingPods ? pendingPods.top - own.top + 20 : this.#height,
+      width: 14,
+      height: 10,
+    };
   }
 
   #rectOf(pod: PodItem): Rect | undefined {
@@ -255,10 +301,22 @@ export class Canvas {
       const eased = 1 - (1 - part) ** 3;
       const { from, to } = flight;
       const lift = flight.leaves ? 0 : Math.sin(Math.PI * eased) * Math.min(60, Math.abs(to.x - from.x) / 5 + 14);
-      const at = { x: mix(from.x, to.x, eased), y: mix(from.y, to.y, eased) - lift, width: Math.max(4, mix(from.width, to.width, eased)), height: Math.max(4, mix(from.height, to.height, eased)) };
+      const at = {
+        x: mix(from.x, to.x, eased),
+        y: mix(from.y, to.y, eased) - lift,
+        width: Math.max(4, mix(from.width, to.width, eased)),
+        height: Math.max(4, mix(from.height, to.height, eased)),
+      };
       pen.box(at.x, at.y, at.width, at.height, this.#scene.colours.paint(flight.pod), flight.leaves ? 1 - part : 1);
       context.globalAlpha = flight.leaves ? 1 - part : 1;
-      pen.frame(at.x, at.y, at.width, at.height, flight.leaves ? this.#look.bad : this.#look.ink, flight.leaves ? 2 : 1);
+      pen.frame(
+        at.x,
+        at.y,
+        at.width,
+        at.height,
+        flight.leaves ? this.#look.bad : this.#look.ink,
+        flight.leaves ? 2 : 1,
+      );
       context.globalAlpha = 1;
       if (part === 1) {
         this.#flights.delete(key);

@@ -6,7 +6,12 @@ import { grouped, sortedNames } from "../parts/format";
 import type { PodItem } from "./model";
 
 export type ColourBy = "workload" | "namespace" | "priority" | "age";
-export const COLOURS_BY: Record<ColourBy, string> = { workload: "Workload", namespace: "Namespace", priority: "Priority", age: "Age" };
+export const COLOURS_BY: Record<ColourBy, string> = {
+  workload: "Workload",
+  namespace: "Namespace",
+  priority: "Priority",
+  age: "Age",
+};
 
 export type Pattern = "plain" | "stripes" | "dots";
 export interface Paint {
@@ -21,22 +26,39 @@ export interface LegendEntry {
 
 // After Okabe and Ito, with lightness evened out so that a label can be read on each by day and by night.
 const KINDS: [string, string][] = [
-  ["#2f7fb5", "#4a9bd1"], ["#e08a00", "#e9a23b"], ["#16896a", "#35ab8a"], ["#c77bb0", "#d191be"],
-  ["#c9512f", "#e0704f"], ["#7fbcd6", "#8ccbe6"], ["#d3bd2a", "#e3d04f"], ["#6a6fb3", "#8d92d6"],
+  ["#2f7fb5", "#4a9bd1"],
+  ["#e08a00", "#e9a23b"],
+  ["#16896a", "#35ab8a"],
+  ["#c77bb0", "#d191be"],
+  ["#c9512f", "#e0704f"],
+  ["#7fbcd6", "#8ccbe6"],
+  ["#d3bd2a", "#e3d04f"],
+  ["#6a6fb3", "#8d92d6"],
 ];
 const PATTERNS: Pattern[] = ["plain", "stripes", "dots"];
 const KIND_PAINTS = PATTERNS.flatMap((pattern) => KINDS.map(([light, dark]): Paint => ({ light, dark, pattern })));
 const OTHER: Paint = { light: "#a9adb0", dark: "#5c6a77", pattern: "plain" };
 const SCALE: [string, string][] = [
-  ["#d7e6ee", "#234257"], ["#a5c8dc", "#2f6383"], ["#6fa5c4", "#4288b0"], ["#3a7ca5", "#6db2d8"], ["#15507a", "#b5e0f7"],
+  ["#d7e6ee", "#234257"],
+  ["#a5c8dc", "#2f6383"],
+  ["#6fa5c4", "#4288b0"],
+  ["#3a7ca5", "#6db2d8"],
+  ["#15507a", "#b5e0f7"],
 ];
 const STEPS = SCALE.map(([light, dark]): Paint => ({ light, dark, pattern: "plain" }));
 const AGES: [number, string][] = [
-  [300, "under 5m"], [3600, "under 1h"], [86400, "under 1d"], [7 * 86400, "under 7d"], [Infinity, "older"],
+  [300, "under 5m"],
+  [3600, "under 1h"],
+  [86400, "under 1d"],
+  [7 * 86400, "under 7d"],
+  [Infinity, "older"],
 ];
 
 /** The places of the kinds in the order of colours, as any view last showed them: kinds that are still there keep theirs. */
-const KEPT: Record<"workload" | "namespace", ReadonlyMap<string, number>> = { workload: new Map(), namespace: new Map() };
+const KEPT: Record<"workload" | "namespace", ReadonlyMap<string, number>> = {
+  workload: new Map(),
+  namespace: new Map(),
+};
 
 export class Colours {
   /** The largest kinds first. */
@@ -102,7 +124,8 @@ const NAMERS: Record<ColourBy, (now: number) => (pod: PodItem) => string> = {
 
 function ordered(by: ColourBy, counts: Map<string, number>): string[] {
   const names = [...counts.keys()];
-  if (by === "priority") return names.sort((one, other) => Number(one.replaceAll(",", "")) - Number(other.replaceAll(",", "")));
+  if (by === "priority")
+    return names.sort((one, other) => Number(one.replaceAll(",", "")) - Number(other.replaceAll(",", "")));
   if (by === "age") return AGES.map(([, name]) => name).filter((name) => counts.has(name));
   return sortedNames(names).sort((one, other) => counts.get(other)! - counts.get(one)!);
 }
@@ -147,7 +170,12 @@ function hashed(text: string): number {
 }
 
 function stepOf(by: ColourBy, name: string, i: number, of: number): Paint {
-  return by === "age" ? step(AGES.findIndex(([, age]) => age === name), AGES.length) : step(i, of);
+  return by === "age"
+    ? step(
+        AGES.findIndex(([, age]) => age === name),
+        AGES.length,
+      )
+    : step(i, of);
 }
 
 /** The colour of the i-th kind of anything; the same object each time. */

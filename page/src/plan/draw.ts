@@ -27,8 +27,16 @@ export interface Look {
 }
 
 const VARIABLES: Record<Exclude<keyof Look, "dark">, string> = {
-  ink: "--ink", ink2: "--ink-2", ink3: "--ink-3", line: "--line", line2: "--line-2", sheet: "--sheet", hull: "--hull",
-  sea: "--sea", signal: "--signal", bad: "--bad",
+  ink: "--ink",
+  ink2: "--ink-2",
+  ink3: "--ink-3",
+  line: "--line",
+  line2: "--line-2",
+  sheet: "--sheet",
+  hull: "--hull",
+  sea: "--sea",
+  signal: "--signal",
+  bad: "--bad",
 };
 
 /** The style's colours: it alone says what they are. */
@@ -81,8 +89,17 @@ export function drawHold(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Loo
   const name = nameOf(hold, scene);
   const room = at.width - 2 * 13 * eye.scale;
   const number = `${hold.bays}`;
-  pen.text(at.x + 13 * eye.scale, at.y + 19 * eye.scale, name, size, look.ink, { bold: true, room: room - size * (number.length + 1) });
-  pen.text(at.x + at.width - 13 * eye.scale - size * 0.58 * number.length, at.y + 19 * eye.scale, number, size, look.ink3);
+  pen.text(at.x + 13 * eye.scale, at.y + 19 * eye.scale, name, size, look.ink, {
+    bold: true,
+    room: room - size * (number.length + 1),
+  });
+  pen.text(
+    at.x + at.width - 13 * eye.scale - size * 0.58 * number.length,
+    at.y + 19 * eye.scale,
+    number,
+    size,
+    look.ink3,
+  );
 }
 
 /** Where a hold's title has no room, its name lies on the bays, if there is more than one hold. */
@@ -121,14 +138,26 @@ export function drawBay(pen: Pen, bay: Bay, eye: Eye, scene: Scene, look: Look, 
   const chosen = scene.selectedNode === bay.node;
   if (at.width > 14 || chosen) {
     const cordoned = node?.unschedulable ?? false;
-    pen.frame(at.x, at.y, at.width, at.height, chosen ? look.sea : cordoned ? look.signal : look.line2, chosen ? 2.5 : 1, 0, cordoned);
+    pen.frame(
+      at.x,
+      at.y,
+      at.width,
+      at.height,
+      chosen ? look.sea : cordoned ? look.signal : look.line2,
+      chosen ? 2.5 : 1,
+      0,
+      cordoned,
+    );
   }
   // A box can be too small to be found: the bay shows where to look.
   if (scene.ghosts.has(bay.node)) pen.frame(at.x - 2, at.y - 2, at.width + 4, at.height + 4, look.signal, 2.5, 3);
   if (15 * eye.scale >= 8.5) {
     const size = Math.min(13, 11 * eye.scale);
     const mark = node?.unschedulable ? "⊘ " : node?.taints.length ? "◆ " : "";
-    pen.text(at.x + 1, at.y - 4 * eye.scale, mark + bay.node, size, chosen ? look.sea : look.ink2, { room: at.width, bold: chosen });
+    pen.text(at.x + 1, at.y - 4 * eye.scale, mark + bay.node, size, chosen ? look.sea : look.ink2, {
+      room: at.width,
+      bold: chosen,
+    });
   }
 }
 
@@ -143,7 +172,8 @@ function drawBox(pen: Pen, box: Box, bay: Rect, scale: number, scene: Scene, loo
   const alpha = scene.flying.has(pod.key) ? 0.1 : scene.shown(pod) ? 1 : FAINT;
   const paint = scene.colours.paint(pod);
   pen.box(x, y, width, height, paint, pod.terminating || isGhost ? 0.3 * alpha : alpha);
-  if (pod.terminating || isGhost) pen.frame(x + 0.5, y + 0.5, width - 1, height - 1, isGhost ? look.signal : look.bad, 1.5, 0, true);
+  if (pod.terminating || isGhost)
+    pen.frame(x + 0.5, y + 0.5, width - 1, height - 1, isGhost ? look.signal : look.bad, 1.5, 0, true);
   if (scene.selectedPod === pod.key) pen.frame(x, y, width, height, look.ink, 2.5);
   if (alpha === 1 && width > 46 && height > 14) {
     const size = Math.min(12, height * 0.55, 6 + width / 18);
@@ -183,13 +213,20 @@ function drawLayers(pen: Pen, node: string, at: Rect, scene: Scene): void {
 /** Dark or light text, whichever can be read on it. */
 export function textOn(paint: Paint, look: Look): string {
   const colour = paint[look.dark ? "dark" : "light"];
-  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((from) => Number.parseInt(colour.slice(from, from + 2), 16) / 255);
+  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map(
+    (from) => Number.parseInt(colour.slice(from, from + 2), 16) / 255,
+  );
   const light = 0.2126 * red ** 2.2 + 0.7152 * green ** 2.2 + 0.0722 * blue ** 2.2;
   return light > 0.2 ? "#0d1a26" : "#ffffff";
 }
 
 export function seen(rect: Rect, eye: Eye): Rect {
-  return { x: (rect.x - eye.x) * eye.scale, y: (rect.y - eye.y) * eye.scale, width: rect.width * eye.scale, height: rect.height * eye.scale };
+  return {
+    x: (rect.x - eye.x) * eye.scale,
+    y: (rect.y - eye.y) * eye.scale,
+    width: rect.width * eye.scale,
+    height: rect.height * eye.scale,
+  };
 }
 
 /** The eye that sees all of a rectangle, in the middle of a picture. */
@@ -197,4 +234,3 @@ export function eyeOn(rect: Rect, width: number, height: number, margin = 14): E
   const scale = Math.max(0.02, Math.min((width - 2 * margin) / rect.width, (height - 2 * margin) / rect.height, 6));
   return { scale, x: rect.x - (width / scale - rect.width) / 2, y: rect.y - (height / scale - rect.height) / 2 };
 }
-

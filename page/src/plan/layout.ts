@@ -81,7 +81,13 @@ export function layout(groups: Map<string, string[]>, aspect: number): Layout {
       });
     });
   });
-  return { width: best?.width ?? 1, height: best?.height ?? 1, holds, bays, byNode: new Map(bays.map((bay) => [bay.node, bay])) };
+  return {
+    width: best?.width ?? 1,
+    height: best?.height ?? 1,
+    holds,
+    bays,
+    byNode: new Map(bays.map((bay) => [bay.node, bay])),
+  };
 }
 
 interface Arranged {
@@ -130,7 +136,10 @@ function arranged(sizes: number[], [columns, shape]: [number, number], aspect: n
 
 /** The pods of a bay as boxes, the largest at the bottom. Relative to the bay. */
 export function stowed(pods: Iterable<PodItem>, capacity: number, resource: string): Box[] {
-  const sized = [...pods].map((pod) => ({ pod, share: Math.max(LEAST, capacity > 0 ? need(pod, resource) / capacity : LEAST) }));
+  const sized = [...pods].map((pod) => ({
+    pod,
+    share: Math.max(LEAST, capacity > 0 ? need(pod, resource) / capacity : LEAST),
+  }));
   sized.sort((one, other) => other.share - one.share || byName(one.pod.key, other.pod.key));
   const sum = sized.reduce((total, one) => total + one.share, 0);
   // A node can have promised more than it has: its boxes shrink.

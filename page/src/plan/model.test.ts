@@ -3,11 +3,29 @@ import { test } from "node:test";
 import type { NodesRecord, PodsRecord } from "../protocol";
 import { PlanModel } from "./model";
 
-const NO_NODES: NodesRecord = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
+const NO_NODES: NodesRecord = {
+  name: [],
+  labels: [],
+  taints: [],
+  allocatable: [],
+  unschedulable: [],
+  labelSets: [],
+  taintSets: [],
+  amountSets: [],
+};
 
 function nodes(...names: string[]): NodesRecord {
   const none = names.map(() => 0);
-  return { name: names, labels: none, taints: none, allocatable: none, unschedulable: names.map(() => false), labelSets: [{}], taintSets: [[]], amountSets: [{ cpu: 4000 }] };
+  return {
+    name: names,
+    labels: none,
+    taints: none,
+    allocatable: none,
+    unschedulable: names.map(() => false),
+    labelSets: [{}],
+    taintSets: [[]],
+    amountSets: [{ cpu: 4000 }],
+  };
 }
 
 /** Pods by key, each with its node. */
@@ -52,18 +70,42 @@ test("a delta moves, adds and removes, and says what it did", () => {
   const model = started();
   const heard: unknown[] = [];
   model.subscribe((change) => heard.push(change.pods.map(({ before, after }) => [before?.node, after?.node])));
-  const ok = model.apply({ kind: "delta", version: 8, since: 7, nodes: nodes("c"), pods: pods({ "x/p": "b" }), goneNodes: ["a"], gonePods: ["x/q"] });
+  const ok = model.apply({
+    kind: "delta",
+    version: 8,
+    since: 7,
+    nodes: nodes("c"),
+    pods: pods({ "x/p": "b" }),
+    goneNodes: ["a"],
+    gonePods: ["x/q"],
+  });
   assert.ok(ok);
-  assert.deepEqual(heard, [[["a", undefined], ["", "b"]]]);
+  assert.deepEqual(heard, [
+    [
+      ["a", undefined],
+      ["", "b"],
+    ],
+  ]);
   assert.deepEqual([...model.nodes.keys()], ["b", "c"]);
-  assert.deepEqual([...model.podsOn("b")].map((pod) => pod.key), ["x/p"]);
+  assert.deepEqual(
+    [...model.podsOn("b")].map((pod) => pod.key),
+    ["x/p"],
+  );
   assert.equal(model.pending.size, 0);
   assert.equal(model.podsOn("a").length, 0);
 });
 
 test("a delta of another version is refused and changes nothing", () => {
   const model = started();
-  const ok = model.apply({ kind: "delta", version: 10, since: 9, nodes: NO_NODES, pods: pods({}), goneNodes: ["a"], gonePods: [] });
+  const ok = model.apply({
+    kind: "delta",
+    version: 10,
+    since: 9,
+    nodes: NO_NODES,
+    pods: pods({}),
+    goneNodes: ["a"],
+    gonePods: [],
+  });
   assert.equal(ok, false);
   assert.equal(model.nodes.size, 2);
   assert.equal(model.version, 7);
@@ -80,7 +122,12 @@ test("a copy changes on its own", () => {
 
 test("no string is taken for a property of objects", () => {
   const model = new PlanModel();
-  model.apply({ kind: "snapshot", version: 1, nodes: nodes("__proto__"), pods: pods({ "x/constructor": "__proto__" }) });
+  model.apply({
+    kind: "snapshot",
+    version: 1,
+    nodes: nodes("__proto__"),
+    pods: pods({ "x/constructor": "__proto__" }),
+  });
   assert.equal(model.podsOn("__proto__").length, 1);
   assert.equal(model.podsOn("constructor").length, 0);
 });
@@ -90,11 +137,33 @@ test("parts of a snapshot name its nodes by their positions, and others by name"
   model.apply({ kind: "snapshot", version: 4, nodes: nodes("a", "b"), pods: pods({}), more: true });
   const block = { ...pods({ "x/p": "", "x/q": "", "x/r": "", "x/s": "" }), node: [2, 0, 3, 2], nodeNames: ["gone"] };
   model.apply({ kind: "part", version: 4, pods: block, more: false });
-  assert.deepEqual(["x/p", "x/q", "x/r", "x/s"].map((key) => model.pods.get(key)!.node), ["b", "", "gone", "b"]);
-  assert.deepEqual(["a", "b", "gone"].map((node) => model.podsOn(node).length), [0, 2, 1]);
+  assert.deepEqual(
+    ["x/p", "x/q", "x/r", "x/s"].map((key) => model.pods.get(key)!.node),
+    ["b", "", "gone", "b"],
+  );
+  assert.deepEqual(
+    ["a", "b", "gone"].map((node) => model.podsOn(node).length),
+    [0, 2, 1],
+  );
   assert.equal(model.pending.size, 1);
-  assert.ok(model.apply({ kind: "delta", version: 5, since: 4, nodes: NO_NODES, pods: pods({ "x/q": "b" }), goneNodes: [], gonePods: ["x/p"] }));
-  assert.deepEqual(model.podsOn("b").map((pod) => pod.key).sort(), ["x/q", "x/s"]);
+  assert.ok(
+    model.apply({
+      kind: "delta",
+      version: 5,
+      since: 4,
+      nodes: NO_NODES,
+      pods: pods({ "x/q": "b" }),
+      goneNodes: [],
+      gonePods: ["x/p"],
+    }),
+  );
+  assert.deepEqual(
+    model
+      .podsOn("b")
+      .map((pod) => pod.key)
+      .sort(),
+    ["x/q", "x/s"],
+  );
 });
 
 test("a snapshot in parts is whole once the last has come", () => {
@@ -108,6 +177,16 @@ test("a snapshot in parts is whole once the last has come", () => {
   assert.equal(model.podsOn("a").length, 2);
   // Not with each part: to draw everything takes longer than to read one.
   assert.deepEqual(heard, [true, false]);
-  assert.ok(model.apply({ kind: "delta", version: 5, since: 4, nodes: NO_NODES, pods: pods({}), goneNodes: [], gonePods: ["x/p"] }));
+  assert.ok(
+    model.apply({
+      kind: "delta",
+      version: 5,
+      since: 4,
+      nodes: NO_NODES,
+      pods: pods({}),
+      goneNodes: [],
+      gonePods: ["x/p"],
+    }),
+  );
   assert.equal(model.podsOn("a").length, 1);
 });

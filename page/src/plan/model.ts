@@ -167,14 +167,19 @@ export class PlanModel {
       this.pods.set(pod.key, pod);
       const node = block.node[i]!;
       if (!pod.node) this.#pending.add(pod);
-      else if (node < names.length) (lists[node] ??= this.#listOf(pod.node)).push(pod);
-      else this.#listOf(pod.node).push(pod);
+      else if (node < names.length) {
+        lists[node] ??= this.#listOf(pod.node);
+        lists[node].push(pod);
+      } else this.#listOf(pod.node).push(pod);
     });
   }
 
   #listOf(node: string): PodItem[] {
     let found = this.#onNode.get(node);
-    if (!found) this.#onNode.set(node, (found = []));
+    if (!found) {
+      found = [];
+      this.#onNode.set(node, found);
+    }
     return found;
   }
 
@@ -217,7 +222,20 @@ function* nodeItems(block: NodesRecord): Generator<NodeItem> {
 
 /** `known`: node names that the block's own come after. */
 function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
-  const { key: keys, node, nominatedNode, workload, labels, requests, priority, created, nodeNames, workloads, labelSets, amountSets } = block;
+  const {
+    key: keys,
+    node,
+    nominatedNode,
+    workload,
+    labels,
+    requests,
+    priority,
+    created,
+    nodeNames,
+    workloads,
+    labelSets,
+    amountSets,
+  } = block;
   // Names of namespaces and of families are shared between their pods: a hundred thousand copies would be megabytes.
   const namespaces = new Map<string, [string, string[]]>();
   const times = block.times.map((time) => Date.parse(time) || 0);
@@ -229,9 +247,13 @@ function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
     const slash = key.indexOf("/");
     const text = key.slice(0, slash);
     let known = namespaces.get(text);
-    if (known === undefined) namespaces.set(text, (known = [text, []]));
+    if (known === undefined) {
+      known = [text, []];
+      namespaces.set(text, known);
+    }
     const [namespace, families] = known;
     const number = workload[i]!;
+    families[number] ??= `${namespace}/${workloads[number] || "pods of their own"}`;
     found[i] = {
       key,
       namespace,
@@ -239,7 +261,7 @@ function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
       node: nodeAt(node[i]!),
       nominatedNode: nodeAt(nominatedNode[i]!),
       workload: workloads[number]!,
-      family: (families[number] ??= `${namespace}/${workloads[number] || "pods of their own"}`),
+      family: families[number],
       labels: labelSets[labels[i]!]!,
       requests: amountSets[requests[i]!]!,
       priority: priority[i]!,

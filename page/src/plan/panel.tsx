@@ -1,8 +1,8 @@
 /** Selection on the plan, in words and numbers. */
 import { amount, byName, count, percent, span } from "../parts/format";
 import { Swatch } from "../parts/swatch";
-import { nodeHref, podHref } from "../shell/address";
 import type { QueuedPodRecord } from "../protocol";
+import { nodeHref, podHref } from "../shell/address";
 import { trialHref } from "../workbench/change";
 import type { Colours } from "./colours";
 import { need, used } from "./layout";
@@ -31,7 +31,11 @@ export function Panel(props: Props) {
         ✕
       </button>
       {pod ? <AboutPod {...props} item={pod} /> : props.pod ? <p class="muted">{props.pod} is gone.</p> : null}
-      {node ? <AboutNode {...props} item={node} /> : !pod && props.node ? <p class="muted">Node {props.node} does not exist.</p> : null}
+      {node ? (
+        <AboutNode {...props} item={node} />
+      ) : !pod && props.node ? (
+        <p class="muted">Node {props.node} does not exist.</p>
+      ) : null}
     </aside>
   );
 }
@@ -95,8 +99,19 @@ function FactOf({ name, value }: { name: string; value: string }) {
   );
 }
 
-function AboutNode({ item, plan, colours, resource, pod: chosen, tries, onSelect, onGroup }: Props & { item: NodeItem }) {
-  const pods = [...plan.podsOn(item.name)].sort((one, other) => need(other, resource) - need(one, resource) || byName(one.key, other.key));
+function AboutNode({
+  item,
+  plan,
+  colours,
+  resource,
+  pod: chosen,
+  tries,
+  onSelect,
+  onGroup,
+}: Props & { item: NodeItem }) {
+  const pods = [...plan.podsOn(item.name)].sort(
+    (one, other) => need(other, resource) - need(one, resource) || byName(one.key, other.key),
+  );
   return (
     <section>
       <h2 class="name">
@@ -115,7 +130,13 @@ function AboutNode({ item, plan, colours, resource, pod: chosen, tries, onSelect
                   {amount(name, asked)} of {amount(name, whole)}
                 </td>
                 <td>
-                  <meter min={0} max={whole || 1} value={Math.min(asked, whole)} high={0.9 * whole} aria-label={`${name}: ${percent(asked, whole)}`} />
+                  <meter
+                    min={0}
+                    max={whole || 1}
+                    value={Math.min(asked, whole)}
+                    high={0.9 * whole}
+                    aria-label={`${name}: ${percent(asked, whole)}`}
+                  />
                 </td>
                 <td class="number">{percent(asked, whole)}</td>
               </tr>
@@ -152,7 +173,13 @@ function AboutNode({ item, plan, colours, resource, pod: chosen, tries, onSelect
       <ul class="pods">
         {pods.slice(0, 250).map((one) => (
           <li key={one.key}>
-            <button type="button" class="row" aria-pressed={one.key === chosen} onClick={() => onSelect(item.name, one.key)} title={one.family}>
+            <button
+              type="button"
+              class="row"
+              aria-pressed={one.key === chosen}
+              onClick={() => onSelect(item.name, one.key)}
+              title={one.family}
+            >
               <Swatch paint={colours.paint(one)} />
               <span class="grow">{one.key}</span>
               <span class="muted">{amount(resource, need(one, resource))}</span>

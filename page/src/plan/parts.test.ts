@@ -2,28 +2,58 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { amount, byName, grouped, sortedNames, span } from "../parts/format";
 import { csv } from "../parts/save";
+import type { NodesRecord, PodsRecord } from "../protocol";
+import { Timeline } from "../time/timeline";
 import { changeOf, isEmpty, items, textOf, workloadOf } from "../workbench/change";
 import { Colours } from "./colours";
 import { grouped as byLabel, layout, need, stowed } from "./layout";
 import type { NodeItem, PodItem } from "./model";
 import { fitted, SvgPen } from "./pen";
 import { parseSelector } from "./selector";
-import { Timeline } from "../time/timeline";
-import type { NodesRecord, PodsRecord } from "../protocol";
 
 const pod = (name: string, cpu: number): PodItem => ({
-  key: `ns/${name}`, namespace: "ns", name, node: "a", nominatedNode: "", workload: "", family: "ns/pods of their own", labels: {}, requests: { cpu },
-  priority: 0, created: 0, terminating: false,
+  key: `ns/${name}`,
+  namespace: "ns",
+  name,
+  node: "a",
+  nominatedNode: "",
+  workload: "",
+  family: "ns/pods of their own",
+  labels: {},
+  requests: { cpu },
+  priority: 0,
+  created: 0,
+  terminating: false,
 });
-const nodeOf = (name: string, zone: string): NodeItem => ({ name, labels: zone ? { zone } : {}, taints: [], allocatable: { cpu: 4000 }, unschedulable: false });
+const nodeOf = (name: string, zone: string): NodeItem => ({
+  name,
+  labels: zone ? { zone } : {},
+  taints: [],
+  allocatable: { cpu: 4000 },
+  unschedulable: false,
+});
 
 test("selectors are kubectl's", () => {
   const labels = { app: "web", tier: "" };
-  const yes = ["", "app=web", "app==web", "app!=db", "app in (web,db)", "app notin (db)", "app", "!gone", "tier=", "app=web,!gone", "gone!=x", "gone notin (x)"];
+  const yes = [
+    "",
+    "app=web",
+    "app==web",
+    "app!=db",
+    "app in (web,db)",
+    "app notin (db)",
+    "app",
+    "!gone",
+    "tier=",
+    "app=web,!gone",
+    "gone!=x",
+    "gone notin (x)",
+  ];
   const no = ["app=db", "app!=web", "app in (db)", "app notin (web)", "gone", "!app", "app=web,app=db", "gone=x"];
   for (const text of yes) assert.equal((parseSelector(text) as (of: object) => boolean)(labels), true, text);
   for (const text of no) assert.equal((parseSelector(text) as (of: object) => boolean)(labels), false, text);
-  for (const text of ["app in (web", "=x", "a b", ",", "!", "app=(x)"]) assert.equal(typeof parseSelector(text), "string", text);
+  for (const text of ["app in (web", "=x", "a b", ",", "!", "app=(x)"])
+    assert.equal(typeof parseSelector(text), "string", text);
   assert.equal((parseSelector("toString") as (of: object) => boolean)({}), false);
 });
 
@@ -40,11 +70,30 @@ test("amounts are as kubectl shows them", () => {
 });
 
 test("thousands have commas", () => {
-  for (const value of [0, 7, 999, 1000, 12345, 1234567, -1000, 0.5, 1234.5]) assert.equal(grouped(value), value.toLocaleString("en"));
+  for (const value of [0, 7, 999, 1000, 12345, 1234567, -1000, 0.5, 1234.5])
+    assert.equal(grouped(value), value.toLocaleString("en"));
 });
 
 test("names sorted by keys are in the order in which they are compared", () => {
-  const names = ["n10", "n2", "a.b", "a-b", "ab", "a1", "a-1", "a-10", "a-2", "1a", "10", "9", "a", "a-1-b", "a-1.b", "ip-10-0-3-12.ec2.internal", "ip-10-0-12-3.ec2.internal"];
+  const names = [
+    "n10",
+    "n2",
+    "a.b",
+    "a-b",
+    "ab",
+    "a1",
+    "a-1",
+    "a-10",
+    "a-2",
+    "1a",
+    "10",
+    "9",
+    "a",
+    "a-1-b",
+    "a-1.b",
+    "ip-10-0-3-12.ec2.internal",
+    "ip-10-0-12-3.ec2.internal",
+  ];
   assert.deepEqual(sortedNames(names), [...names].sort(byName));
   assert.deepEqual(sortedNames(["B1", "a", "b_2", "b10"]), ["a", "b_2", "B1", "b10"].sort(byName));
 });
@@ -61,7 +110,11 @@ test("boxes are as large as what they stand for, and overlap nowhere", () => {
     assert.ok(one.x >= -1e-9 && one.y >= -1e-9 && one.x + one.width <= 100 + 1e-9 && one.y + one.height <= 66 + 1e-9);
     for (const other of boxes) {
       if (one === other) continue;
-      const apart = one.x + one.width <= other.x + 1e-9 || other.x + other.width <= one.x + 1e-9 || one.y + one.height <= other.y + 1e-9 || other.y + other.height <= one.y + 1e-9;
+      const apart =
+        one.x + one.width <= other.x + 1e-9 ||
+        other.x + other.width <= one.x + 1e-9 ||
+        one.y + one.height <= other.y + 1e-9 ||
+        other.y + other.height <= one.y + 1e-9;
       assert.ok(apart);
     }
   }
@@ -69,7 +122,11 @@ test("boxes are as large as what they stand for, and overlap nowhere", () => {
 
 test("what a node has promised beyond what it has stays within its bay", () => {
   for (const capacity of [0, 1000]) {
-    const boxes = stowed(Array.from({ length: 40 }, (_, i) => pod(`p${i}`, 100 * (i % 5))), capacity, "cpu");
+    const boxes = stowed(
+      Array.from({ length: 40 }, (_, i) => pod(`p${i}`, 100 * (i % 5))),
+      capacity,
+      "cpu",
+    );
     assert.equal(boxes.length, 40);
     assert.ok(Math.min(...boxes.map((box) => box.y)) >= -1e-6);
   }
@@ -83,9 +140,22 @@ test("holds and bays overlap nowhere, and nodes without the label come last", ()
   assert.equal(made.bays.length, 57);
   for (const bay of made.bays) {
     const hold = made.holds[bay.hold]!;
-    assert.ok(bay.x >= hold.x && bay.y >= hold.y && bay.x + bay.width <= hold.x + hold.width && bay.y + bay.height <= hold.y + hold.height);
+    assert.ok(
+      bay.x >= hold.x &&
+        bay.y >= hold.y &&
+        bay.x + bay.width <= hold.x + hold.width &&
+        bay.y + bay.height <= hold.y + hold.height,
+    );
   }
-  for (const one of made.holds) for (const other of made.holds) assert.ok(one === other || one.x + one.width <= other.x || other.x + other.width <= one.x || one.y + one.height <= other.y || other.y + other.height <= one.y);
+  for (const one of made.holds)
+    for (const other of made.holds)
+      assert.ok(
+        one === other ||
+          one.x + one.width <= other.x ||
+          other.x + other.width <= one.x ||
+          one.y + one.height <= other.y ||
+          other.y + other.height <= one.y,
+      );
   assert.deepEqual(layout(new Map(), 1.6).bays, []);
 });
 
@@ -99,7 +169,10 @@ test("a text is cut to its room or left out", () => {
 test("a change survives its address, part by part", () => {
   const change = { remove: ["a"], addNodes: [{ count: 2, like: "b" }], weights: {}, config: "" };
   assert.deepEqual(changeOf(textOf(change)!), { remove: ["a"], addNodes: [{ count: 2, like: "b" }] });
-  assert.deepEqual(items(change).map((item) => item.text), ["add 2 like b", "remove a"]);
+  assert.deepEqual(
+    items(change).map((item) => item.text),
+    ["add 2 like b", "remove a"],
+  );
   assert.deepEqual(items(change)[1]!.without().remove, []);
   assert.ok(isEmpty({ remove: [], config: " " }));
   for (const text of [null, "", "{", "[]", "3", "null"]) assert.ok(isEmpty(changeOf(text)));
@@ -112,35 +185,102 @@ test("pods of a Deployment are scaled by it", () => {
   assert.equal(workloadOf({ ...made, workload: "" }), undefined);
 });
 
-const noNodes: NodesRecord = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
+const noNodes: NodesRecord = {
+  name: [],
+  labels: [],
+  taints: [],
+  allocatable: [],
+  unschedulable: [],
+  labelSets: [],
+  taintSets: [],
+  amountSets: [],
+};
 const podsAt = (node: string): PodsRecord => ({
-  key: ["d/p"], node: [1], nominatedNode: [0], workload: [0], labels: [0], requests: [0], priority: [0], created: [0],
-  terminating: [], times: [""], nodeNames: ["", node], workloads: [""], labelSets: [{}], amountSets: [{}],
+  key: ["d/p"],
+  node: [1],
+  nominatedNode: [0],
+  workload: [0],
+  labels: [0],
+  requests: [0],
+  priority: [0],
+  created: [0],
+  terminating: [],
+  times: [""],
+  nodeNames: ["", node],
+  workloads: [""],
+  labelSets: [{}],
+  amountSets: [{}],
 });
 
 test("a timeline goes on and back", () => {
-  const frames = ["a", "b", "c"].map((node) => ({ time: "", nodes: noNodes, pods: podsAt(node), goneNodes: [], gonePods: [] }));
-  const timeline = new Timeline({ kind: "Frames", timeline: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [] } }, frames });
-  const seen = [2, 0, 3, 1, 99].map((at) => (timeline.go(at), timeline.model.pods.get("d/p")?.node));
+  const frames = ["a", "b", "c"].map((node) => ({
+    time: "",
+    nodes: noNodes,
+    pods: podsAt(node),
+    goneNodes: [],
+    gonePods: [],
+  }));
+  const timeline = new Timeline({
+    kind: "Frames",
+    timeline: "t",
+    start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [] } },
+    frames,
+  });
+  const seen = [2, 0, 3, 1, 99].map((at) => {
+    timeline.go(at);
+    return timeline.model.pods.get("d/p")?.node;
+  });
   assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
 });
 
-const of = (workload: string, count: number) => Array.from({ length: count }, (_, i) => ({ ...pod(`${workload}${i}`, 1), workload: `Job/${workload}`, family: `ns/Job/${workload}` }));
-const shades = (colours: Colours) => new Map(colours.legend.map(({ name, paint }) => [name, `${paint.light} ${paint.pattern}`]));
+const of = (workload: string, count: number) =>
+  Array.from({ length: count }, (_, i) => ({
+    ...pod(`${workload}${i}`, 1),
+    workload: `Job/${workload}`,
+    family: `ns/Job/${workload}`,
+  }));
+const shades = (colours: Colours) =>
+  new Map(colours.legend.map(({ name, paint }) => [name, `${paint.light} ${paint.pattern}`]));
 
 test("the colour of a kind follows from its name, however many pods there are", () => {
   // A page that is still loading keeps nothing, as one that is loaded again.
   const names = [..."abcdefghijkl"];
-  const once = shades(new Colours("workload", names.flatMap((name, i) => of(name, 1 + i)), 0, false));
-  const again = shades(new Colours("workload", names.reverse().flatMap((name, i) => of(name, 1 + i)), 0, false));
+  const once = shades(
+    new Colours(
+      "workload",
+      names.flatMap((name, i) => of(name, 1 + i)),
+      0,
+      false,
+    ),
+  );
+  const again = shades(
+    new Colours(
+      "workload",
+      names.reverse().flatMap((name, i) => of(name, 1 + i)),
+      0,
+      false,
+    ),
+  );
   assert.deepEqual([...again].sort(), [...once].sort());
   assert.equal(new Set(once.values()).size, names.length);
   assert.equal([...once.values()].filter((shade) => shade.endsWith("plain")).length, 8);
 });
 
 test("a kind keeps its colour when others come, in all views", () => {
-  const first = shades(new Colours("workload", [..."klmnop"].flatMap((name) => of(name, 3)), 0));
-  const later = shades(new Colours("workload", [..."abcdefghijklmnoqrstuvwxyz"].flatMap((name) => of(name, "kl".includes(name) ? 1 : 9)), 0));
+  const first = shades(
+    new Colours(
+      "workload",
+      [..."klmnop"].flatMap((name) => of(name, 3)),
+      0,
+    ),
+  );
+  const later = shades(
+    new Colours(
+      "workload",
+      [..."abcdefghijklmnoqrstuvwxyz"].flatMap((name) => of(name, "kl".includes(name) ? 1 : 9)),
+      0,
+    ),
+  );
   for (const name of "klmno") assert.equal(later.get(`ns/Job/${name}`), first.get(`ns/Job/${name}`), name);
   // 25 kinds: the largest have the 24 colours.
   assert.equal(new Set(later.values()).size, 25);

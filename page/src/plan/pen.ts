@@ -4,7 +4,16 @@ import type { Paint, Pattern } from "./colours";
 
 export interface Pen {
   rect(x: number, y: number, width: number, height: number, fill: string, radius?: number): void;
-  frame(x: number, y: number, width: number, height: number, stroke: string, width_: number, radius?: number, dash?: boolean): void;
+  frame(
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    stroke: string,
+    width_: number,
+    radius?: number,
+    dash?: boolean,
+  ): void;
   box(x: number, y: number, width: number, height: number, paint: Paint, alpha: number): void;
   text(x: number, y: number, text: string, size: number, fill: string, options?: TextOptions): void;
 }
@@ -38,7 +47,16 @@ export class CanvasPen implements Pen {
     } else this.context.fillRect(x, y, width, height);
   }
 
-  frame(x: number, y: number, width: number, height: number, stroke: string, thick: number, radius = 0, dash = false): void {
+  frame(
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    stroke: string,
+    thick: number,
+    radius = 0,
+    dash = false,
+  ): void {
     const context = this.context;
     context.strokeStyle = stroke;
     context.lineWidth = thick;
@@ -56,7 +74,14 @@ export class CanvasPen implements Pen {
     if (alpha !== 1) this.context.globalAlpha = 1;
   }
 
-  text(x: number, y: number, text: string, size: number, fill: string, { bold = false, room = Infinity, halo }: TextOptions = {}): void {
+  text(
+    x: number,
+    y: number,
+    text: string,
+    size: number,
+    fill: string,
+    { bold = false, room = Infinity, halo }: TextOptions = {},
+  ): void {
     const context = this.context;
     context.font = `${bold ? "600 " : ""}${size}px ${FONT}`;
     context.fillStyle = fill;
@@ -129,9 +154,20 @@ export class SvgPen implements Pen {
     this.#parts.push(`<rect ${at(x, y, width, height)}${radius ? ` rx="${radius}"` : ""} fill="${fill}"/>`);
   }
 
-  frame(x: number, y: number, width: number, height: number, stroke: string, thick: number, radius = 0, dash = false): void {
+  frame(
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    stroke: string,
+    thick: number,
+    radius = 0,
+    dash = false,
+  ): void {
     const dashes = dash ? ' stroke-dasharray="4 3"' : "";
-    this.#parts.push(`<rect ${at(x, y, width, height)} rx="${radius}" fill="none" stroke="${stroke}" stroke-width="${round(thick)}"${dashes}/>`);
+    this.#parts.push(
+      `<rect ${at(x, y, width, height)} rx="${radius}" fill="none" stroke="${stroke}" stroke-width="${round(thick)}"${dashes}/>`,
+    );
   }
 
   box(x: number, y: number, width: number, height: number, paint: Paint, alpha: number): void {
@@ -145,16 +181,27 @@ export class SvgPen implements Pen {
     this.#parts.push(`<rect ${at(x, y, width, height)} fill="${fill}"${alpha < 1 ? ` opacity="${alpha}"` : ""}/>`);
   }
 
-  text(x: number, y: number, text: string, size: number, fill: string, { bold = false, room = Infinity, halo }: TextOptions = {}): void {
+  text(
+    x: number,
+    y: number,
+    text: string,
+    size: number,
+    fill: string,
+    { bold = false, room = Infinity, halo }: TextOptions = {},
+  ): void {
     const shown = room === Infinity ? text : fitted(text, room, (part) => part.length * size * 0.56);
     if (!shown) return;
     const outline = halo ? ` stroke="${halo}" stroke-width="${HALO}" stroke-linejoin="round" paint-order="stroke"` : "";
-    this.#parts.push(`<text x="${round(x)}" y="${round(y)}" font-size="${round(size)}"${bold ? ' font-weight="600"' : ""} fill="${fill}"${outline}>${escaped(shown)}</text>`);
+    this.#parts.push(
+      `<text x="${round(x)}" y="${round(y)}" font-size="${round(size)}"${bold ? ' font-weight="600"' : ""} fill="${fill}"${outline}>${escaped(shown)}</text>`,
+    );
   }
 
   /** A path as SVG has it, moved to a place. */
   line(x: number, y: number, path: string, stroke: string, dash: boolean): void {
-    this.#parts.push(`<path transform="translate(${round(x)} ${round(y)})" d="${path}" fill="none" stroke="${stroke}" stroke-width="1.5"${dash ? ' stroke-dasharray="5 3"' : ""}/>`);
+    this.#parts.push(
+      `<path transform="translate(${round(x)} ${round(y)})" d="${path}" fill="none" stroke="${stroke}" stroke-width="1.5"${dash ? ' stroke-dasharray="5 3"' : ""}/>`,
+    );
   }
 
   svg(width: number, height: number, title: string): string {
@@ -164,7 +211,10 @@ export class SvgPen implements Pen {
 }
 
 function svgPattern(id: string, colour: string, kind: Pattern): string {
-  const mark = kind === "stripes" ? `<path d="M-1 7L7 -1M-4 4L4 -4M2 10L10 2" stroke="#fff" stroke-opacity=".65" stroke-width="1.4"/>` : `<circle cx="3" cy="3" r="1.3" fill="#fff" fill-opacity=".65"/>`;
+  const mark =
+    kind === "stripes"
+      ? `<path d="M-1 7L7 -1M-4 4L4 -4M2 10L10 2" stroke="#fff" stroke-opacity=".65" stroke-width="1.4"/>`
+      : `<circle cx="3" cy="3" r="1.3" fill="#fff" fill-opacity=".65"/>`;
   return `<pattern id="${id}" width="${TILE}" height="${TILE}" patternUnits="userSpaceOnUse"><rect width="${TILE}" height="${TILE}" fill="${colour}"/>${mark}</pattern>`;
 }
 

@@ -35,7 +35,9 @@ export function byReason(pending: Iterable<PodItem>, queue: ReadonlyMap<string, 
     if (there) there.push(pod);
     else found.set(reason, [pod]);
   }
-  return [...found].map(([reason, pods]) => ({ reason, pods })).sort((one, other) => other.pods.length - one.pods.length);
+  return [...found]
+    .map(([reason, pods]) => ({ reason, pods }))
+    .sort((one, other) => other.pods.length - one.pods.length);
 }
 
 /** What the queue says, asked again while pods come and go, but not all the time. */

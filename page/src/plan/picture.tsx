@@ -2,7 +2,7 @@
 import { type MutableRef, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { onThemeChange } from "../shell/theme";
 import { Canvas } from "./canvas";
-import { type ColourBy, Colours } from "./colours";
+import type { ColourBy, Colours } from "./colours";
 import type { Scene } from "./draw";
 import { grouped, type Layout, layout, type Rect } from "./layout";
 import type { PlanModel, PodItem } from "./model";
@@ -64,7 +64,10 @@ export function Picture(props: Props) {
     return () => stops.forEach((stop) => stop());
   }, []);
 
-  const groups = useMemo(() => grouped(plan.nodes.values(), settings.group), [plan, settings.group, props.nodesVersion]);
+  const groups = useMemo(
+    () => grouped(plan.nodes.values(), settings.group),
+    [plan, settings.group, props.nodesVersion],
+  );
   const places = useMemo(() => (aspect ? layout(groups, aspect) : NOWHERE), [groups, aspect]);
   useLayoutEffect(() => {
     const scene: Scene = {
@@ -82,13 +85,18 @@ export function Picture(props: Props) {
     canvas.current!.show(scene, last.current !== places);
     last.current = places;
   }, [plan, places, colours, settings.resource, shown, props.selectedNode, props.selectedPod, props.ghosts]);
-  useLayoutEffect(() => plan.subscribe((change) => (change.whole ? canvas.current!.refresh() : canvas.current!.change(change))), [plan]);
+  useLayoutEffect(
+    () => plan.subscribe((change) => (change.whole ? canvas.current!.refresh() : canvas.current!.change(change))),
+    [plan],
+  );
   usePointers(box, canvas, props);
 
   const key = (event: KeyboardEvent) => {
     const drawn = canvas.current!;
     const bays = places.bays;
-    const index = places.byNode.has(props.selectedNode ?? "") ? bays.findIndex((bay) => bay.node === props.selectedNode) : -1;
+    const index = places.byNode.has(props.selectedNode ?? "")
+      ? bays.findIndex((bay) => bay.node === props.selectedNode)
+      : -1;
     if (event.key === "+" || event.key === "=") drawn.zoom(STEP);
     else if (event.key === "-") drawn.zoom(1 / STEP);
     else if (event.key === "0") drawn.fit();
@@ -120,7 +128,10 @@ export function Picture(props: Props) {
 /** The nearest bay in a direction; the same one at the edge. */
 function beside(places: Layout, index: number, key: string) {
   const here = places.bays[index]!;
-  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key] as [number, number];
+  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key] as [
+    number,
+    number,
+  ];
   let best = here;
   let nearest = Infinity;
   for (const bay of places.bays) {
@@ -160,7 +171,12 @@ function usePointers(box: MutableRef<HTMLDivElement | null>, canvas: MutableRef<
       }
       travelled += Math.hypot(at.x - before.x, at.y - before.y);
       const other = [...down].find(([id]) => id !== event.pointerId)?.[1];
-      if (other) canvas.current!.zoom(far(at, other) / Math.max(1, far(before, other)), (at.x + other.x) / 2, (at.y + other.y) / 2);
+      if (other)
+        canvas.current!.zoom(
+          far(at, other) / Math.max(1, far(before, other)),
+          (at.x + other.x) / 2,
+          (at.y + other.y) / 2,
+        );
       else if (travelled > 4) canvas.current!.pan(at.x - before.x, at.y - before.y);
       down.set(event.pointerId, at);
     };
@@ -184,8 +200,12 @@ function usePointers(box: MutableRef<HTMLDivElement | null>, canvas: MutableRef<
     };
     const leave = () => now.current.onHover?.("", undefined, 0, 0);
     const listening: [string, EventListener][] = [
-      ["pointerdown", press as EventListener], ["pointermove", move as EventListener], ["pointerup", release as EventListener],
-      ["pointercancel", release as EventListener], ["pointerleave", leave], ["dblclick", twice as EventListener],
+      ["pointerdown", press as EventListener],
+      ["pointermove", move as EventListener],
+      ["pointerup", release as EventListener],
+      ["pointercancel", release as EventListener],
+      ["pointerleave", leave],
+      ["dblclick", twice as EventListener],
     ];
     for (const [name, listener] of listening) element.addEventListener(name, listener);
     element.addEventListener("wheel", wheel, { passive: false });

@@ -8,17 +8,22 @@ import { amend, nodeHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import type { Canvas } from "./canvas";
 import { useNodesVersion, useVersion } from "./changes";
-import { type ColourBy, Colours, COLOURS_BY } from "./colours";
+import { COLOURS_BY, type ColourBy, Colours } from "./colours";
 import { used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
 import { Panel } from "./panel";
-import { Picture, type Settings } from "./picture";
 import { PendingPods, useQueue } from "./pending";
+import { Picture, type Settings } from "./picture";
 import { parseSelector } from "./selector";
 
 const ZONE = "topology.kubernetes.io/zone";
 /** Labels by which nodes are grouped at first, the first that distinguishes some. */
-const USUAL = [ZONE, "topology.kubernetes.io/rack", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"];
+const USUAL = [
+  ZONE,
+  "topology.kubernetes.io/rack",
+  "topology.kubernetes.io/region",
+  "node.kubernetes.io/instance-type",
+];
 const MOST_HOLDS = 400;
 
 export function PlanView({ source, plan, address }: ViewProps) {
@@ -28,7 +33,10 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const query = address.query;
   // Where no pod requests anything, as in many a small cluster, bays would look empty.
-  const nobodyAsksForCpu = useMemo(() => plan.pods.size > 0 && nobody(plan.pods.values(), (pod) => !!pod.requests.cpu), [plan, version]);
+  const nobodyAsksForCpu = useMemo(
+    () => plan.pods.size > 0 && nobody(plan.pods.values(), (pod) => !!pod.requests.cpu),
+    [plan, version],
+  );
   const settings: Settings = {
     group: query.get("group") ?? USUAL.find((label) => (labels.get(label) ?? 0) > 1) ?? "",
     resource: query.get("resource") ?? (nobodyAsksForCpu ? "pods" : "cpu"),
@@ -37,14 +45,21 @@ export function PlanView({ source, plan, address }: ViewProps) {
   if (!(settings.colour in COLOURS_BY)) settings.colour = "workload";
   const filter = query.get("filter") ?? "";
   const asTable = query.get("as") === "table";
-  const [node, pod, workload] = chosen(address.view === "node" ? `node:${address.parts[0] ?? ""}` : (query.get("select") ?? ""));
+  const [node, pod, workload] = chosen(
+    address.view === "node" ? `node:${address.parts[0] ?? ""}` : (query.get("select") ?? ""),
+  );
   // Colours change only with the kinds of pods: a legend that changed with every pod would be hard to read.
   const kinds = useKinds(plan, version, settings.colour);
-  const colours = useMemo(() => new Colours(settings.colour, plan.pods.values(), Date.now(), !plan.loading), [plan, settings.colour, kinds, plan.loading]);
+  const colours = useMemo(
+    () => new Colours(settings.colour, plan.pods.values(), Date.now(), !plan.loading),
+    [plan, settings.colour, kinds, plan.loading],
+  );
   const counts = useMemo(() => colours.counts(plan.pods.values()), [plan, version, colours]);
   const matches = useMemo(() => parseSelector(filter), [filter]);
   const shown = useCallback(
-    (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || item.family === workload || item.namespace === workload),
+    (item: PodItem) =>
+      (typeof matches === "string" || matches(item.labels)) &&
+      (!workload || item.family === workload || item.namespace === workload),
     [matches, workload],
   );
   const queue = useQueue(source, plan, version);
@@ -54,7 +69,8 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const pendingPods = useRef<HTMLDivElement>(null);
   const [hover, setHover] = useState<{ node: string; pod?: PodItem; x: number; y: number } | null>(null);
   const set = (values: Record<string, string | undefined>) => amend({ ...address, view: "plan", parts: [] }, values);
-  const select = (nextNode: string, nextPod: string) => set({ select: nextPod ? `pod:${nextPod}` : nextNode ? `node:${nextNode}` : undefined });
+  const select = (nextNode: string, nextPod: string) =>
+    set({ select: nextPod ? `pod:${nextPod}` : nextNode ? `node:${nextNode}` : undefined });
   const totals = useMemo(() => totalsOf(plan, settings.resource), [plan, version, settings.resource]);
   const name = `stowplan-${source.about.title.replaceAll(/[^\w.-]+/g, "-")}`;
   const sum = `${count(plan.nodes.size, "node")}, ${count(totals.scheduled, "pod")} scheduled, ${grouped(plan.pending.size)} pending; ${plan.loading ? "loading more …" : `${settings.resource} ${percent(totals.asked, totals.whole)} requested`}`;
@@ -62,12 +78,37 @@ export function PlanView({ source, plan, address }: ViewProps) {
     <div class="plan" data-chosen={!!(node || pod) || undefined}>
       <h1 class="visually-hidden">The plan of {source.about.title}</h1>
       <div class="tools">
-        <Choice label="Group by" value={settings.group} onChange={(group) => set({ group })} options={[["", "nothing"], ...[...labels].map(([label, values]): [string, string] => [label, `${short(label)} (${values})`])]} />
-        <Choice label="Fill" value={settings.resource} onChange={(resource) => set({ resource })} options={resources.map((one) => [one, one])} />
-        <Choice label="Colour" value={settings.colour} onChange={(colour) => set({ colour })} options={Object.entries(COLOURS_BY)} />
+        <Choice
+          label="Group by"
+          value={settings.group}
+          onChange={(group) => set({ group })}
+          options={[
+            ["", "nothing"],
+            ...[...labels].map(([label, values]): [string, string] => [label, `${short(label)} (${values})`]),
+          ]}
+        />
+        <Choice
+          label="Fill"
+          value={settings.resource}
+          onChange={(resource) => set({ resource })}
+          options={resources.map((one) => [one, one])}
+        />
+        <Choice
+          label="Colour"
+          value={settings.colour}
+          onChange={(colour) => set({ colour })}
+          options={Object.entries(COLOURS_BY)}
+        />
         <label class="field grow">
           <span>Pods</span>
-          <input type="text" value={filter} placeholder="labels: app=web,tier!=db" spellcheck={false} aria-invalid={typeof matches === "string"} onInput={(event) => set({ filter: event.currentTarget.value || undefined })} />
+          <input
+            type="text"
+            value={filter}
+            placeholder="labels: app=web,tier!=db"
+            spellcheck={false}
+            aria-invalid={typeof matches === "string"}
+            onInput={(event) => set({ filter: event.currentTarget.value || undefined })}
+          />
         </label>
         <span class="buttons">
           <button type="button" aria-pressed={asTable} onClick={() => set({ as: asTable ? undefined : "table" })}>
@@ -104,7 +145,14 @@ export function PlanView({ source, plan, address }: ViewProps) {
         )}
       </p>
       {asTable ? (
-        <NodesTable plan={plan} version={version} settings={settings} file={`${name}-nodes`} shown={shown} selected={node} />
+        <NodesTable
+          plan={plan}
+          version={version}
+          settings={settings}
+          file={`${name}-nodes`}
+          shown={shown}
+          selected={node}
+        />
       ) : (
         <div class="sea">
           <Picture
@@ -128,11 +176,37 @@ export function PlanView({ source, plan, address }: ViewProps) {
           </span>
         </div>
       )}
-      <Legend colours={colours} counts={counts} chosen={workload} onChoose={(entry) => set({ select: entry === workload ? undefined : `workload:${entry}` })} pick={settings.colour === "workload" || settings.colour === "namespace"} />
+      <Legend
+        colours={colours}
+        counts={counts}
+        chosen={workload}
+        onChoose={(entry) => set({ select: entry === workload ? undefined : `workload:${entry}` })}
+        pick={settings.colour === "workload" || settings.colour === "namespace"}
+      />
       <div ref={pendingPods} class="pending-dock">
-        <PendingPods plan={plan} version={version} queue={queue} colours={colours} shown={shown} selected={pod} onSelect={(key) => select("", key)} />
+        <PendingPods
+          plan={plan}
+          version={version}
+          queue={queue}
+          colours={colours}
+          shown={shown}
+          selected={pod}
+          onSelect={(key) => select("", key)}
+        />
       </div>
-      {(node || pod) && <Panel plan={plan} colours={colours} queue={queue} resource={settings.resource} node={node} pod={pod} onSelect={select} onGroup={(group) => set({ group })} tries={source.can("whatIf")} />}
+      {(node || pod) && (
+        <Panel
+          plan={plan}
+          colours={colours}
+          queue={queue}
+          resource={settings.resource}
+          node={node}
+          pod={pod}
+          onSelect={select}
+          onGroup={(group) => set({ group })}
+          tries={source.can("whatIf")}
+        />
+      )}
     </div>
   );
 }
@@ -141,7 +215,14 @@ export function PlanView({ source, plan, address }: ViewProps) {
 export function ghostsOf(plan: PlanModel, text: string): Map<string, PodItem[]> {
   const [key = "", nodes = ""] = text.split("@");
   const pod = plan.pods.get(key);
-  return new Map(pod ? nodes.split(",").filter(Boolean).map((node) => [node, [{ ...pod, node }]]) : []);
+  return new Map(
+    pod
+      ? nodes
+          .split(",")
+          .filter(Boolean)
+          .map((node) => [node, [{ ...pod, node }]])
+      : [],
+  );
 }
 
 /** node, pod and workload of a `select` value. */
@@ -164,7 +245,8 @@ function useKinds(plan: PlanModel, version: number, by: ColourBy): string {
   return useMemo(() => {
     if (by === "age") return String(Math.floor(version / 10));
     const kinds = new Set<string>();
-    for (const pod of plan.pods.values()) kinds.add(by === "workload" ? pod.family : by === "namespace" ? pod.namespace : String(pod.priority));
+    for (const pod of plan.pods.values())
+      kinds.add(by === "workload" ? pod.family : by === "namespace" ? pod.namespace : String(pod.priority));
     return kinds.size > 500 ? String(kinds.size) : [...kinds].sort().join(" ");
   }, [plan, version, by]);
 }
@@ -183,7 +265,9 @@ function groupLabels(plan: PlanModel): Map<string, number> {
       else values.set(label, new Set([value]));
     }
   }
-  const found = [...values].filter(([, all]) => all.size <= MOST_HOLDS && (all.size < plan.nodes.size || plan.nodes.size < 3));
+  const found = [...values].filter(
+    ([, all]) => all.size <= MOST_HOLDS && (all.size < plan.nodes.size || plan.nodes.size < 3),
+  );
   const sizes = new Map(found.map(([label, all]) => [label, all.size]));
   const sorted = [...USUAL, ...sortedNames([...sizes.keys()].filter((label) => !USUAL.includes(label)))];
   return new Map(sorted.filter((label) => sizes.has(label)).map((label) => [label, sizes.get(label)!]));
@@ -243,7 +327,21 @@ export function Choice({ label, value, options, onChange }: ChoiceProps) {
   );
 }
 
-function Tip({ plan, resource, node, pod, x, y }: { plan: PlanModel; resource: string; node: string; pod?: PodItem; x: number; y: number }) {
+function Tip({
+  plan,
+  resource,
+  node,
+  pod,
+  x,
+  y,
+}: {
+  plan: PlanModel;
+  resource: string;
+  node: string;
+  pod?: PodItem;
+  x: number;
+  y: number;
+}) {
   return (
     <div class="tip" aria-hidden="true" style={{ left: `${x}px`, top: `${y}px` }}>
       {pod ? (
@@ -263,7 +361,19 @@ function Tip({ plan, resource, node, pod, x, y }: { plan: PlanModel; resource: s
 
 const MOST_ENTRIES = 24;
 
-function Legend({ colours, counts, chosen: picked, onChoose, pick }: { colours: Colours; counts: ReadonlyMap<string, number>; chosen: string; onChoose: (name: string) => void; pick: boolean }) {
+function Legend({
+  colours,
+  counts,
+  chosen: picked,
+  onChoose,
+  pick,
+}: {
+  colours: Colours;
+  counts: ReadonlyMap<string, number>;
+  chosen: string;
+  onChoose: (name: string) => void;
+  pick: boolean;
+}) {
   const [all, setAll] = useState(false);
   const entries = all ? colours.legend : colours.legend.slice(0, MOST_ENTRIES);
   return (
@@ -271,12 +381,19 @@ function Legend({ colours, counts, chosen: picked, onChoose, pick }: { colours: 
       {entries.map((entry) => (
         <li key={entry.name}>
           {pick ? (
-            <button type="button" class="quiet" aria-pressed={entry.name === picked} onClick={() => onChoose(entry.name)}>
-              <Swatch paint={entry.paint} /> {entry.name} <span class="muted">{grouped(counts.get(entry.name) ?? 0)}</span>
+            <button
+              type="button"
+              class="quiet"
+              aria-pressed={entry.name === picked}
+              onClick={() => onChoose(entry.name)}
+            >
+              <Swatch paint={entry.paint} /> {entry.name}{" "}
+              <span class="muted">{grouped(counts.get(entry.name) ?? 0)}</span>
             </button>
           ) : (
             <span>
-              <Swatch paint={entry.paint} /> {entry.name} <span class="muted">{grouped(counts.get(entry.name) ?? 0)}</span>
+              <Swatch paint={entry.paint} /> {entry.name}{" "}
+              <span class="muted">{grouped(counts.get(entry.name) ?? 0)}</span>
             </span>
           )}
         </li>
@@ -310,9 +427,25 @@ function NodesTable({ plan, version, settings, file, shown, selected }: NodesTab
     ...(group ? [{ title: short(group), value: (node: NodeItem) => node.labels[group] ?? "" }] : []),
     { title: "Pods", value: (node) => plan.podsOn(node.name).filter(shown).length },
     { title: `${resource} requested`, value: asked, show: (node) => amount(resource, asked(node)) },
-    { title: `${resource} allocatable`, value: (node) => node.allocatable[resource] ?? 0, show: (node) => amount(resource, node.allocatable[resource] ?? 0) },
-    { title: "Requested %", value: (node) => Math.round((100 * asked(node)) / (node.allocatable[resource] || Infinity)) },
+    {
+      title: `${resource} allocatable`,
+      value: (node) => node.allocatable[resource] ?? 0,
+      show: (node) => amount(resource, node.allocatable[resource] ?? 0),
+    },
+    {
+      title: "Requested %",
+      value: (node) => Math.round((100 * asked(node)) / (node.allocatable[resource] || Infinity)),
+    },
     { title: "State", value: (node) => (node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open") },
   ];
-  return <Table caption="Requested resources per node" columns={columns} rows={rows} rowKey={(node) => node.name} file={file} selected={selected} />;
+  return (
+    <Table
+      caption="Requested resources per node"
+      columns={columns}
+      rows={rows}
+      rowKey={(node) => node.name}
+      file={file}
+      selected={selected}
+    />
+  );
 }

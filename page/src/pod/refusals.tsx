@@ -13,7 +13,11 @@ export function Refusals({ verdict }: { verdict: VerdictRecord }) {
   return (
     <section class="card" aria-labelledby="refusals">
       <h2 id="refusals">
-        Refused by {count(refusals.reduce((sum, one) => sum + one.nodes, 0), "node")}
+        Refused by{" "}
+        {count(
+          refusals.reduce((sum, one) => sum + one.nodes, 0),
+          "node",
+        )}
         {rejected.length > 0 && (
           <button type="button" class="small" aria-pressed={asTable} onClick={() => setTable(!asTable)}>
             Node by node
@@ -38,7 +42,9 @@ export function Refusals({ verdict }: { verdict: VerdictRecord }) {
                       {name}
                     </a>
                   ))}
-                  {one.nodes > one.names.length && <span class="muted">and {grouped(one.nodes - one.names.length)} more</span>}
+                  {one.nodes > one.names.length && (
+                    <span class="muted">and {grouped(one.nodes - one.names.length)} more</span>
+                  )}
                 </span>
               </span>
             </li>
@@ -56,9 +62,19 @@ function Matrix({ rejected }: { rejected: Row[] }) {
   const plugins = [...new Set(rejected.map(([, status]) => status.plugin))].sort(byName);
   const columns: Column<Row>[] = [
     { title: "Node", value: ([node]) => node, show: ([node]) => <a href={nodeHref(node)}>{node}</a> },
-    ...plugins.map((plugin): Column<Row> => ({ title: plugin, value: ([, status]) => (status.plugin === plugin ? "✕" : "") })),
+    ...plugins.map(
+      (plugin): Column<Row> => ({ title: plugin, value: ([, status]) => (status.plugin === plugin ? "✕" : "") }),
+    ),
     { title: "Reason", value: ([, status]) => status.reasons.join("; ") },
     { title: "Detail", value: ([, status]) => status.detail ?? "" },
   ];
-  return <Table caption="Nodes and the plugin that refused the pod" columns={columns} rows={rejected} rowKey={([node]) => node} file="refusals" />;
+  return (
+    <Table
+      caption="Nodes and the plugin that refused the pod"
+      columns={columns}
+      rows={rejected}
+      rowKey={([node]) => node}
+      file="refusals"
+    />
+  );
 }

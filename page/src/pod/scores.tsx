@@ -6,9 +6,9 @@ import { paintStyle, Swatch } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
 import { kindPaint } from "../plan/colours";
 import { SvgPen } from "../plan/pen";
-import { isDark } from "../shell/theme";
 import type { VerdictRecord } from "../protocol";
 import { nodeHref } from "../shell/address";
+import { isDark } from "../shell/theme";
 
 const SHOWN = 20;
 
@@ -31,7 +31,14 @@ export function Scores({ verdict }: { verdict: VerdictRecord }) {
         <PictureButtons file="points" of="Points" small draw={() => picture(rows.slice(0, SHOWN), plugins, most)} />
       </h2>
       {asTable ? (
-        <Table caption="Points of each node by plugin" columns={columns} rows={rows} rowKey={(row) => row.node} file="points" selected={verdict.node} />
+        <Table
+          caption="Points of each node by plugin"
+          columns={columns}
+          rows={rows}
+          rowKey={(row) => row.node}
+          file="points"
+          selected={verdict.node}
+        />
       ) : (
         <>
           <ul class="legend plain" aria-label="Plugins">
@@ -47,9 +54,18 @@ export function Scores({ verdict }: { verdict: VerdictRecord }) {
             {rows.slice(0, SHOWN).map((row) => (
               <li key={row.node} data-winner={row.node === verdict.node || undefined}>
                 <a href={nodeHref(row.node)}>{row.node}</a>
-                <span class="stack" role="img" aria-label={plugins.map((plugin) => `${plugin} ${row.points[plugin] ?? 0}`).join(", ")}>
+                <span
+                  class="stack"
+                  role="img"
+                  aria-label={plugins.map((plugin) => `${plugin} ${row.points[plugin] ?? 0}`).join(", ")}
+                >
                   {plugins.map((plugin, i) => (
-                    <span key={plugin} class="painted" title={`${plugin}: ${row.points[plugin] ?? 0}`} style={{ ...paintStyle(kindPaint(i)), width: `${(100 * (row.points[plugin] ?? 0)) / most}%` }} />
+                    <span
+                      key={plugin}
+                      class="painted"
+                      title={`${plugin}: ${row.points[plugin] ?? 0}`}
+                      style={{ ...paintStyle(kindPaint(i)), width: `${(100 * (row.points[plugin] ?? 0)) / most}%` }}
+                    />
                   ))}
                 </span>
                 <span class="number">{grouped(row.total)}</span>
@@ -71,13 +87,21 @@ interface Row {
 
 function ranked(verdict: VerdictRecord): { rows: Row[]; plugins: string[] } {
   const scores = verdict.scores ?? {};
-  const rows = Object.entries(verdict.totals ?? {}).map(([node, total]) => ({ node, total, points: scores[node] ?? {} }));
+  const rows = Object.entries(verdict.totals ?? {}).map(([node, total]) => ({
+    node,
+    total,
+    points: scores[node] ?? {},
+  }));
   const first = (row: Row) => (row.node === verdict.node ? 0 : 1);
   rows.sort((one, other) => other.total - one.total || first(one) - first(other) || byName(one.node, other.node));
   const weight = new Map<string, number>();
-  for (const row of rows) for (const [plugin, points] of Object.entries(row.points)) weight.set(plugin, (weight.get(plugin) ?? 0) + points);
+  for (const row of rows)
+    for (const [plugin, points] of Object.entries(row.points)) weight.set(plugin, (weight.get(plugin) ?? 0) + points);
   // Plugins that give nobody anything would only fill the legend.
-  const plugins = [...weight].filter(([, sum]) => sum !== 0).sort(([a, one], [b, other]) => other - one || byName(a, b)).map(([plugin]) => plugin);
+  const plugins = [...weight]
+    .filter(([, sum]) => sum !== 0)
+    .sort(([a, one], [b, other]) => other - one || byName(a, b))
+    .map(([plugin]) => plugin);
   return { rows, plugins };
 }
 

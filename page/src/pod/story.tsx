@@ -15,7 +15,9 @@ export function Story({ story }: { story: StoryRecord }) {
             </time>
             <span class="muted">+{span((Date.parse(step.time) - first) / 1000)}</span>
             <span>{words(step)}</span>
-            {story.forgotten && i + 1 === story.stepsBeforeGap ? <em class="muted">{story.forgotten} steps are no longer kept here</em> : null}
+            {story.forgotten && i + 1 === story.stepsBeforeGap ? (
+              <em class="muted">{story.forgotten} steps are no longer kept here</em>
+            ) : null}
           </li>
         ))}
       </ol>
@@ -29,7 +31,8 @@ function kindOf(step: StepRecord): string {
 }
 
 export function words(step: StepRecord): string {
-  if (step.milliseconds === undefined) return `${step.what}${step.cause ? `: ${step.cause}` : ""}${step.detail ? ` (${step.detail})` : ""}`;
+  if (step.milliseconds === undefined)
+    return `${step.what}${step.cause ? `: ${step.cause}` : ""}${step.detail ? ` (${step.detail})` : ""}`;
   const head = `attempt ${step.attempt ?? 0} (${step.milliseconds.toFixed(1)} ms)`;
   if (step.node) return `${head}: selected ${step.node}`;
   const refused = Object.entries(step.refused ?? {}).map(([plugin, nodes]) => `${plugin} (${nodes})`);

@@ -2,10 +2,10 @@
 import { Answer, useAsked } from "../parts/asked";
 import { count, grouped } from "../parts/format";
 import { type Column, Table } from "../parts/table";
+import { useVersion } from "../plan/changes";
 import type { EventRecord, SuggestionRecord, VerdictRecord } from "../protocol";
 import { groupHref, href, type Moment, momentOf, momentQuery, nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
-import { useVersion } from "../plan/changes";
 import { Refusals } from "./refusals";
 import { Scores } from "./scores";
 import { Story } from "./story";
@@ -26,7 +26,8 @@ function OnePod({ source, plan, address }: ViewProps) {
   return (
     <div class="page">
       <nav aria-label="Breadcrumbs" class="crumbs">
-        {moment ? <AtMoment moment={moment} /> : <a href={href("plan", [], { select: `pod:${key}` })}>Plan</a>} / {address.parts[0]}
+        {moment ? <AtMoment moment={moment} /> : <a href={href("plan", [], { select: `pod:${key}` })}>Plan</a>} /{" "}
+        {address.parts[0]}
       </nav>
       <h1>{address.parts[1] ?? key}</h1>
       <Answer asked={asked} what={moment ? "the verdict at that time" : "the verdict"}>
@@ -74,16 +75,22 @@ function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment 
         <section class="card" aria-labelledby="preemption">
           <h2 id="preemption">Preemption</h2>
           {preemption.reason && <p>Not allowed: {preemption.reason}</p>}
-          {Object.keys(preemption.candidates ?? {}).length > 0 && <Candidates preemption={preemption} moment={moment} />}
+          {Object.keys(preemption.candidates ?? {}).length > 0 && (
+            <Candidates preemption={preemption} moment={moment} />
+          )}
         </section>
       )}
       {podGroup && (
         <section class="card" aria-labelledby="group">
           <h2 id="group">Pod group</h2>
           <p>
-            <a href={groupHref(podGroup.podGroup, momentQuery(moment))}>{podGroup.podGroup}</a>: {podGroup.fits ? "fits as a whole" : (podGroup.message ?? podGroup.code)}
+            <a href={groupHref(podGroup.podGroup, momentQuery(moment))}>{podGroup.podGroup}</a>:{" "}
+            {podGroup.fits ? "fits as a whole" : (podGroup.message ?? podGroup.code)}
           </p>
-          <p class="muted">{count((podGroup.pods ?? []).length, "member")} tried together, {count(Object.keys(podGroup.haveNode ?? {}).length, "member")} with a node</p>
+          <p class="muted">
+            {count((podGroup.pods ?? []).length, "member")} tried together,{" "}
+            {count(Object.keys(podGroup.haveNode ?? {}).length, "member")} with a node
+          </p>
         </section>
       )}
       {story && <Story story={story} />}
@@ -94,24 +101,46 @@ function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment 
 
 function Sentence({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment }) {
   const { node, currentNode, error, scheduler, podGroup } = verdict;
-  const place = scheduler?.place ? <span class="muted"> · {scheduler.place}{scheduler.node ? ` ${scheduler.node}` : ""}{scheduler.attempts ? `, ${count(scheduler.attempts, "attempt")}` : ""}</span> : null;
-  if (error === "gated") return <p class="verdict waits">Gated, not tried yet: {verdict.absentNodesStatus?.reasons.join("; ") ?? "gated"} {place}</p>;
+  const place = scheduler?.place ? (
+    <span class="muted">
+      {" "}
+      · {scheduler.place}
+      {scheduler.node ? ` ${scheduler.node}` : ""}
+      {scheduler.attempts ? `, ${count(scheduler.attempts, "attempt")}` : ""}
+    </span>
+  ) : null;
+  if (error === "gated")
+    return (
+      <p class="verdict waits">
+        Gated, not tried yet: {verdict.absentNodesStatus?.reasons.join("; ") ?? "gated"} {place}
+      </p>
+    );
   if (error) return <p class="verdict bad">Cannot be evaluated: {error}</p>;
   if (node && !currentNode && podGroup && !podGroup.fits) {
     return (
       <p class="verdict waits">
-        It waits for its pod group <a href={groupHref(podGroup.podGroup, momentQuery(moment))}>{podGroup.podGroup}</a>, which does not fit; alone it would go to <a href={nodeHref(node)}>{node}</a>
+        It waits for its pod group <a href={groupHref(podGroup.podGroup, momentQuery(moment))}>{podGroup.podGroup}</a>,
+        which does not fit; alone it would go to <a href={nodeHref(node)}>{node}</a>
         {place}
       </p>
     );
   }
   if (node) {
-    const words = !currentNode ? "It goes to" : currentNode === node ? "It is on the node that would be chosen now:" : `It is on ${currentNode}; it would now go to`;
+    const words = !currentNode
+      ? "It goes to"
+      : currentNode === node
+        ? "It is on the node that would be chosen now:"
+        : `It is on ${currentNode}; it would now go to`;
     return (
       <p class="verdict good">
         {words} <a href={nodeHref(node)}>{node}</a>
         {verdict.nominated && ", to which it is nominated"}
-        {verdict.feasibleNodes !== undefined && <span class="muted"> · {count(verdict.feasibleNodes, "node")} feasible{margin(verdict)}</span>}
+        {verdict.feasibleNodes !== undefined && (
+          <span class="muted">
+            {" "}
+            · {count(verdict.feasibleNodes, "node")} feasible{margin(verdict)}
+          </span>
+        )}
         {place}
       </p>
     );
@@ -152,16 +181,38 @@ function Help({ pod, suggestion, onPlan }: { pod: string; suggestion: Suggestion
 }
 
 function Candidates({ preemption, moment }: { preemption: NonNullable<VerdictRecord["preemption"]>; moment?: Moment }) {
-  const rows = Object.entries(preemption.candidates ?? {}).map(([node, { victims, pdbViolations }]) => ({ node, victims, pdbViolations, selected: preemption.selected?.includes(node) ?? false }));
+  const rows = Object.entries(preemption.candidates ?? {}).map(([node, { victims, pdbViolations }]) => ({
+    node,
+    victims,
+    pdbViolations,
+    selected: preemption.selected?.includes(node) ?? false,
+  }));
   type Row = (typeof rows)[number];
   const columns: Column<Row>[] = [
     { title: "Node", value: (row) => row.node, show: (row) => <a href={nodeHref(row.node)}>{row.node}</a> },
     { title: "Victims", value: (row) => row.victims.length },
-    { title: "Pods", value: (row) => row.victims.join(" ") , show: (row) => row.victims.map((victim) => <a key={victim} href={podHref(victim, momentQuery(moment))}>{victim} </a>) },
+    {
+      title: "Pods",
+      value: (row) => row.victims.join(" "),
+      show: (row) =>
+        row.victims.map((victim) => (
+          <a key={victim} href={podHref(victim, momentQuery(moment))}>
+            {victim}{" "}
+          </a>
+        )),
+    },
     { title: "Violated budgets", value: (row) => row.pdbViolations },
     { title: "", value: (row) => (row.selected ? "selected" : "") },
   ];
-  return <Table caption="Nodes that would fit it after evictions" columns={columns} rows={rows} rowKey={(row) => row.node} file="preemption" />;
+  return (
+    <Table
+      caption="Nodes that would fit it after evictions"
+      columns={columns}
+      rows={rows}
+      rowKey={(row) => row.node}
+      file="preemption"
+    />
+  );
 }
 
 function Events({ events, pod }: { events: EventRecord[]; pod: string }) {
@@ -176,7 +227,13 @@ function Events({ events, pod }: { events: EventRecord[]; pod: string }) {
   return (
     <section class="card" aria-labelledby="events">
       <h2 id="events">Events</h2>
-      <Table caption={`Events about ${pod}`} columns={columns} rows={events} rowKey={(event) => `${event.time} ${event.reason} ${event.note}`} file="events" />
+      <Table
+        caption={`Events about ${pod}`}
+        columns={columns}
+        rows={events}
+        rowKey={(event) => `${event.time} ${event.reason} ${event.note}`}
+        file="events"
+      />
     </section>
   );
 }

@@ -3,9 +3,9 @@ import { useMemo } from "preact/hooks";
 import { Answer, useAsked } from "../parts/asked";
 import { byName, count, grouped, span } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import type { DecisionRecord, QueueRecord, QueuedPodRecord, WakeRecord } from "../protocol";
-import { nodeHref, podHref } from "../shell/address";
 import { useVersion } from "../plan/changes";
+import type { DecisionRecord, QueuedPodRecord, QueueRecord, WakeRecord } from "../protocol";
+import { nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 
 const ASKED = 1000;
@@ -60,9 +60,14 @@ function Lanes({ record }: { record: QueueRecord }) {
   return (
     <>
       <p class="sum">
-        {count(all, "pod")}: {Object.entries(record.counts).filter(([, number]) => number).map(([place, number]) => `${grouped(number)} ${place}`).join(", ")}
+        {count(all, "pod")}:{" "}
+        {Object.entries(record.counts)
+          .filter(([, number]) => number)
+          .map(([place, number]) => `${grouped(number)} ${place}`)
+          .join(", ")}
         {record.leftOut > 0 && `; the first ${grouped(record.pods.length)} are shown`}
-        {record.leader !== undefined && `. This replica is on standby: ${record.leader ? `${record.leader} leads` : "no leader"}`}
+        {record.leader !== undefined &&
+          `. This replica is on standby: ${record.leader ? `${record.leader} leads` : "no leader"}`}
       </p>
       <div class="lanes">
         {[...found].map(([lane, pods]) => (
@@ -75,7 +80,9 @@ function Lanes({ record }: { record: QueueRecord }) {
                 <li key={pod.pod}>
                   <a href={podHref(pod.pod)}>{pod.pod}</a>
                   <span class="muted">{waitingText(pod)}</span>
-                  {pod.place !== "unschedulable" && woken.has(pod.pod) && <span class="woken">{wakeText(woken.get(pod.pod)!)}</span>}
+                  {pod.place !== "unschedulable" && woken.has(pod.pod) && (
+                    <span class="woken">{wakeText(woken.get(pod.pod)!)}</span>
+                  )}
                 </li>
               ))}
             </ul>
@@ -132,7 +139,13 @@ function Wakes({ wakes }: { wakes: WakeRecord[] }) {
   return (
     <section class="card" aria-labelledby="wakes">
       <h2 id="wakes">Requeue events</h2>
-      <Table caption="Events that requeued refused pods, newest first" columns={columns} rows={wakes} rowKey={(wake) => `${wake.time} ${wake.event} ${wake.by} ${wake.pods[0]}`} file="wakes" />
+      <Table
+        caption="Events that requeued refused pods, newest first"
+        columns={columns}
+        rows={wakes}
+        rowKey={(wake) => `${wake.time} ${wake.event} ${wake.by} ${wake.pods[0]}`}
+        file="wakes"
+      />
     </section>
   );
 }
@@ -147,7 +160,9 @@ function Waker({ by }: { by: string }) {
 function waitingText(pod: QueuedPodRecord): string {
   const since = pod.since ? span((Date.now() - Date.parse(pod.since)) / 1000) : "";
   const until = pod.backoffUntil ? Math.max(0, (Date.parse(pod.backoffUntil) - Date.now()) / 1000) : 0;
-  return [since, pod.attempts ? count(pod.attempts, "attempt") : "", until ? `backs off for ${span(until)}` : ""].filter(Boolean).join(", ");
+  return [since, pod.attempts ? count(pod.attempts, "attempt") : "", until ? `backs off for ${span(until)}` : ""]
+    .filter(Boolean)
+    .join(", ");
 }
 
 function QueueTable({ pods }: { pods: QueuedPodRecord[] }) {
@@ -169,7 +184,11 @@ function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: DecisionR
   const columns: Column<DecisionRecord>[] = [
     { title: "Time", value: (one) => one.time },
     { title: "Pod", value: (one) => one.pod, show: (one) => <a href={podHref(one.pod)}>{one.pod}</a> },
-    { title: "Node", value: (one) => one.node ?? "", show: (one) => (one.node ? <a href={nodeHref(one.node)}>{one.node}</a> : <span class="bad-text">none</span>) },
+    {
+      title: "Node",
+      value: (one) => one.node ?? "",
+      show: (one) => (one.node ? <a href={nodeHref(one.node)}>{one.node}</a> : <span class="bad-text">none</span>),
+    },
     { title: "Attempt", value: (one) => one.attempt ?? 0 },
     { title: "Milliseconds", value: (one) => Math.round(10 * (one.milliseconds ?? 0)) / 10 },
     { title: "Message", value: (one) => one.message ?? "", long: true },
@@ -182,7 +201,13 @@ function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: DecisionR
           <>
             <p class="sum">{latencies(decisions)}</p>
             <div class="tall">
-              <Table caption="The last decisions, newest first" columns={columns} rows={decisions} rowKey={(one) => `${one.uid} ${one.attempt} ${one.time}`} file="decisions" />
+              <Table
+                caption="The last decisions, newest first"
+                columns={columns}
+                rows={decisions}
+                rowKey={(one) => `${one.uid} ${one.attempt} ${one.time}`}
+                file="decisions"
+              />
             </div>
           </>
         )}

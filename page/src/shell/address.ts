@@ -54,7 +54,11 @@ export function momentOf({ query }: Address): Moment | undefined {
 export const momentQuery = (moment: Moment | undefined): Record<string, string> => (moment ? { ...moment } : {});
 
 /** Changes some values of the address and keeps the others; no new entry in the history unless asked for. */
-export function amend(address: Address, values: Record<string, string | undefined>, options: { push?: boolean } = {}): void {
+export function amend(
+  address: Address,
+  values: Record<string, string | undefined>,
+  options: { push?: boolean } = {},
+): void {
   const query = Object.fromEntries(address.query);
   go(href(address.view, address.parts, { ...query, ...values }), options);
 }

@@ -69,7 +69,13 @@ export function Search({ plan }: { plan: PlanModel }) {
       />
       <ul id="found" role="listbox" aria-label="Search results" hidden={!open}>
         {found.map((item, i) => (
-          <li key={`${item.kind} ${item.name}`} id={`found-${i}`} role="option" aria-selected={i === at} onMouseDown={() => take(item)}>
+          <li
+            key={`${item.kind} ${item.name}`}
+            id={`found-${i}`}
+            role="option"
+            aria-selected={i === at}
+            onMouseDown={() => take(item)}
+          >
             <span class="kind">{item.kind}</span> {item.name}
           </li>
         ))}
@@ -79,7 +85,9 @@ export function Search({ plan }: { plan: PlanModel }) {
 }
 
 export function isField(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
 /** Nodes, workloads, then pods; names that start with the text come first. */
@@ -89,10 +97,14 @@ function search(plan: PlanModel, text: string): Found[] {
   const nodes = matches(plan.nodes.keys(), wanted).map((name): Found => ({ kind: "node", name, href: nodeHref(name) }));
   const pods: Found[] = [];
   for (const pod of plan.pods.values()) {
-    if (pod.workload && workloads.size < MOST && pod.workload.toLowerCase().includes(wanted)) workloads.add(`${pod.namespace}/${pod.workload}`);
-    if (pods.length < MOST && pod.key.toLowerCase().includes(wanted)) pods.push({ kind: "pod", name: pod.key, href: podHref(pod.key) });
+    if (pod.workload && workloads.size < MOST && pod.workload.toLowerCase().includes(wanted))
+      workloads.add(`${pod.namespace}/${pod.workload}`);
+    if (pods.length < MOST && pod.key.toLowerCase().includes(wanted))
+      pods.push({ kind: "pod", name: pod.key, href: podHref(pod.key) });
   }
-  const found = [...workloads].map((name): Found => ({ kind: "workload", name, href: href("plan", [], { select: `workload:${name}` }) }));
+  const found = [...workloads].map(
+    (name): Found => ({ kind: "workload", name, href: href("plan", [], { select: `workload:${name}` }) }),
+  );
   return [...nodes.slice(0, 4), ...found.slice(0, 3), ...pods].slice(0, MOST);
 }
 

@@ -31,15 +31,33 @@ export function Shell({ source }: { source: Source }) {
   const [arrived, setArrived] = useState<"nothing" | "a part" | "all">("nothing");
   const main = useRef<HTMLElement>(null);
 
-  useEffect(() => follow(source, plan, (state, why) => setConnection([state, why]), () => setArrived((before) => (before === "all" || !plan.loading ? "all" : "a part"))), [source]);
+  useEffect(
+    () =>
+      follow(
+        source,
+        plan,
+        (state, why) => setConnection([state, why]),
+        () => setArrived((before) => (before === "all" || !plan.loading ? "all" : "a part")),
+      ),
+    [source],
+  );
   const view = VIEWS[address.view];
   useEffect(() => {
-    document.title = [...address.parts.slice(-1), view?.title ?? "Nothing here", source.about.title, "Stowplan"].join(" · ");
+    document.title = [...address.parts.slice(-1), view?.title ?? "Nothing here", source.about.title, "Stowplan"].join(
+      " · ",
+    );
   }, [address, source]);
 
   return (
     <>
-      <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault();
+          main.current?.focus();
+        }}
+      >
         Skip to the view
       </a>
       <Header source={source} plan={plan} address={address} connection={connection} />
@@ -50,7 +68,8 @@ export function Shell({ source }: { source: Source }) {
           </p>
         ) : !source.can(view.needs) ? (
           <p class="empty">
-            {view.title}: not to be had from {source.about.title} ({KINDS[source.about.mode]}). {source.about.whyNot?.[view.needs] ?? WHY_NOT[view.needs] ?? ""}
+            {view.title}: not to be had from {source.about.title} ({KINDS[source.about.mode]}).{" "}
+            {source.about.whyNot?.[view.needs] ?? WHY_NOT[view.needs] ?? ""}
           </p>
         ) : arrived === "all" || (arrived === "a part" && view.component === PlanView) ? (
           <view.component source={source} plan={plan} address={address} />
@@ -123,7 +142,13 @@ function Header({ source, plan, address, connection: [state, why] }: HeaderProps
         <span class="source">{about.title}</span> <span class="dot" aria-hidden="true" />
         <span class="state-text">{state === "live" && about.mode !== "live" ? KINDS[about.mode] : STATES[state]}</span>
       </span>
-      <button type="button" class="quiet theme" onClick={nextTheme} aria-label={`Colours: ${theme}. Change`} title={`Colours: ${theme}`}>
+      <button
+        type="button"
+        class="quiet theme"
+        onClick={nextTheme}
+        aria-label={`Colours: ${theme}. Change`}
+        title={`Colours: ${theme}`}
+      >
         <ThemeSign theme={theme} />
       </button>
     </header>
@@ -142,7 +167,15 @@ function Plimsoll() {
 
 function ThemeSign({ theme }: { theme: string }) {
   return (
-    <svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.6">
+    <svg
+      viewBox="0 0 20 20"
+      width="18"
+      height="18"
+      aria-hidden="true"
+      fill="none"
+      stroke="currentColor"
+      stroke-width="1.6"
+    >
       <circle cx="10" cy="10" r="6.5" />
       {theme === "dark" && <path d="M10 3.5a6.5 6.5 0 0 1 0 13 9 9 0 0 0 0-13z" fill="currentColor" />}
       {theme === "system" && <path d="M10 3.5a6.5 6.5 0 0 1 0 13z" fill="currentColor" stroke="none" />}

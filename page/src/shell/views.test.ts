@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { words } from "../pod/story";
-import { shortened } from "../workbench/view";
 import { lanes, latencies, wakers, wakeText } from "../queue/view";
+import { shortened } from "../workbench/view";
 
 test("pods wait in lanes by place and by why they were refused, those that are tried first in front", () => {
   const found = lanes([
@@ -15,15 +15,18 @@ test("pods wait in lanes by place and by why they were refused, those that are t
     { pod: "ns/f", place: "unschedulable", rejectedBy: ["NodeResourcesFit"], reason: "Insufficient cpu" },
     { pod: "ns/g", place: "unschedulable", rejectedBy: ["NodeResourcesFit"], reason: "Too many pods" },
   ]);
-  assert.deepEqual([...found].map(([lane, pods]) => [lane, pods.map((pod) => pod.pod)]), [
-    ["active", ["ns/c"]],
-    ["backoff", ["ns/b"]],
-    ["unschedulable: Insufficient cpu", ["ns/f"]],
-    ["unschedulable: NodeAffinity, NodeResourcesFit", ["ns/a", "ns/d"]],
-    ["unschedulable: Too many pods", ["ns/g"]],
-    ["gated by SchedulingGates", ["ns/gated"]],
-    ["waiting", ["ns/e"]],
-  ]);
+  assert.deepEqual(
+    [...found].map(([lane, pods]) => [lane, pods.map((pod) => pod.pod)]),
+    [
+      ["active", ["ns/c"]],
+      ["backoff", ["ns/b"]],
+      ["unschedulable: Insufficient cpu", ["ns/f"]],
+      ["unschedulable: NodeAffinity, NodeResourcesFit", ["ns/a", "ns/d"]],
+      ["unschedulable: Too many pods", ["ns/g"]],
+      ["gated by SchedulingGates", ["ns/gated"]],
+      ["waiting", ["ns/e"]],
+    ],
+  );
 });
 
 test("latencies are of all decisions, in whatever order they come", () => {
@@ -34,9 +37,22 @@ test("latencies are of all decisions, in whatever order they come", () => {
 
 test("a step of a story says what happened and why", () => {
   assert.equal(words({ time: "", what: "active", cause: "NodeAdd", detail: "node-7" }), "active: NodeAdd (node-7)");
-  assert.equal(words({ time: "", what: "decided", attempt: 2, milliseconds: 1.25, node: "a" }), "attempt 2 (1.3 ms): selected a");
   assert.equal(
-    words({ time: "", what: "decided", attempt: 1, milliseconds: 2, message: "0/3 nodes", refused: { NodeName: 3 }, nominatedNode: "b", victims: ["ns/x"], victimsTotal: 12 }),
+    words({ time: "", what: "decided", attempt: 2, milliseconds: 1.25, node: "a" }),
+    "attempt 2 (1.3 ms): selected a",
+  );
+  assert.equal(
+    words({
+      time: "",
+      what: "decided",
+      attempt: 1,
+      milliseconds: 2,
+      message: "0/3 nodes",
+      refused: { NodeName: 3 },
+      nominatedNode: "b",
+      victims: ["ns/x"],
+      victimsTotal: 12,
+    }),
     "attempt 1 (2.0 ms): no node. 0/3 nodes; refused by NodeName (3); nominated to b, evicting 12",
   );
 });
@@ -50,9 +66,21 @@ test("the same reason on a different number of nodes is one reason", () => {
 });
 
 test("the last event that requeued a pod is shown", () => {
-  const wake = (time: string, event: string, by: string, ...pods: string[]) => ({ time, event, by, count: pods.length, pods });
-  const found = wakers([wake("2", "NodeAdd", "Node n1", "ns/a"), wake("1", "AssignedPodDelete", "Pod ns/x", "ns/a", "ns/b")]);
+  const wake = (time: string, event: string, by: string, ...pods: string[]) => ({
+    time,
+    event,
+    by,
+    count: pods.length,
+    pods,
+  });
+  const found = wakers([
+    wake("2", "NodeAdd", "Node n1", "ns/a"),
+    wake("1", "AssignedPodDelete", "Pod ns/x", "ns/a", "ns/b"),
+  ]);
   assert.equal(wakeText(found.get("ns/a")!), "requeued by Node n1 (node add)");
   assert.equal(wakeText(found.get("ns/b")!), "requeued by Pod ns/x (assigned pod delete)");
-  assert.equal(wakeText({ time: "", event: "UnschedulableTimeout", count: 1, pods: [] }), "requeued: unschedulable timeout");
+  assert.equal(
+    wakeText({ time: "", event: "UnschedulableTimeout", count: 1, pods: [] }),
+    "requeued: unschedulable timeout",
+  );
 });

@@ -64,10 +64,12 @@ class Server implements Source {
     return this.about.can.includes(what);
   }
 
-  explain = (pod: string, moment?: Moment) => ask<never>(`explain/${path(pod)}?${new URLSearchParams({ suggestions: "true", ...moment })}`);
+  explain = (pod: string, moment?: Moment) =>
+    ask<never>(`explain/${path(pod)}?${new URLSearchParams({ suggestions: "true", ...moment })}`);
   pending = (limit = 500) => ask<never>(`pending?limit=${limit}`);
   decisions = (limit = 500) => ask<never>(`decisions?limit=${limit}`);
-  group = (group: string, moment?: Moment) => ask<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
+  group = (group: string, moment?: Moment) =>
+    ask<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
   configuration = () => ask<never>("configuration");
   whatIf = (change: WhatIfChange) =>
     ask<never>("what-if", {

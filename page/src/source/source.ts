@@ -1,7 +1,18 @@
 /** Where a page's data comes from: a server, or the data of a saved copy. Views know only this interface. */
 import type { PlanMessage } from "../plan/model";
+import type {
+  ConfigurationRecord,
+  DecisionsRecord,
+  FramesRecord,
+  GroupStateRecord,
+  QueueRecord,
+  SourceRecord,
+  TimeRecord,
+  VerdictRecord,
+  WhatIfChange,
+  WorkbenchRecord,
+} from "../protocol";
 import type { Moment } from "../shell/address";
-import type { ConfigurationRecord, DecisionsRecord, FramesRecord, GroupStateRecord, QueueRecord, SourceRecord, TimeRecord, VerdictRecord, WhatIfChange, WorkbenchRecord } from "../protocol";
 
 export type Capability = SourceRecord["can"][number];
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PlanModel } from "../plan/model";
 import type { Changes } from "../plan/model";
+import { PlanModel } from "../plan/model";
 import type { TimeRecord } from "../protocol";
 import { axisOf, isoOf, momentAt } from "./axis";
 import { differences } from "./differences";
@@ -45,10 +45,31 @@ function plan(pods: Record<string, string>): PlanModel {
   const zeros = keys.map(() => 0);
   const model = new PlanModel();
   model.change({
-    nodes: { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] },
+    nodes: {
+      name: [],
+      labels: [],
+      taints: [],
+      allocatable: [],
+      unschedulable: [],
+      labelSets: [],
+      taintSets: [],
+      amountSets: [],
+    },
     pods: {
-      key: keys, node: keys.map((key) => nodeNames.indexOf(pods[key]!)), nominatedNode: zeros, workload: zeros, labels: zeros, requests: zeros,
-      priority: zeros, created: zeros, terminating: [], times: [""], nodeNames, workloads: [""], labelSets: [{}], amountSets: [{}],
+      key: keys,
+      node: keys.map((key) => nodeNames.indexOf(pods[key]!)),
+      nominatedNode: zeros,
+      workload: zeros,
+      labels: zeros,
+      requests: zeros,
+      priority: zeros,
+      created: zeros,
+      terminating: [],
+      times: [""],
+      nodeNames,
+      workloads: [""],
+      labelSets: [{}],
+      amountSets: [{}],
     },
     goneNodes: [],
     gonePods: [],

@@ -16,9 +16,15 @@ export interface Axis {
 }
 
 export function axisOf(records: TimeRecord[]): Axis {
-  const own = records.map(({ series: { time } }) => time.map((one) => Math.round(ROUNDED * (one - time[0]!)) / ROUNDED));
+  const own = records.map(({ series: { time } }) =>
+    time.map((one) => Math.round(ROUNDED * (one - time[0]!)) / ROUNDED),
+  );
   const moments = records.length === 1 ? own[0]! : thinned([...new Set(own.flat())].sort((one, other) => one - other));
-  return { moments, start: 1000 * (records[0]!.series.time[0] ?? 0), frames: own.map((times) => framesAt(times, moments)) };
+  return {
+    moments,
+    start: 1000 * (records[0]!.series.time[0] ?? 0),
+    frames: own.map((times) => framesAt(times, moments)),
+  };
 }
 
 function thinned(moments: number[]): number[] {

@@ -1,7 +1,7 @@
 /** Lines over time, one for each timeline, with the moment that is shown: utilization, pending pods, waits. */
 import { useMemo } from "preact/hooks";
-import type { Drawn } from "../parts/pictures";
 import { span } from "../parts/format";
+import type { Drawn } from "../parts/pictures";
 import { SvgPen } from "../plan/pen";
 import { isDark } from "../shell/theme";
 
@@ -45,7 +45,13 @@ export function Chart({ figure, moments, at, onPick }: Props) {
           </b>
         ))}
       </figcaption>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${texts.join(" and ")} at this moment`} onClick={pick}>
+      <svg
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${name}: ${texts.join(" and ")} at this moment`}
+        onClick={pick}
+      >
         {paths.length === 1 && <path d={`${paths[0]}V${HEIGHT}H0Z`} class="area" />}
         {paths.map((drawn, i) => (
           <path key={i} d={drawn} class="line" data-line={i} />
@@ -61,7 +67,8 @@ function path({ unit, lines }: Figure, moments: number[], values: number[], widt
   const first = moments[0] ?? 0;
   const whole = Math.max(1e-9, (moments.at(-1) ?? 1) - first);
   // By a loop: as arguments of a function, a long recording's values would be too many.
-  const most = unit === "ratio" ? 1 : lines.flat().reduce((one, other) => Math.max(one, other), unit === "pods" ? 1 : 0.001);
+  const most =
+    unit === "ratio" ? 1 : lines.flat().reduce((one, other) => Math.max(one, other), unit === "pods" ? 1 : 0.001);
   const y = (value: number) => round(height - 4 - ((height - 8) * Math.min(value, most)) / most);
   return `${values.map((value, i) => (i ? `H${round((width * (moments[i]! - first)) / whole)}V${y(value)}` : `M0 ${y(value)}`)).join("")}H${width}`;
 }
@@ -98,7 +105,9 @@ export function picture(figures: Figure[], moments: number[], names: string[]): 
     const most = figure.unit === "ratio" ? 1 : figure.lines.flat().reduce((one, other) => Math.max(one, other), 0);
     pen.text(x, y + 14, `${figure.name}, up to ${valueText(figure.unit, most)}`, 12, colour("--ink-2"));
     pen.rect(x, y + 20, WIDE, HIGH, colour("--sheet"), 6);
-    figure.lines.forEach((values, line) => pen.line(x, y + 20, path(figure, moments, values, WIDE, HIGH), strokes[line]!, line > 0));
+    figure.lines.forEach((values, line) =>
+      pen.line(x, y + 20, path(figure, moments, values, WIDE, HIGH), strokes[line]!, line > 0),
+    );
   });
   return { svg: pen.svg(width, height, `Figures over time: ${names.join(" and ")}`), width, height };
 }

@@ -17,7 +17,8 @@ export function differences(one: PlanModel, other: PlanModel): Difference[] {
     const there = other.pods.get(pod.key);
     if (!there || there.node !== pod.node) found.push({ pod: pod.key, one: place(pod), other: place(there) });
   }
-  for (const pod of other.pods.values()) if (!one.pods.has(pod.key)) found.push({ pod: pod.key, one: ABSENT, other: place(pod) });
+  for (const pod of other.pods.values())
+    if (!one.pods.has(pod.key)) found.push({ pod: pod.key, one: ABSENT, other: place(pod) });
   return found.sort((a, b) => byName(a.pod, b.pod));
 }
 

@@ -9,11 +9,11 @@ import { Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
 import { Picture } from "../plan/picture";
 import type { FramesRecord, MarkRecord, TimeRecord } from "../protocol";
-import { amend, type Address, parse, podHref } from "../shell/address";
+import { type Address, amend, parse, podHref } from "../shell/address";
 import { type Axis, axisOf, isoOf, momentAt } from "./axis";
 import { Chart, type Figure, picture } from "./chart";
-import { Timeline } from "./timeline";
 import { type Difference, differences } from "./differences";
+import { Timeline } from "./timeline";
 
 const SPEEDS = [0.5, 1, 5, 20, 100, 500, 2000, 10_000];
 const NAMES: Record<string, string> = {
@@ -54,13 +54,22 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
     return () => clearTimeout(timer);
   }, [at, plays]);
   usePlayback(plays, speed, axis.moments, at, setAt, () => setPlays(false));
-  const go = (moment: number) => (setPlays(false), setAt(moment));
-  const marks = data.map(({ time }) => time.marks.map((mark): Placed => ({ ...mark, at: placeOf(axis, data, time, mark) })));
+  const go = (moment: number) => {
+    setPlays(false);
+    setAt(moment);
+  };
+  const playOrPause = () => {
+    if (at >= last) setAt(0);
+    setPlays(!plays);
+  };
+  const marks = data.map(({ time }) =>
+    time.marks.map((mark): Placed => ({ ...mark, at: placeOf(axis, data, time, mark) })),
+  );
   const now = isoOf(axis, at);
   return (
     <>
       <div class="tools">
-        <button type="button" class="primary" onClick={() => (at >= last && setAt(0), setPlays(!plays))}>
+        <button type="button" class="primary" onClick={playOrPause}>
           {plays ? "Pause" : "Play"}
         </button>
         <button type="button" aria-label="One step back" onClick={() => go(Math.max(0, at - 1))}>
@@ -83,18 +92,44 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
           {now.replace("T", " ").slice(0, 21)} <span class="muted">+{span(axis.moments[at]!)}</span>
         </output>
       </div>
-      {data.map(({ name, time }) => time.note && <p class="note" key={name}>{data.length > 1 ? `${name}: ${time.note}` : time.note}</p>)}
+      {data.map(
+        ({ name, time }) =>
+          time.note && (
+            <p class="note" key={name}>
+              {data.length > 1 ? `${name}: ${time.note}` : time.note}
+            </p>
+          ),
+      )}
       <div class="scrubber">
-        <input type="range" min={0} max={last} value={at} aria-label="Moment" aria-valuetext={now} onInput={(event) => go(event.currentTarget.valueAsNumber)} />
+        <input
+          type="range"
+          min={0}
+          max={last}
+          value={at}
+          aria-label="Moment"
+          aria-valuetext={now}
+          onInput={(event) => go(event.currentTarget.valueAsNumber)}
+        />
         {marks.map((own, i) => (
           <div key={i} class="marks" aria-hidden="true">
             {own.map((mark, number) => (
-              <span key={number} data-what={mark.what} title={`${mark.what}: ${mark.detail ?? ""}`} style={{ left: `${(100 * mark.at) / Math.max(1, last)}%` }} />
+              <span
+                key={number}
+                data-what={mark.what}
+                title={`${mark.what}: ${mark.detail ?? ""}`}
+                style={{ left: `${(100 * mark.at) / Math.max(1, last)}%` }}
+              />
             ))}
           </div>
         ))}
       </div>
-      <Plans data={data} timelines={timelines} colours={colours} at={at} seconds={asks ? axis.frames.map((frames, i) => data[i]!.time.series.time[frames[at]!]!) : undefined} />
+      <Plans
+        data={data}
+        timelines={timelines}
+        colours={colours}
+        at={at}
+        seconds={asks ? axis.frames.map((frames, i) => data[i]!.time.series.time[frames[at]!]!) : undefined}
+      />
       <Figures figures={figures} axis={axis} at={at} names={data.map(({ name }) => name)} onPick={go} />
       {marks.flat().length > 0 && <Marks marks={marks} names={data.map(({ name }) => name)} onPick={go} />}
     </>
@@ -120,7 +155,14 @@ function summaryOf(model: PlanModel): string {
   return `${count(model.nodes.size, "node")}, ${count(model.pods.size - model.pending.size, "pod")} scheduled, ${grouped(model.pending.size)} pending`;
 }
 
-function usePlayback(plays: boolean, speed: number, moments: number[], at: number, setAt: (at: number) => void, end: () => void): void {
+function usePlayback(
+  plays: boolean,
+  speed: number,
+  moments: number[],
+  at: number,
+  setAt: (at: number) => void,
+  end: () => void,
+): void {
   const here = useRef(at);
   here.current = at;
   useEffect(() => {
@@ -162,7 +204,10 @@ function Plans({ data, timelines, colours, at, seconds }: PlansProps) {
     return (pod: PodItem) => keys.has(pod.key);
   }, [pair, marked, differ]);
   const group = timelines.some(({ model }) => [...model.nodes.values()].some((node) => node.labels[ZONE])) ? ZONE : "";
-  const resource = useMemo(() => (timelines.some(({ pods }) => [...pods.values()].some((pod) => pod.requests.cpu)) ? "cpu" : "pods"), [timelines]);
+  const resource = useMemo(
+    () => (timelines.some(({ pods }) => [...pods.values()].some((pod) => pod.requests.cpu)) ? "cpu" : "pods"),
+    [timelines],
+  );
   return (
     <>
       {pair && (
@@ -170,19 +215,43 @@ function Plans({ data, timelines, colours, at, seconds }: PlansProps) {
           <button type="button" aria-pressed={marked} onClick={() => mark(!marked)}>
             Highlight differences
           </button>
-          <span role="status">{differ.length ? `${count(differ.length, "pod")} ${differ.length === 1 ? "differs" : "differ"} at this moment` : "Both are the same at this moment"}</span>
+          <span role="status">
+            {differ.length
+              ? `${count(differ.length, "pod")} ${differ.length === 1 ? "differs" : "differ"} at this moment`
+              : "Both are the same at this moment"}
+          </span>
         </div>
       )}
       <div class={pair ? "pair" : undefined}>
         {timelines.map((timeline, i) => (
-          <OnePlan key={data[i]!.name} model={timeline.model} name={data[i]!.name} heading={pair ? i : undefined} settings={{ group, resource, colour: "workload" }} colours={colours} shown={shown} chosen={chosen} onSelect={select} />
+          <OnePlan
+            key={data[i]!.name}
+            model={timeline.model}
+            name={data[i]!.name}
+            heading={pair ? i : undefined}
+            settings={{ group, resource, colour: "workload" }}
+            colours={colours}
+            shown={shown}
+            chosen={chosen}
+            onSelect={select}
+          />
         ))}
       </div>
-      {(chosen[0] || chosen[1]) && <Chosen chosen={chosen} data={data} timelines={timelines} seconds={seconds} onSelect={select} />}
+      {(chosen[0] || chosen[1]) && (
+        <Chosen chosen={chosen} data={data} timelines={timelines} seconds={seconds} onSelect={select} />
+      )}
       {timelines.map(({ model }, i) => (
-        <Pods key={data[i]!.name} title={`${count(model.pending.size, "pending pod")}${pair ? ` in ${data[i]!.name}` : ""}`} pods={[...model.pending]} chosen={chosen[1]} onSelect={select} />
+        <Pods
+          key={data[i]!.name}
+          title={`${count(model.pending.size, "pending pod")}${pair ? ` in ${data[i]!.name}` : ""}`}
+          pods={[...model.pending]}
+          chosen={chosen[1]}
+          onSelect={select}
+        />
       ))}
-      {pair && differ.length > 0 && <Differences rows={differ} names={data.map(({ name }) => name)} onSelect={select} />}
+      {pair && differ.length > 0 && (
+        <Differences rows={differ} names={data.map(({ name }) => name)} onSelect={select} />
+      )}
     </>
   );
 }
@@ -213,11 +282,27 @@ function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSel
         )}
         <span class="muted grow">{summaryOf(model)}</span>
         <span class="buttons">
-          <PictureButtons file={file} of={`The plan of ${name}`} small draw={() => canvas.current!.drawn(`${name}: ${summaryOf(model)}`)} />
+          <PictureButtons
+            file={file}
+            of={`The plan of ${name}`}
+            small
+            draw={() => canvas.current!.drawn(`${name}: ${summaryOf(model)}`)}
+          />
         </span>
       </div>
       <div class="sea">
-        <Picture plan={model} settings={settings} label={settings.group} colours={colours} nodesVersion={nodesVersion} shown={shown} selectedNode={chosen[0]} selectedPod={chosen[1]} onSelect={(node, pod) => onSelect([node, pod])} handle={canvas} />
+        <Picture
+          plan={model}
+          settings={settings}
+          label={settings.group}
+          colours={colours}
+          nodesVersion={nodesVersion}
+          shown={shown}
+          selectedNode={chosen[0]}
+          selectedPod={chosen[1]}
+          onSelect={(node, pod) => onSelect([node, pod])}
+          handle={canvas}
+        />
       </div>
     </section>
   );
@@ -255,9 +340,17 @@ function Chosen({ chosen: [node, pod], data, timelines, seconds, onSelect }: Cho
           })}
         </p>
       )}
-      {node && timelines.map(({ model }, i) => (
-        <Pods key={data[i]!.name} title={`${of(i)}${count(model.podsOn(node).length, "pod")} on ${node}`} pods={model.podsOn(node)} chosen={pod} onSelect={onSelect} open />
-      ))}
+      {node &&
+        timelines.map(({ model }, i) => (
+          <Pods
+            key={data[i]!.name}
+            title={`${of(i)}${count(model.podsOn(node).length, "pod")} on ${node}`}
+            pods={model.podsOn(node)}
+            chosen={pod}
+            onSelect={onSelect}
+            open
+          />
+        ))}
     </section>
   );
 }
@@ -293,7 +386,15 @@ function Pods({ title, pods, chosen, open, onSelect }: PodsProps) {
   );
 }
 
-function Differences({ rows, names, onSelect }: { rows: Difference[]; names: string[]; onSelect: (chosen: [string, string]) => void }) {
+function Differences({
+  rows,
+  names,
+  onSelect,
+}: {
+  rows: Difference[];
+  names: string[];
+  onSelect: (chosen: [string, string]) => void;
+}) {
   const columns: Column<Difference>[] = [
     {
       title: "Pod",
@@ -311,7 +412,13 @@ function Differences({ rows, names, onSelect }: { rows: Difference[]; names: str
     <details>
       <summary>{count(rows.length, "pod")} placed differently, as a table</summary>
       <div class="tall">
-        <Table caption="Pods that are placed differently" columns={columns} rows={rows} rowKey={(row) => row.pod} file="differences" />
+        <Table
+          caption="Pods that are placed differently"
+          columns={columns}
+          rows={rows}
+          rowKey={(row) => row.pod}
+          file="differences"
+        />
       </div>
     </details>
   );
@@ -342,16 +449,24 @@ interface FiguresProps {
 function Figures({ figures, axis, at, names, onPick }: FiguresProps) {
   const columns: Column<number>[] = [
     { title: "Time", value: (moment) => isoOf(axis, moment) },
-    ...figures.flatMap(({ name, lines }) => lines.map((values, i): Column<number> => ({ title: names.length > 1 ? `${name}: ${names[i]}` : name, value: (moment) => values[moment]! }))),
+    ...figures.flatMap(({ name, lines }) =>
+      lines.map(
+        (values, i): Column<number> => ({
+          title: names.length > 1 ? `${name}: ${names[i]}` : name,
+          value: (moment) => values[moment]!,
+        }),
+      ),
+    ),
   ];
   return (
     <section class="figures-over-time" aria-label="Figures over time">
       <p class="tools">
-        {names.length > 1 && names.map((name, i) => (
-          <span key={name}>
-            <span class="line-sign" data-line={i} aria-hidden="true" /> {name}
-          </span>
-        ))}
+        {names.length > 1 &&
+          names.map((name, i) => (
+            <span key={name}>
+              <span class="line-sign" data-line={i} aria-hidden="true" /> {name}
+            </span>
+          ))}
         <span class="buttons">
           <PictureButtons file="figures" of="Figures" small draw={() => picture(figures, axis.moments, names)} />
         </span>
@@ -364,7 +479,14 @@ function Figures({ figures, axis, at, names, onPick }: FiguresProps) {
       <details>
         <summary>Figures as a table</summary>
         <div class="tall">
-          <Table caption="Figures over time" columns={columns} rows={axis.moments.map((_, i) => i)} rowKey={String} file="figures" selected={String(at)} />
+          <Table
+            caption="Figures over time"
+            columns={columns}
+            rows={axis.moments.map((_, i) => i)}
+            rowKey={String}
+            file="figures"
+            selected={String(at)}
+          />
         </div>
       </details>
     </section>
@@ -382,7 +504,9 @@ function placeOf(axis: Axis, data: TimelineData[], time: TimeRecord, mark: MarkR
 }
 
 function Marks({ marks, names, onPick }: { marks: Placed[][]; names: string[]; onPick: (moment: number) => void }) {
-  const rows = marks.flatMap((own, i) => own.map((mark) => ({ ...mark, timeline: names[i]! }))).sort((one, other) => one.at - other.at);
+  const rows = marks
+    .flatMap((own, i) => own.map((mark) => ({ ...mark, timeline: names[i]! })))
+    .sort((one, other) => one.at - other.at);
   type Row = (typeof rows)[number];
   const columns: Column<Row>[] = [
     {
@@ -401,7 +525,13 @@ function Marks({ marks, names, onPick }: { marks: Placed[][]; names: string[]; o
   return (
     <section class="card">
       <h2>Marks</h2>
-      <Table caption="Marked events" columns={columns} rows={rows} rowKey={(mark) => `${mark.timeline} ${mark.time} ${mark.what} ${mark.detail}`} file="marks" />
+      <Table
+        caption="Marked events"
+        columns={columns}
+        rows={rows}
+        rowKey={(mark) => `${mark.timeline} ${mark.time} ${mark.what} ${mark.detail}`}
+        file="marks"
+      />
     </section>
   );
 }

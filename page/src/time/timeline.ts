@@ -11,7 +11,9 @@ export class Timeline {
   constructor(private readonly record: FramesRecord) {
     this.model.apply(record.start);
     const pods = new Map(this.model.pods);
-    const stop = this.model.subscribe((change) => change.whole || change.pods.forEach(({ after }) => after && pods.set(after.key, after)));
+    const stop = this.model.subscribe(
+      (change) => change.whole || change.pods.forEach(({ after }) => after && pods.set(after.key, after)),
+    );
     this.go(this.last);
     stop();
     this.pods = pods;

@@ -9,7 +9,16 @@ export function TimeView({ source, address }: ViewProps) {
   const only = address.query.get("timeline");
   const chosen = only && timelines.includes(only) ? [only] : timelines;
   const asked = useAsked(
-    () => Promise.all(chosen.map(async (name): Promise<TimelineData> => ({ name, time: await source.time(name), frames: await source.frames(name) }))),
+    () =>
+      Promise.all(
+        chosen.map(
+          async (name): Promise<TimelineData> => ({
+            name,
+            time: await source.time(name),
+            frames: await source.frames(name),
+          }),
+        ),
+      ),
     [source, chosen.join("\n")],
   );
   return (
@@ -17,18 +26,38 @@ export function TimeView({ source, address }: ViewProps) {
       <h1 class="visually-hidden">Time</h1>
       {timelines.length > 1 && (
         <div class="tools" role="group" aria-label="Timelines">
-          <button type="button" aria-pressed={chosen.length > 1} onClick={() => amend(address, { timeline: undefined })}>
+          <button
+            type="button"
+            aria-pressed={chosen.length > 1}
+            onClick={() => amend(address, { timeline: undefined })}
+          >
             Side by side
           </button>
           {timelines.map((name) => (
-            <button key={name} type="button" aria-pressed={chosen.length === 1 && chosen[0] === name} onClick={() => amend(address, { timeline: name })}>
+            <button
+              key={name}
+              type="button"
+              aria-pressed={chosen.length === 1 && chosen[0] === name}
+              onClick={() => amend(address, { timeline: name })}
+            >
               {name}
             </button>
           ))}
         </div>
       )}
       <Answer asked={asked} what="the timeline by replaying it">
-        {(data) => (data.every(({ time }) => time.series.time.length) ? <Player key={data.map(({ name }) => name).join("\n")} data={data} address={address} asks={source.can("moments")} /> : <p class="empty">Nothing was recorded.</p>)}
+        {(data) =>
+          data.every(({ time }) => time.series.time.length) ? (
+            <Player
+              key={data.map(({ name }) => name).join("\n")}
+              data={data}
+              address={address}
+              asks={source.can("moments")}
+            />
+          ) : (
+            <p class="empty">Nothing was recorded.</p>
+          )
+        }
       </Answer>
     </div>
   );

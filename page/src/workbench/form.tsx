@@ -6,7 +6,14 @@ import type { PlanModel } from "../plan/model";
 import type { WhatIfChange } from "../protocol";
 import { type Workload, workloadOf } from "./change";
 
-const KINDS = { addNodes: "Add nodes", remove: "Remove a node", drain: "Drain a node", label: "Label a node", taint: "Taint a node", scale: "Scale a workload" };
+const KINDS = {
+  addNodes: "Add nodes",
+  remove: "Remove a node",
+  drain: "Drain a node",
+  label: "Label a node",
+  taint: "Taint a node",
+  scale: "Scale a workload",
+};
 type Kind = keyof typeof KINDS;
 const EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -36,7 +43,10 @@ export function Form({ plan, change, onChange }: Props) {
   const scaled = workloads.has(workload) ? workload : ([...workloads.keys()][0] ?? "");
   const add = (event: Event) => {
     event.preventDefault();
-    const extended = <K extends Kind>(which: K, one: NonNullable<WhatIfChange[K]>[number]) => ({ ...change, [which]: [...((change[which] as unknown[] | undefined) ?? []), one] });
+    const extended = <K extends Kind>(which: K, one: NonNullable<WhatIfChange[K]>[number]) => ({
+      ...change,
+      [which]: [...((change[which] as unknown[] | undefined) ?? []), one],
+    });
     switch (kind) {
       case "addNodes":
         return onChange(extended("addNodes", { count: number, like: at }));
@@ -76,7 +86,13 @@ export function Form({ plan, change, onChange }: Props) {
       ) : (
         <label>
           <span>{kind === "addNodes" ? "Like" : "Node"}</span>
-          <input list="nodes" required value={at} ref={(input) => input?.setCustomValidity(plan.nodes.has(at) ? "" : `There is no node ${at}.`)} onInput={(event) => setNode(event.currentTarget.value)} />
+          <input
+            list="nodes"
+            required
+            value={at}
+            ref={(input) => input?.setCustomValidity(plan.nodes.has(at) ? "" : `There is no node ${at}.`)}
+            onInput={(event) => setNode(event.currentTarget.value)}
+          />
           <datalist id="nodes">
             {nodes.slice(0, 500).map((name) => (
               <option key={name} value={name} />
@@ -87,7 +103,14 @@ export function Form({ plan, change, onChange }: Props) {
       {(kind === "addNodes" || kind === "scale") && (
         <label>
           <span>{kind === "scale" ? `Replicas, now ${workloads.get(scaled)?.pods ?? 0}` : "How many"}</span>
-          <input type="number" required min={kind === "scale" ? 0 : 1} max={10000} value={number} onInput={(event) => setNumber(event.currentTarget.valueAsNumber || 0)} />
+          <input
+            type="number"
+            required
+            min={kind === "scale" ? 0 : 1}
+            max={10000}
+            value={number}
+            onInput={(event) => setNumber(event.currentTarget.valueAsNumber || 0)}
+          />
         </label>
       )}
       {keyed && (
@@ -114,7 +137,8 @@ export function Form({ plan, change, onChange }: Props) {
       )}
       {keyed && (
         <label class="check">
-          <input type="checkbox" checked={remove} onChange={(event) => setRemove(event.currentTarget.checked)} /> take it away
+          <input type="checkbox" checked={remove} onChange={(event) => setRemove(event.currentTarget.checked)} /> take
+          it away
         </label>
       )}
       <button type="submit" class="primary" disabled={kind === "scale" ? !scaled : !at}>

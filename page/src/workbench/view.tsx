@@ -2,8 +2,8 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAsked } from "../parts/asked";
 import { byName, count, grouped } from "../parts/format";
-import { saveText } from "../parts/save";
 import { PictureButtons } from "../parts/pictures";
+import { saveText } from "../parts/save";
 import { type Column, CsvButton, Table } from "../parts/table";
 import type { Canvas } from "../plan/canvas";
 import { useNodesVersion } from "../plan/changes";
@@ -25,7 +25,10 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
   const change = useMemo(() => changeOf(text), [text]);
   const set = (next: WhatIfChange) => amend(address, { change: textOf(next) });
   const asked = useAsked((unwanted) => trial(source.whatIf, change, unwanted), [source, text]);
-  const configuration = useAsked(() => (source.can("configuration") ? source.configuration() : Promise.reject(new Error("none"))), [source]);
+  const configuration = useAsked(
+    () => (source.can("configuration") ? source.configuration() : Promise.reject(new Error("none"))),
+    [source],
+  );
   return (
     <div class="bench">
       <div class="bench-form">
@@ -35,7 +38,12 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
           {items(change).map((item) => (
             <li key={item.text}>
               {item.text}
-              <button type="button" class="quiet" aria-label={`Remove: ${item.text}`} onClick={() => set(item.without())}>
+              <button
+                type="button"
+                class="quiet"
+                aria-label={`Remove: ${item.text}`}
+                onClick={() => set(item.without())}
+              >
                 ✕
               </button>
             </li>
@@ -43,8 +51,16 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
         </ul>
         <Form plan={plan} change={change} onChange={set} />
         {configuration.answer && <Weights configuration={configuration.answer} change={change} onChange={set} />}
-        <Paste label="Manifests to apply" value={change.manifests ?? ""} onTry={(manifests) => set({ ...change, manifests })} />
-        <Paste label="Another configuration" value={change.config ?? ""} onTry={(config) => set({ ...change, config })} />
+        <Paste
+          label="Manifests to apply"
+          value={change.manifests ?? ""}
+          onTry={(manifests) => set({ ...change, manifests })}
+        />
+        <Paste
+          label="Another configuration"
+          value={change.config ?? ""}
+          onTry={(config) => set({ ...change, config })}
+        />
         {!isEmpty(change) && (
           <button type="button" onClick={() => set({})}>
             Start over
@@ -60,13 +76,21 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
             {asked.error}
           </p>
         )}
-        {asked.answer && !asked.error ? <Result plan={plan} record={asked.answer} /> : !asked.error && isEmpty(change) && <p class="empty">Add a change to see its effect on the plan.</p>}
+        {asked.answer && !asked.error ? (
+          <Result plan={plan} record={asked.answer} />
+        ) : (
+          !asked.error && isEmpty(change) && <p class="empty">Add a change to see its effect on the plan.</p>
+        )}
       </div>
     </div>
   );
 }
 
-async function trial(whatIf: (change: WhatIfChange) => Promise<WorkbenchRecord>, change: WhatIfChange, unwanted: AbortSignal): Promise<WorkbenchRecord | undefined> {
+async function trial(
+  whatIf: (change: WhatIfChange) => Promise<WorkbenchRecord>,
+  change: WhatIfChange,
+  unwanted: AbortSignal,
+): Promise<WorkbenchRecord | undefined> {
   if (isEmpty(change)) return undefined;
   await new Promise((done) => setTimeout(done, REST));
   // It has moved on meanwhile.
@@ -92,7 +116,10 @@ function Weights({ configuration, change, onChange }: Part & { configuration: Co
           const { [plugin]: _, ...others } = chosen;
           const mine = weight === usual ? others : { ...others, [plugin]: weight };
           const { [profile.schedulerName]: __, ...profiles } = change.weights ?? {};
-          onChange({ ...change, weights: Object.keys(mine).length ? { ...profiles, [profile.schedulerName]: mine } : profiles });
+          onChange({
+            ...change,
+            weights: Object.keys(mine).length ? { ...profiles, [profile.schedulerName]: mine } : profiles,
+          });
         };
         return (
           <fieldset key={profile.schedulerName} disabled={!!change.config}>
@@ -100,7 +127,13 @@ function Weights({ configuration, change, onChange }: Part & { configuration: Co
             {plugins.map(({ name, weight }) => (
               <label key={name} class="slider">
                 <span>{name}</span>
-                <input type="range" min={0} max={20} value={chosen[name] ?? weight} onInput={(event) => weigh(name, event.currentTarget.valueAsNumber, weight)} />
+                <input
+                  type="range"
+                  min={0}
+                  max={20}
+                  value={chosen[name] ?? weight}
+                  onInput={(event) => weigh(name, event.currentTarget.valueAsNumber, weight)}
+                />
                 <output>{chosen[name] ?? weight}</output>
               </label>
             ))}
@@ -117,7 +150,15 @@ function Paste({ label, value, onTry }: { label: string; value: string; onTry: (
   return (
     <details open={!!value}>
       <summary>{label}</summary>
-      <textarea rows={7} class="mono" aria-label={label} spellcheck={false} value={text} placeholder="YAML or JSON" onInput={(event) => setText(event.currentTarget.value)} />
+      <textarea
+        rows={7}
+        class="mono"
+        aria-label={label}
+        spellcheck={false}
+        value={text}
+        placeholder="YAML or JSON"
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
       <button type="button" disabled={text === value} onClick={() => onTry(text)}>
         Try
       </button>
@@ -134,10 +175,19 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
   const [chosen, select] = useState<[string, string]>(["", ""]);
   const canvas = useRef<Canvas | null>(null);
   const nodesVersion = useNodesVersion(plan);
-  const models = useMemo(() => ({ before: changed(plan, record.settled), after: changed(plan, record.plan) }), [plan, record]);
-  const moved = useMemo(() => new Set([...Object.keys(record.placed), ...Object.keys(record.displaced), ...Object.keys(record.elsewhere)]), [record]);
+  const models = useMemo(
+    () => ({ before: changed(plan, record.settled), after: changed(plan, record.plan) }),
+    [plan, record],
+  );
+  const moved = useMemo(
+    () => new Set([...Object.keys(record.placed), ...Object.keys(record.displaced), ...Object.keys(record.elsewhere)]),
+    [record],
+  );
   const model = side === "before" ? models.before : models.after;
-  const colours = useMemo(() => new Colours("workload", [...models.before.pods.values(), ...models.after.pods.values()], Date.now()), [models]);
+  const colours = useMemo(
+    () => new Colours("workload", [...models.before.pods.values(), ...models.after.pods.values()], Date.now()),
+    [models],
+  );
   const shown = useMemo(() => (pod: PodItem) => side !== "difference" || moved.has(pod.key), [side, moved]);
   const group = [...model.nodes.values()].some((node) => node.labels[ZONE]) ? ZONE : "";
   const resource = [...model.pods.values()].some((pod) => pod.requests.cpu) ? "cpu" : "pods";
@@ -154,11 +204,28 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
         </span>
         <span class="muted grow">{chosen[1] || chosen[0]}</span>
         <span class="buttons">
-          <PictureButtons file={`what-if-${side}`} of="The plan" small draw={() => canvas.current!.drawn(record.changes.join("; "))} />
+          <PictureButtons
+            file={`what-if-${side}`}
+            of="The plan"
+            small
+            draw={() => canvas.current!.drawn(record.changes.join("; "))}
+          />
         </span>
       </div>
       <div class="sea">
-        <Picture key={side === "before" ? "before" : "after"} plan={model} settings={{ group, resource, colour: "workload" }} label={group} colours={colours} nodesVersion={nodesVersion} shown={shown} selectedNode={chosen[0]} selectedPod={chosen[1]} onSelect={(node, pod) => select([node, pod])} handle={canvas} />
+        <Picture
+          key={side === "before" ? "before" : "after"}
+          plan={model}
+          settings={{ group, resource, colour: "workload" }}
+          label={group}
+          colours={colours}
+          nodesVersion={nodesVersion}
+          shown={shown}
+          selectedNode={chosen[0]}
+          selectedPod={chosen[1]}
+          onSelect={(node, pod) => select([node, pod])}
+          handle={canvas}
+        />
       </div>
       <Moves record={record} before={models.before} />
       <Reasons record={record} />
@@ -182,13 +249,22 @@ function Figures({ record }: { record: WorkbenchRecord }) {
     ["Pods with a node, except DaemonSet pods", before.pods, after.pods],
     ["Pending", before.pending.length, after.pending.length],
   ];
-  return <Compared lines={lines} caption={`Before and after: ${record.changes.join("; ")}`} file="what-if-figures" of="Figures" />;
+  return (
+    <Compared
+      lines={lines}
+      caption={`Before and after: ${record.changes.join("; ")}`}
+      file="what-if-figures"
+      of="Figures"
+    />
+  );
 }
 
 /** Why pods are pending, before and after. */
 function Reasons({ record }: { record: WorkbenchRecord }) {
   const [was, is] = [shortened(record.before.reasons), shortened(record.after.reasons)];
-  const lines = [...new Set([...was.keys(), ...is.keys()])].map((reason): Line => [reason, was.get(reason) ?? 0, is.get(reason) ?? 0]);
+  const lines = [...new Set([...was.keys(), ...is.keys()])].map(
+    (reason): Line => [reason, was.get(reason) ?? 0, is.get(reason) ?? 0],
+  );
   if (!lines.length) return null;
   return (
     <section class="card">
@@ -220,7 +296,9 @@ function Compared({ lines, caption, file, of }: { lines: Line[]; caption: string
             <th scope="row">{name}</th>
             <td class="number">{grouped(one)}</td>
             <td class="number">{grouped(other)}</td>
-            <td class={`number ${one === other ? "" : "changed"}`}>{one === other ? "" : `${other > one ? "+" : "−"}${grouped(Math.abs(other - one))}`}</td>
+            <td class={`number ${one === other ? "" : "changed"}`}>
+              {one === other ? "" : `${other > one ? "+" : "−"}${grouped(Math.abs(other - one))}`}
+            </td>
           </tr>
         ))}
       </tbody>
@@ -251,8 +329,12 @@ interface Move {
 function Moves({ record, before }: { record: WorkbenchRecord; before: PlanModel }) {
   const moves: Move[] = [
     ...Object.entries(record.placed).map(([pod, to]): Move => ({ pod, what: "gets a node", from: "", to })),
-    ...Object.entries(record.displaced).map(([pod, to]): Move => ({ pod, what: to ? "moves" : "loses its node", from: before.pods.get(pod)?.node ?? "", to })),
-    ...Object.entries(record.elsewhere).map(([pod, [from, to]]): Move => ({ pod, what: "is placed elsewhere", from, to })),
+    ...Object.entries(record.displaced).map(
+      ([pod, to]): Move => ({ pod, what: to ? "moves" : "loses its node", from: before.pods.get(pod)?.node ?? "", to }),
+    ),
+    ...Object.entries(record.elsewhere).map(
+      ([pod, [from, to]]): Move => ({ pod, what: "is placed elsewhere", from, to }),
+    ),
   ].sort((one, other) => byName(one.pod, other.pod));
   if (!moves.length) return <p class="sum">No pod gets, loses or changes its node.</p>;
   const columns: Column<Move>[] = [
@@ -264,7 +346,13 @@ function Moves({ record, before }: { record: WorkbenchRecord; before: PlanModel 
   return (
     <section class="card">
       <h2>{count(moves.length, "pod")} moved</h2>
-      <Table caption="Pods that get, lose or change their node" columns={columns} rows={moves} rowKey={(move) => move.pod} file="what-if" />
+      <Table
+        caption="Pods that get, lose or change their node"
+        columns={columns}
+        rows={moves}
+        rowKey={(move) => move.pod}
+        file="what-if"
+      />
     </section>
   );
 }
@@ -278,16 +366,22 @@ function Take({ record }: { record: WorkbenchRecord }) {
   return (
     <section class="card">
       <h2>Export</h2>
-      {files.filter(([, text]) => text.trim()).map(([title, text, file]) => (
-        <Copied key={`${title} ${text}`} title={title} text={text} file={file} />
-      ))}
+      {files
+        .filter(([, text]) => text.trim())
+        .map(([title, text, file]) => (
+          <Copied key={`${title} ${text}`} title={title} text={text} file={file} />
+        ))}
     </section>
   );
 }
 
 function Copied({ title, text, file }: { title: string; text: string; file: string }) {
   const [done, setDone] = useState("Copy");
-  const copy = () => navigator.clipboard.writeText(text).then(() => setDone("Copied"), () => setDone("Blocked by the browser"));
+  const copy = () =>
+    navigator.clipboard.writeText(text).then(
+      () => setDone("Copied"),
+      () => setDone("Blocked by the browser"),
+    );
   return (
     <div>
       <h3>
