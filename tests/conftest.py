@@ -106,7 +106,6 @@ FIRST = (
     "live/test_soak.py",
     "cluster/test_rebuild.py",
     "api/test_hostile_files.py",
-    "integration/test_hostile_files.py",
 )
 #: In other folders, words in names of files that are long or start a process.
 LONG_NAMES = ("process", "soak", "crowd", "histories", "state_machine")

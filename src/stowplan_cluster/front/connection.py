@@ -1,7 +1,7 @@
 """Bounded reads and writes for one request.
 
-Bodies are read by `stowplan.serving.requests.bodies`; `protocol.py` limits how long a client may leave a response
-unread.
+Bodies are read by `stowplan.serving.requests.bodies`; `stowplan.serving.requests.protocol` limits how long a client may
+leave a response unread.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
 """
@@ -17,14 +17,14 @@ from aiohttp import web
 from stowplan.api.api_errors import ApiError, Timeout, UnsupportedMediaType
 from stowplan.serving.requests.bodies import read_body
 from stowplan.serving.requests.messages import ALWAYS
-from stowplan_cluster.front.protocol import FrontConnection
+from stowplan.serving.requests.protocol import HttpConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from aiohttp.web_request import BaseRequest
 
-    from stowplan_cluster.front.protocol import Sleep
+    from stowplan.serving.requests.protocol import Sleep
     from stowplan_cluster.front.responses import Answer
     from stowplan_cluster.front.settings import FrontSettings
 
@@ -69,7 +69,7 @@ class Connection:
     def cut_off(self) -> bool:
         """Whether the connection was aborted because the client did not read."""
         protocol = self._request.protocol
-        return isinstance(protocol, FrontConnection) and protocol.cut_off
+        return isinstance(protocol, HttpConnection) and protocol.cut_off
 
     async def read_body(self) -> bytes:
         request, settings = self._request, self._settings

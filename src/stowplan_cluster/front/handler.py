@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from stowplan.api.users import UserInfo
     from stowplan.serving.requests.messages import Answer as MountedAnswer
     from stowplan.serving.requests.messages import Page as MountedPage
+    from stowplan.serving.requests.protocol import Sleep
     from stowplan.serving.requests.targets import Query
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.front.access import Access
     from stowplan_cluster.front.pages import Pages
-    from stowplan_cluster.front.protocol import Sleep
     from stowplan_cluster.front.responses import Headers
     from stowplan_cluster.front.settings import FrontSettings
 

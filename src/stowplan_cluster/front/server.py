@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from stowplan.api.api_errors import BadRequest, InternalError
 from stowplan.api.users import AUTHENTICATED, MASTERS, UserInfo
+from stowplan.serving.requests.messages import ALWAYS
+from stowplan.serving.requests.protocol import HttpServer
 from stowplan_cluster.apiserver.authorization import Authorizer
-from stowplan_cluster.front.acceptor import Acceptor
 from stowplan_cluster.front.access import Access, Tokens
 from stowplan_cluster.front.certificates import certificates_for
 from stowplan_cluster.front.handler import Handler
 from stowplan_cluster.front.kubeconfig_file import kubeconfig, write_kubeconfig
 from stowplan_cluster.front.metrics import Metrics
 from stowplan_cluster.front.pages import Pages
-from stowplan_cluster.front.protocol import FrontServer
+from stowplan_cluster.front.responses import status_body
 from stowplan_cluster.front.settings import FrontSettings
 
 if TYPE_CHECKING:
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan.serving.requests.messages import Page
+    from stowplan.serving.requests.protocol import Sleep
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.server import ApiServer
     from stowplan_cluster.front.certificates import Certificates
-    from stowplan_cluster.front.protocol import Sleep
 
 ADMIN = UserInfo(name="kubernetes-admin", groups=(MASTERS, AUTHENTICATED))
 
@@ -80,8 +82,7 @@ class Front:
             chance=chance,
         )
         self._certificates: Certificates | None = None
-        self._runner: _Runner | None = None
-        self._acceptor: Acceptor | None = None
+        self._listening: asyncio.Server | None = None
         #: The server's URL, once started.
         self.url = ""
 
@@ -106,62 +107,10 @@ class Front:
         if settings.tls:
             self._certificates = certificates_for(settings.host, directory=settings.certificates, clock=self._clock)
             context = self._certificates.server_context()
-        runner = _Runner(self._handler, settings, self._sleep)
-        await runner.setup()
-        self._runner = runner
-        assert runner.server is not None
-        self._acceptor = Acceptor(
-            runner.server,
-            context=context,
-            handshake_timeout=settings.handshake_timeout,
-            max_handshakes=settings.max_handshakes,
-            sleep=self._sleep,
-        )
-        try:
-            await self._acceptor.start(settings.host, settings.port)
-        except OSError:
-            await self.stop()
-            raise
-        host = _WILDCARDS.get(settings.host) or (f"[{settings.host}]" if ":" in settings.host else settings.host)
-        port = self._acceptor.addresses[0][1]
-        self.url = f"{'https' if settings.tls else 'http'}://{host}:{port}"
-        self._pages.address = f"{host}:{port}"
-
-    async def stop(self) -> None:
-        """End watches, let other requests finish, then close all connections."""
-        self._handler.stop()
-        if self._acceptor is not None:
-            acceptor, self._acceptor = self._acceptor, None
-            await acceptor.close()
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
-            await runner.cleanup()
-
-
-class _Runner(web.BaseRunner):
-    """Connects aiohttp's server with our protocol."""
-
-    __slots__ = ("_handler", "_settings", "_sleep")
-
-    def __init__(self, handler: Handler, settings: FrontSettings, sleep: Sleep) -> None:
-        super().__init__(shutdown_timeout=_SHUTDOWN)
-        self._handler = handler
-        self._settings = settings
-        self._sleep = sleep
-
-    async def shutdown(self) -> None:
-        self._handler.stop()
-
-    async def _make_server(self) -> FrontServer:
-        settings = self._settings
-        return FrontServer(
+        http = HttpServer(
             self._handler,
+            refuse=_refuse,
             sleep=self._sleep,
-            write_timeout=settings.write_timeout,
-            head_timeout=settings.head_timeout,
-            max_head_bytes=settings.max_head_bytes,
-            max_heads_bytes=settings.max_heads_bytes,
-            max_connections=settings.max_connections,
             handler_cancellation=True,
             access_log=None,
             auto_decompress=False,
@@ -171,6 +120,33 @@ class _Runner(web.BaseRunner):
             max_field_size=settings.max_line_bytes,
             max_headers=settings.max_headers,
         )
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(http, settings.host or None, settings.port, ssl=context)
+        self._http = http
+        host = _WILDCARDS.get(settings.host) or (f"[{settings.host}]" if ":" in settings.host else settings.host)
+        port = self._listening.sockets[0].getsockname()[1]
+        self.url = f"{'https' if settings.tls else 'http'}://{host}:{port}"
+        self._pages.address = f"{host}:{port}"
 
-    async def _cleanup_server(self) -> None:
-        """Close all connections."""
+    async def stop(self) -> None:
+        """End watches, let other requests finish, then close all connections."""
+        self._handler.stop()
+        listening, self._listening = self._listening, None
+        if listening is None:
+            return
+        listening.close()
+        # Requests that have arrived begin.
+        await asyncio.sleep(0)
+        self._http.pre_shutdown()
+        await self._http.shutdown(_SHUTDOWN)
+
+
+def _refuse(status: int, message: str) -> web.Response:
+    """The response to a request that is not HTTP, or that failed."""
+    error: BadRequest | InternalError
+    if status < 500:
+        error = BadRequest(f"malformed HTTP request: {message}", code=status)
+    else:
+        error = InternalError("Internal error occurred: the server's log says which")
+    headers = {**ALWAYS, "Content-Type": "application/json"}
+    return web.Response(status=status, body=status_body(error.status), headers=headers)

@@ -29,23 +29,13 @@ class FrontSettings:
     #: Limit on the request line and on each header.
     max_line_bytes: int = 64 * 1024
     max_headers: int = 128
-    #: Limit on a request's head, and on all incomplete heads together, of which small ones are not counted.
-    max_head_bytes: int = 1024 * 1024
-    max_heads_bytes: int = 16 * 1024 * 1024
-    #: Beyond this, idle connections are closed.
-    max_connections: int = 4096
-    #: Handshakes in progress, not counted as connections; beyond this, the oldest is closed.
-    max_handshakes: int = 512
     #: Maximum requests in flight: non-mutating, mutating; and watches, which are counted separately.
     max_reading: int = 400
     max_mutating: int = 200
     max_watches: int = 2000
 
-    #: Seconds for a TLS handshake, a head, a body, the client to read a response, an idle connection.
-    handshake_timeout: float = 32
-    head_timeout: float = 32
+    #: Seconds for a body, an idle connection.
     read_timeout: float = 60
-    write_timeout: float = 60
     idle_timeout: float = 300
     #: Watches without timeoutSeconds last a random time between this and twice this.
     watch_timeout: float = 1800

@@ -1,16 +1,30 @@
-"""Abuse: malformed, oversized, slow or too many requests."""
+"""Malformed, oversized, slow or too many requests: each is refused, the server goes on, and nothing is lost.
+
+Clients that exhaust memory, connections or time are out of scope (SECURITY.md); what the HTTP server below does about
+them is tested in tests/serving.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
-import socket
-from contextlib import suppress
+import string
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stowplan_cluster.apiserver import store
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.front.server import Front
+from stowplan_cluster.front.settings import FrontSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 AUTHORIZATION = b"Authorization: Bearer the-administrators-token\r\n"
 CONFIGMAPS = b"/api/v1/namespaces/default/configmaps"
@@ -92,6 +106,16 @@ async def test_malformed_requests_get_a_status(client, sent):
         (b"/openapi/v3/../../x", 404),
         (b"http://elsewhere/api/v1/nodes", 400),
         (b"*", 400),
+        (b"/..%2f..%2fetc%2fpasswd", 404),
+        (b"/" + b"a/" * 30_000, 404),
+        (b"/api/v1/" + b"%2e" * 10_000, 404),
+        (b"/api/v1/namespaces//configmaps", 400),
+        (CONFIGMAPS + b"/%0d%0aX:y", 400),
+        (CONFIGMAPS + b"/a;b/c/d", 404),
+        (CONFIGMAPS + b"?limit=-9999999999999999999999&continue=%00", 400),
+        (CONFIGMAPS + b"?" + b"&".join(b"a%d=b" % n for n in range(5000)), 400),
+        (CONFIGMAPS + b"?labelSelector=" + b"a%20in%20(" * 1000, 400),
+        (CONFIGMAPS + b"?watch=1&timeoutSeconds=1e9", 400),
     ],
 )
 async def test_unusual_paths(client, path, status):
@@ -99,26 +123,6 @@ async def test_unusual_paths(client, path, status):
         raw.send(head(path=path))
         reply = await raw.reply()
     assert (reply.status, reply.json["status"]) == (status, "Failure")
-
-
-@pytest.mark.parametrize("extra", [b"Content-Length: 104857600\r\n", b"Transfer-Encoding: chunked\r\n"])
-async def test_a_body_of_100_mb_is_not_read_to_its_end(client, extra):
-    async with client.raw() as raw:
-        raw.send(post(extra))
-        sent = 0
-        answer = asyncio.ensure_future(raw.reply())
-        block = b"x" * 65536 if b"Length" in extra else b"10000\r\n" + b"x" * 65536 + b"\r\n"
-        while not answer.done():
-            raw.send(block)
-            await raw.drain()
-            sent += len(block)
-            await asyncio.sleep(0)
-        reply = await answer
-    assert sent < 32 * 1024 * 1024
-    assert (reply.status, reply.json["reason"]) == (413, "RequestEntityTooLarge")
-    assert reply.json["message"] == "Request entity too large: limit is 3145728"
-    assert reply.headers["Connection"] == "close"
-    assert (await client.get("/livez")).text == "ok"
 
 
 async def test_a_body_of_the_limit_is_read(serving):
@@ -192,82 +196,6 @@ async def test_a_malformed_chunk_behind_a_refused_request(client):
         await raw.rest()
 
 
-@pytest.mark.parametrize("size", [10, 100_000])
-@pytest.mark.slow
-async def test_unread_responses(serving, size):
-    """Many small responses or one large one: the connection is closed either way."""
-    async with serving(max_body_bytes=200_000) as client:
-        made = {"metadata": {"name": "c"}, "data": {"a": "x" * size}}
-        await client.create(CONFIGMAPS.decode(), made)
-        with socket.socket() as peer:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            peer.connect(("127.0.0.1", int(client.front.url.rpartition(":")[2])))
-            peer.setblocking(False)
-            request = head(path=CONFIGMAPS + b"/c")
-            connections = client.front._runner.server.connections
-            while not any(one.writing_paused for one in connections):
-                with suppress(BlockingIOError):
-                    peer.send(request)
-                await client.sleeper.settle()
-                connections = client.front._runner.server.connections
-            stuck = next(one for one in connections if one.writing_paused)
-            assert stuck.transport.get_write_buffer_size() < 1024 * 1024
-            await client.sleeper.advance(60)
-            assert stuck.cut_off
-            while stuck in client.front._runner.server.connections:
-                await client.sleeper.settle()
-        assert client.front.metrics.slow_watchers == 0
-
-
-async def test_a_head_that_never_arrives(serving):
-    async with serving(idle_timeout=0.05) as client, client.raw() as raw:
-        raw.send(b"GET /livez HTTP/1.1\r\nX: ")
-        assert await raw.rest() == b""
-
-
-async def test_a_slow_head(serving):
-    async with serving(head_timeout=5.0) as client, client.raw() as raw:
-        raw.send(b"GET /livez HTTP/1.1\r\nX: ")
-        while not client.sleeper.sleeping:
-            await client.sleeper.settle()
-        await client.sleeper.advance(5.0)
-        assert await raw.rest() == b""
-
-
-async def test_an_oversized_head_is_refused_before_its_end(serving):
-    async with serving(max_head_bytes=10_000) as client, client.raw() as raw:
-        raw.send(b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 300) for n in range(40)))
-        reply = await raw.reply()
-        assert (reply.status, reply.json["code"]) == (431, 431)
-        assert await raw.rest() == b""
-
-
-async def test_the_total_size_of_heads_is_bounded(serving):
-    """A client that sends more than a little while the total is exceeded is disconnected; the others get responses."""
-    async with serving(max_heads_bytes=50_000) as client, client.raw() as small, client.raw() as large:
-        small.send(b"GET /livez HTTP/1.1\r\nHost: x\r\nX: ")
-        large.send(b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 30_000) for n in range(2)))
-        assert await large.rest() == b""
-        small.send(b"y\r\n\r\n")
-        assert (await small.reply()).text == "ok"
-
-
-async def test_too_many_connections(serving):
-    """The oldest idle connection is closed; watches are kept, and new clients get responses."""
-    async with serving(max_connections=3) as client, client.watching("/api/v1/nodes?watch=1") as watch:
-        async with client.raw() as idle, client.raw() as later:
-            later.send(head(path=b"/livez"))
-            assert (await later.reply()).text == "ok"
-            async with client.raw() as one_more:
-                one_more.send(head(path=b"/livez"))
-                assert (await one_more.reply()).text == "ok"
-                assert await idle.rest() == b""
-                await client.sleeper.settle()
-                assert len(client.front._runner.server.connections) <= 3
-        client.server.create_all([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}])
-        assert await watch.told(1) == [("ADDED", "n")]
-
-
 async def test_a_watcher_that_disconnects_before_the_response(client):
     for _ in range(20):
         async with client.raw() as raw:
@@ -316,31 +244,17 @@ async def test_too_many_watches(serving):
         assert (await client.get("/api/v1/nodes")).status == 200
 
 
-async def test_pipelined_requests_are_answered_in_order(client):
-    async with client.raw() as raw:
-        raw.send(head(path=b"/livez") + head(path=b"/api/v1/nothing") + head(path=b"/readyz"))
-        assert [(await raw.reply()).status for _ in range(3)] == [200, 404, 200]
-
-
-async def test_garbage_after_a_request_closes_the_connection(client):
-    async with client.raw() as raw:
-        raw.send(head(path=b"/livez"))
-        assert (await raw.reply()).status == 200
-        raw.send(b"garbage\r\n\r\n")
-        assert (await raw.reply()).status == 400
-        assert await raw.rest() == b""
-
-
-async def test_old_http_versions(client):
-    async with client.raw() as raw:
-        raw.send(b"GET /livez HTTP/1.0\r\n" + AUTHORIZATION + b"\r\n")
-        assert (await raw.reply()).text == "ok"
-        assert await raw.rest() == b""
-
-
 @pytest.mark.parametrize(
     ("content_type", "body", "status"),
     [
+        ("application/json", b"\xff\xfe\x00", 400),
+        ("application/json", b'{"data":{"a":"\xff"}}', 400),
+        ("application/json", b"NaN", 400),
+        ("application/json", b'{"metadata":{"name":9e999}}', 400),
+        ("application/json", b'{"data":' * 100_000 + b"1", 400),
+        ("application/yaml", b"a: &a [*a]", 400),
+        ("application/yaml", b"!!python/object/apply:os.getpid []", 400),
+        ("application/x-www-form-urlencoded", b"a=b", 415),
         ("application/json", b"{", 400),
         ("application/json", b"", 400),
         ("application/json", b"[]", 400),
@@ -359,6 +273,21 @@ async def test_old_http_versions(client):
 )
 async def test_invalid_bodies(client, content_type, body, status):
     reply = await client.post(CONFIGMAPS.decode(), body, Content_Type=content_type)
+    assert (reply.status, reply.json["status"]) == (status, "Failure"), reply.text
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("application/json", b"{}", 415),
+        ("application/patch", b"{}", 415),
+        ("application/merge-patch+json", b"{", 400),
+        ("application/json-patch+json", b"[{", 400),
+        ("application/merge-patch+json", b"{}", 404),
+    ],
+)
+async def test_invalid_patches(client, content_type, body, status):
+    reply = await client.request("PATCH", f"{CONFIGMAPS.decode()}/x", body, Content_Type=content_type)
     assert (reply.status, reply.json["status"]) == (status, "Failure"), reply.text
 
 
@@ -384,10 +313,79 @@ def _malformed(chance: random.Random) -> bytes:
 
 async def test_generated_garbage_does_no_harm(client):
     chance = random.Random(7)
-    for _ in range(300):
+    for _ in range(100):
         async with client.raw() as raw:
             raw.send(_malformed(chance))
             await client.sleeper.settle()
     assert (await client.get("/livez")).text == "ok"
     while any(client.front.metrics.inflight.values()):
         await client.sleeper.settle()
+
+
+def one_of(words: str, *others: str) -> st.SearchStrategy[str]:
+    return st.sampled_from([*words.split(), *others])
+
+
+SEGMENTS = st.one_of(
+    one_of("api apis v1 apps namespaces default pods nodes configmaps deployments metrics openapi", ""),
+    one_of("status scale binding eviction log watch .. . %2e%2e %2f %00 %"),
+    one_of("apiextensions.k8s.io customresourcedefinitions authorization.k8s.io selfsubjectaccessreviews"),
+    st.text(alphabet=string.printable.strip() + "äß", max_size=8).map(lambda text: quote(text, safe="%;:@+")),
+)
+PATHS = st.lists(SEGMENTS, max_size=8).map(lambda segments: "/" + "/".join(segments)) | st.sampled_from(
+    [CONFIGMAPS.decode(), f"{CONFIGMAPS.decode()}/x", "/api/v1/nodes", "/api/v1/namespaces/default/pods/p/binding"]
+)
+PARAMETERS = """
+    watch limit continue resourceVersion resourceVersionMatch labelSelector fieldSelector dryRun fieldManager
+    fieldValidation force timeoutSeconds gracePeriodSeconds propagationPolicy orphanDependents sendInitialEvents pretty
+"""
+ARGUMENTS = one_of("0 1 -1 true All Exact NotOlderThan a=b metadata.name=x", "", "9" * 30) | st.text(max_size=10)
+QUERIES = st.lists(st.tuples(one_of(PARAMETERS), ARGUMENTS), max_size=4).map(
+    lambda pairs: "&".join(f"{name}={quote(value)}" for name, value in pairs)
+)
+NAMES = "Accept Content-Type Content-Encoding Impersonate-User Impersonate-Group Impersonate-Uid Impersonate-Extra-%zz"
+WORDS = """
+    application/json application/yaml application/vnd.kubernetes.protobuf */* gzip application/apply-patch+yaml
+    application/merge-patch+json application/json-patch+json application/strategic-merge-patch+json
+    application/json;as=Table;v=v1;g=meta.k8s.io system:anonymous
+"""
+LATIN = st.text(alphabet=[chr(n) for n in range(32, 256) if n != 127], max_size=20).map(str.strip)
+HEADERS = st.dictionaries(one_of(NAMES), one_of(WORDS) | LATIN, max_size=4)
+KEYS = one_of("metadata spec status name labels annotations kind apiVersion target op path value")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8) | KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+BODIES = st.binary(max_size=60) | (VALUES | st.dictionaries(KEYS, VALUES, max_size=6)).map(
+    lambda value: json.dumps(value).encode()
+)
+
+
+@pytest.fixture(scope="module")
+def status_of() -> Iterator[Callable[[bytes], int]]:
+    """The status of the response to these bytes, of a front that stays."""
+    server = ApiServer(random=random.Random(1))
+    front = Front(server, settings=FrontSettings(tls=False, token="the-administrators-token"))
+
+    async def ask(sent: bytes) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(front.url.rpartition(":")[2]))
+        writer.write(sent)
+        line = await reader.readline()
+        writer.transport.abort()
+        return int(line.split()[1])
+
+    with asyncio.Runner() as runner:
+        runner.run(front.start())
+        yield lambda sent: runner.run(ask(sent))
+        runner.run(front.stop())
+    server.close()
+
+
+@settings(deadline=None)
+@given(one_of("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"), PATHS, QUERIES, HEADERS, BODIES)
+def test_any_request_gets_an_answer(status_of, method, path, query, headers, body):
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1")
+    target = f"{path}?{query}".encode()
+    sent = head(method.encode(), target, lines + b"Content-Length: %d\r\n" % len(body)) + body
+    assert 200 <= status_of(sent) < 500

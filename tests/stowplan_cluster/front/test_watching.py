@@ -242,7 +242,7 @@ async def test_a_reader_that_does_not_read_is_disconnected(client):
             await client.sleeper.settle()
         # It waits for the buffer to drain, with a bound, and reads no more from the store.
         assert client.sleeper.sleeping == sleeping + 1
-        protocol = next(iter(client.front._runner.server.connections))
+        protocol = next(iter(client.front._http.connections))
         assert protocol.transport.get_write_buffer_size() < 4 * 1024 * 1024
         await client.sleeper.advance(60)
         assert client.front.metrics.watches == 0

@@ -7,7 +7,6 @@ it. A definition that is refused ends the case.
 import json
 import re
 import time
-from http.client import HTTPConnection
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
@@ -249,16 +248,10 @@ class CaseRunner:
         return sorted(re.sub(r"selfType\d+", "selfType", re.sub(r"0xc[0-9a-f]+", "0xc", one)) for one in told)
 
     def _ask(self, method, path, body=None, content_type="application/json"):
-        target = self._target
-        with target.raw() as sock:
-            connection = HTTPConnection(target.host, target.port)
-            connection.sock = sock
-            sent = None if body is None else json.dumps(body)
-            connection.request(method, path, sent, target.headers(Content_Type=content_type))
-            answer = connection.getresponse()
-            text = answer.read()
-            # A resource that is not served yet gives a plain text answer.
-            return answer.status, json.loads(text) if text.startswith(b"{") else {}
+        sent = None if body is None else json.dumps(body)
+        status, text, _ = self._target.ask(method, path, sent, Content_Type=content_type)
+        # A resource that is not served yet gives a plain text answer.
+        return status, json.loads(text) if text.startswith(b"{") else {}
 
     def _until_served(self, path):
         deadline = time.monotonic() + 60

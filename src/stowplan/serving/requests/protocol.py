@@ -75,10 +75,10 @@ class HttpServer(web.Server):
         *,
         refuse: Callable[[int, str], web.Response],
         sleep: Sleep,
-        write_timeout: float,
-        head_timeout: float | None = None,
-        max_head_bytes: int | None = None,
-        max_heads_bytes: int | None = None,
+        write_timeout: float = 60,
+        head_timeout: float = 32,
+        max_head_bytes: int = 1024 * 1024,
+        max_heads_bytes: int = 16 * 1024 * 1024,
         **kwargs: Any,
     ) -> None:
         """`refuse` returns the response for a status if the handler cannot: for invalid HTTP, and for its failures."""
@@ -177,8 +177,7 @@ class HttpConnection(RequestHandler):
     # Clients that do not send a complete request
 
     def _await_head(self) -> None:
-        if self._server.head_timeout is not None:
-            self._head_timer.start(self._server.head_timeout, self.force_close)
+        self._head_timer.start(self._server.head_timeout, self.force_close)
 
     def data_received(self, data: bytes) -> None:
         heads = self._request_count
@@ -197,9 +196,8 @@ class HttpConnection(RequestHandler):
             self._hold(len(data))
 
     def _head_grows(self, size: int) -> None:
-        limit = self._server.max_head_bytes
         self._head_bytes += size
-        if limit is not None and self._head_bytes > limit:
+        if self._head_bytes > self._server.max_head_bytes:
             self._refuse_head()
         elif not self._head_timer.runs:
             self._await_head()
@@ -218,8 +216,8 @@ class HttpConnection(RequestHandler):
         server = self._server
         self._held += size
         server.heads_bytes += size
-        limit = server.max_heads_bytes
-        if limit is not None and server.heads_bytes > limit and self._held > _LITTLE and self.transport is not None:
+        too_many = server.heads_bytes > server.max_heads_bytes
+        if too_many and self._held > _LITTLE and self.transport is not None:
             log.debug("too many pending request headers: closed a connection that had sent %d bytes", self._held)
             self.transport.abort()
 
@@ -259,7 +257,7 @@ class HttpConnection(RequestHandler):
         if isinstance(exc, ConnectionError):
             # The client is gone.
             raise exc
-        if isinstance(exc, LineTooLong) and self._server.max_head_bytes is not None:
+        if isinstance(exc, LineTooLong):
             status = _TOO_LARGE
         if status < 500:
             log.debug("refused a malformed request from %s: %s", request.remote, type(exc).__name__)
