@@ -37,6 +37,14 @@ class Asked:
     def now(self):
         return State.of_cluster(self.cluster, self._ordered)
 
+    def shuffle(self):
+        """Pods that started at the same time are equal to preemption: which comes first on its node is chance."""
+        placed = [info.pod for info in self.cluster.state.placed_pods()]
+        self.random.shuffle(placed)
+        for pod in placed:
+            self.cluster.remove(pod)
+            self.cluster.add(pod)
+
     def after(self, *changes):
         """The record, and the states before and after."""
         states = []
@@ -60,6 +68,7 @@ class Chances:
             if self._asked is None:
                 self._asked = Asked(self._living, Random(0))
             self._asked.random.seed(seed)
+            self._asked.shuffle()
             yield self._asked
 
 

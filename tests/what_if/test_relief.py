@@ -11,6 +11,7 @@ from stowplan.testing import a_node, a_pod
 from stowplan.what_if.nodes import node_like, node_named
 from stowplan.what_if.relief import relief
 from support.examples import examples
+from support.what_if.objects import owned
 
 NODES = st.lists(st.integers(1, 8), min_size=1, max_size=4)
 PODS = st.lists(st.tuples(st.integers(1, 12), st.sampled_from(["", "ssd"])), min_size=1, max_size=8)
@@ -129,3 +130,19 @@ def test_a_change_is_tried_for_all_its_pods():
 def test_pods_that_fit_need_no_relief():
     cluster = a_cluster([8], [(2, "")])
     assert relief(cluster, groups_of(cluster)) == []
+
+
+def test_what_is_moved_for_a_pod_of_its_own_kind_has_to_find_a_node():
+    """They keep each other off their nodes: another one would only change places with it."""
+
+    def web(number, node=""):
+        made = a_pod(f"web-{number}").labels(app="web").requests(cpu="1")
+        made = owned(made.avoids_pods("kubernetes.io/hostname", {"matchLabels": {"app": "web"}}).obj())
+        return made | {"spec": made["spec"] | ({"nodeName": node} if node else {})}
+
+    nodes = [a_node(f"n{i}").labels({"kubernetes.io/hostname": f"n{i}"}) for i in range(2)]
+    full = a_pod("full").requests(cpu="4").obj()
+    full["spec"]["nodeName"] = "n1"
+    cluster = Cluster([*(one.allocatable(cpu="4", pods="10").obj() for one in nodes), full, web(0, "n0"), web(1)])
+    assert any("move default/web-0" in one.deed for one in cluster.explain("web-1").suggestions())
+    assert not [one.text for one in relief(cluster, groups_of(cluster)) if one.text.startswith("move")]

@@ -21,6 +21,8 @@ from stowplan.inspection.records import ReliefRecord
 from stowplan.structs import PlainStruct
 from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import NodeTemplate, kinds_of, node_named
+from stowplan.what_if.pods import Fate, fate_of
+from stowplan.what_if.settling import put_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,7 +63,7 @@ def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
     ours = [key for key in keys if not _interests_an_extender(cluster, key)]
     firsts = [group.verdict.key for group in refused if group.verdict.key in ours][:_FIRSTS]
     more_nodes = [_more_nodes(cluster, template, ours) for template in _templates(cluster, firsts)]
-    found = [one for one in (*keep, *more_nodes, *give_up) if one is not None and one.pods]
+    found = [one for one in (*keep, *more_nodes, *give_up) if one is not None and one.pods > 0]
     # Of those that place as many, what a pod asks for is given up last.
     return sorted(found, key=lambda one: -one.pods)
 
@@ -92,7 +94,7 @@ def _candidates(groups: Iterable[Group]) -> list[_Candidate]:
 
 def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> ReliefRecord | None:
     suggestion = candidate.suggestion
-    meant = frozenset(candidate.keys)
+    meant, moved = frozenset(candidate.keys), []
     with cluster.transaction():
         for change in suggestion.changes:
             for name in change.nodes:
@@ -101,6 +103,7 @@ def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> Reli
             for info in change.leaving:
                 if cluster.state.placed(info.uid) is not None:
                     cluster.evict(info.key)
+                    moved += [info.pod] if fate_of(info.pod) is Fate.RECREATED else []
             let_go(cluster, (info.pod for info in change.leaving))
             for obj in change.objects:
                 cluster.add(obj)
@@ -110,6 +113,8 @@ def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> Reli
             for pod in pods
         )
         placed = _placed(cluster, changed)
+        # Those that were moved come next, and may be of the same workload.
+        placed -= sum(1 for decision in cluster.places(put_back(cluster, moved)) if not decision.node_name)
     return ReliefRecord(text=suggestion.deed, pods=placed, changes=suggestion.changes_data, note=suggestion.note)
 
 
