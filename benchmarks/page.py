@@ -82,7 +82,7 @@ def followed(cluster: Cluster, *, viewers: int, rate: float, seconds: float) -> 
     for _ in chain(follower.begin_with_nodes(), follower.go_on_with_pods()):
         slices.append(time.perf_counter() - began)
         began = time.perf_counter()
-    follower.look()
+    follower.changes()
     broadcast = Broadcaster(follower.plan.copy())
     looking = [broadcast.viewer() for _ in range(viewers)]
     began = time.perf_counter()
@@ -95,7 +95,7 @@ def followed(cluster: Cluster, *, viewers: int, rate: float, seconds: float) -> 
         for _ in range(round(rate * INTERVAL)):
             cluster.place()
         began = time.perf_counter()
-        broadcast.publish(follower.look())
+        broadcast.publish(follower.changes())
         for viewer in looking:
             size += sum(map(len, viewer.take()))
         spent.append(time.perf_counter() - began)
@@ -106,7 +106,7 @@ def followed(cluster: Cluster, *, viewers: int, rate: float, seconds: float) -> 
     print(f"snapshot: {1000 * took:.0f} ms in another thread, {len(snapshot) / 2**20:.1f} MiB")
     print(
         f"{viewers} viewers, {rate:g} pods/s: {100 * share:.2f} % of a second, "
-        f"the longest look {1000 * max(spent):.1f} ms"
+        f"the longest update {1000 * max(spent):.1f} ms"
     )
     print(f"sent: {size / viewers / seconds / 1024:.1f} KiB/s to each")
 

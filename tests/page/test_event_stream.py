@@ -125,7 +125,7 @@ async def test_parts_are_sent_as_they_are_made(time):
     early.read(await first)
     assert (early.wants_more, list(early.nodes), early.pods) == (True, ["a"], {})
     for key, row in pods.items():
-        streams.fill({key: row})
+        streams.add_pods({key: row})
         early.read(await anext(pieces))
         assert early.wants_more
         assert key in early.pods
@@ -134,7 +134,7 @@ async def test_parts_are_sent_as_they_are_made(time):
     for _ in range(4):
         late.read(await anext(later))
     assert late.wants_more
-    streams.filled()
+    streams.complete()
     streams.publish(change(2))
     for stream, client in ((pieces, early), (later, late)):
         client.read(await anext(stream))

@@ -22,7 +22,7 @@ from stowplan.page.plan_messages import (
     PartMessage,
     SnapshotMessage,
     delta,
-    opening,
+    first_part,
     part,
     positions_of,
     snapshot_in_parts,
@@ -67,23 +67,23 @@ class PlanStreams:
         await self._watched.wait()
 
     def begin(self, plan: Plan, *, more: bool = False) -> None:
-        """Set the plan, which then belongs to the streams. `more`: pods follow by `fill`, until `filled`."""
+        """Set the plan, which then belongs to the streams. `more`: pods follow by `add_pods`, until `complete`."""
         self._broadcast.restart(plan)
         self._has_plan = True
-        self._snapshot = _Snapshot([_Part(self._broadcast.opening())], is_complete=False) if more else None
+        self._snapshot = _Snapshot([_Part(self._broadcast.first_part())], is_complete=False) if more else None
         self._wake()
 
-    def fill(self, pods: Mapping[str, PodRow]) -> None:
+    def add_pods(self, pods: Mapping[str, PodRow]) -> None:
         """Add pods to an incomplete plan."""
         self._add(pods, more=True)
 
-    def filled(self) -> None:
+    def complete(self) -> None:
         """The plan is complete, and changes can be published."""
         self._add({}, more=False)
 
     def _add(self, pods: Mapping[str, PodRow], *, more: bool) -> None:
         assert self._snapshot is not None
-        self._snapshot.parts.append(_Part(self._broadcast.fill(pods, more=more)))
+        self._snapshot.parts.append(_Part(self._broadcast.add_pods(pods, more=more)))
         self._snapshot.is_complete = not more
         self._wake()
 
@@ -188,12 +188,12 @@ class Broadcaster:
         for viewer in self._viewers:
             viewer.restart()
 
-    def opening(self) -> Callable[[], bytes]:
-        """A function that builds the first part of the current plan, without pods, which `fill` adds."""
+    def first_part(self) -> Callable[[], bytes]:
+        """A function that builds the first part of the current plan, without pods, which `add_pods` adds."""
         self._known = positions_of(self._plan.nodes)
-        return partial(_made, partial(opening, list(self._plan.nodes.values()), version=self.version))
+        return partial(_made, partial(first_part, list(self._plan.nodes.values()), version=self.version))
 
-    def fill(self, pods: Mapping[str, PodRow], *, more: bool) -> Callable[[], bytes]:
+    def add_pods(self, pods: Mapping[str, PodRow], *, more: bool) -> Callable[[], bytes]:
         """Add pods to an incomplete plan; return a function that builds the part of its snapshot."""
         self._plan.pods.update(pods)
         return partial(_made, partial(part, list(pods.values()), self._known, version=self.version, more=more))

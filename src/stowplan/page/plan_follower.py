@@ -153,7 +153,7 @@ async def _begin(follower: PlanFollower, streams: PlanStreams) -> None:
         await asyncio.sleep(0)
     streams.begin(follower.plan.copy(), more=True)
     for rows in follower.go_on_with_pods():
-        streams.fill(rows)
+        streams.add_pods(rows)
         await asyncio.sleep(0)
-    streams.filled()
+    streams.complete()
     streams.publish(follower.changes())

@@ -102,7 +102,7 @@ def snapshot_in_parts(plan: Plan, *, version: int) -> list[Callable[[], Snapshot
         return [partial(snapshot, plan, version=version)]
     known = positions_of(plan.nodes)
     more = (partial(part, rows, known, version=version, more=rows is not parts[-1]) for rows in parts)
-    return [partial(opening, nodes, version=version), *more]
+    return [partial(first_part, nodes, version=version), *more]
 
 
 def positions_of(nodes: Iterable[str]) -> dict[str, int]:
@@ -110,7 +110,7 @@ def positions_of(nodes: Iterable[str]) -> dict[str, int]:
     return {name: position for position, name in enumerate(("", *nodes))}
 
 
-def opening(nodes: Collection[NodeRow], *, version: int) -> SnapshotMessage:
+def first_part(nodes: Collection[NodeRow], *, version: int) -> SnapshotMessage:
     """The first part of a snapshot."""
     return SnapshotMessage(version=version, nodes=_nodes(nodes), pods=_pods(()), more=True)
 
