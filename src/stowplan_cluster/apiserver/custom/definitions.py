@@ -11,7 +11,6 @@ registry/customresourcedefinition/strategy.go.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api import regexes
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 
     from stowplan_cluster.apiserver.objects import JsonObject
 
-_APPROVED = "api-approved.kubernetes.io"
-_APPROVED_PATH = f"metadata.annotations[{_APPROVED}]"
-_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 _MAX_SELECTABLE = 8
 _SELECTABLE_TYPES = ("string", "boolean", "integer")
 _SELECTABLE = (
@@ -55,7 +51,6 @@ def validate_definition(definition: JsonObject, old: JsonObject | None) -> Error
     """Validate the schemas and whatever refers to them; unchanged schemas are skipped."""
     versions = versions_of(definition)
     errors = [*_schema_errors(versions, old), *_selectable_errors(versions)]
-    errors += _approval_errors(definition, old)
     if (definition.get("spec") or {}).get("preserveUnknownFields") and not _preserved(old):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -74,16 +69,14 @@ def _shared(versions: list[JsonObject], name: str) -> bool:
 
 def _schema_errors(versions: list[JsonObject], old: JsonObject | None) -> Errors:
     shared = _shared(versions, "schema")
-    has_status = any((version.get("subresources") or {}).get("status") is not None for version in versions)
     before = {version.get("name"): schema_of_version(version) for version in versions_of(old or {})}
     errors: Errors = []
     for index, version in enumerate(versions[:1] if shared else versions):
         schema = schema_of_version(version)
         if schema is None or equal(schema, before.get(version.get("name"))):
             continue
-        own_status = (version.get("subresources") or {}).get("status") is not None
         path = "spec.validation" if shared else f"spec.versions[{index}].schema"
-        errors += schema_errors(schema, f"{path}.openAPIV3Schema", has_status=has_status if shared else own_status)
+        errors += schema_errors(schema, f"{path}.openAPIV3Schema")
     return errors
 
 
@@ -121,41 +114,6 @@ def _field_errors(fields: list[str], schema: JsonObject, path: str) -> Errors:
     if len(set(fields)) > _MAX_SELECTABLE:
         errors.append(too_many(path, len(set(fields)), _MAX_SELECTABLE))
     return errors
-
-
-# Groups of the Kubernetes project
-
-
-def _approval_errors(definition: JsonObject, old: JsonObject | None) -> Errors:
-    group = (definition.get("spec") or {}).get("group") or ""
-    if not f".{group}".endswith((".k8s.io", ".kubernetes.io")):
-        return []
-    approval = _approval(definition)
-    if old is not None and _state(_approval(old)) == _state(approval):
-        return []
-    if not approval:
-        detail = f"protected groups must have approval annotation {go_quote(_APPROVED)}, {_SEE}"
-        return [required(_APPROVED_PATH, detail)]
-    if _state(approval) == "invalid":
-        detail = (
-            f"protected groups must have approval annotation {go_quote(_APPROVED)} "
-            f'with either a URL or a reason starting with "unapproved", {_SEE}'
-        )
-        return [invalid(_APPROVED_PATH, approval, detail)]
-    return []
-
-
-def _approval(definition: JsonObject) -> str:
-    annotations = (definition.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(_APPROVED) or "")
-
-
-def _state(approval: str) -> str:
-    if not approval:
-        return "missing"
-    if approval.startswith("unapproved"):
-        return "bypassed"
-    return "approved" if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+", approval) else "invalid"
 
 
 # Accepted without effect

@@ -56,7 +56,3 @@ def check_network(errors: Errors, path: str, text: str) -> None:
 def is_dual_stack(texts: Sequence[str]) -> bool:
     """Whether the addresses or CIDRs include both families."""
     return {_version_of(text.partition("/")[0]) for text in texts} >= {4, 6}
-
-
-def is_ipv6(text: str) -> bool:
-    return _version_of(text) == 6

@@ -64,13 +64,6 @@ def test_valid_objects(server, obj):
         ),
         pytest.param(
             SERVICE,
-            "spec.ports",
-            [{"port": 1, "nodePort": 30000}],
-            ["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"],
-            id="node port",
-        ),
-        pytest.param(
-            SERVICE,
             "spec.type",
             "Magic",
             [
@@ -214,18 +207,6 @@ def test_stored_versions_must_be_declared(server):
     other = [{"name": "v2", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]
     (error,) = server.update_refusals(DEFINITION, "spec.versions", other)
     assert error.startswith('status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was')
-
-
-def test_load_balancer_classes(server):
-    balanced = ("spec.type", "LoadBalancer", "spec.loadBalancerClass", "example.com/a")
-    assert server.refusals(SERVICE, *balanced) == []
-    (error,) = server.refusals(SERVICE, *balanced[:3], "a b")
-    assert error.startswith('spec.loadBalancerClass: Invalid value: "a b": name part must consist of')
-    only = "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"
-    assert server.refusals(SERVICE, *balanced[2:]) == [only]
-    assert server.update_refusals(SERVICE, "spec.loadBalancerClass", "example.com/b", old=balanced) == [
-        'spec.loadBalancerClass: Invalid value: "example.com/b": may not change once set'
-    ]
 
 
 SCALE = "spec.versions.0.subresources.scale"
