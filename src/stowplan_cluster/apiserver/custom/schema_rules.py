@@ -45,7 +45,7 @@ def schema_errors(schema: JsonObject, path: str) -> Errors:
 def _form_errors(schema: JsonObject, path: str, what: str) -> Errors:
     errors = _type_errors(schema, path, what) + _list_errors(schema, path) + _pattern_errors(schema, path)
     others, items = schema.get("additionalProperties"), schema.get("items")
-    if others and schema.get("properties"):
+    if isinstance(others, dict) and schema.get("properties"):
         detail = "additionalProperties and properties are mutual exclusive"
         errors.append(forbidden(f"{path}.additionalProperties", detail))
     if schema.get(_MAP_TYPE) not in (None, "atomic", "granular"):

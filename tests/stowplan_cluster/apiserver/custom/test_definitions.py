@@ -62,6 +62,7 @@ SPEC = f"{AT}.properties[spec]"
             [f"{SPEC}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive"],
             id="map and struct",
         ),
+        pytest.param(obj(spec=obj(a=STRING) | {"additionalProperties": True}), [], id="struct with other fields"),
         pytest.param(obj(spec={"x-kubernetes-int-or-string": True}), [], id="int or string"),
         pytest.param(
             obj(spec={"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}),
