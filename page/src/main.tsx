@@ -20,7 +20,7 @@ async function start(): Promise<void> {
   }
 }
 
-/** Without a source: the server wants a token, or does not answer. */
+/** Shown without a source: the server requires a token, or does not respond. */
 function Closed({ error }: { error: unknown }) {
   const [held, hold] = useState("");
   const wantsToken = error instanceof Refused && error.status === 401;
@@ -52,7 +52,7 @@ function Closed({ error }: { error: unknown }) {
   );
 }
 
-// A printed address that is opened in a tab which is already here.
+// A URL with a token was opened in this tab.
 window.addEventListener("hashchange", () => {
   if (location.hash.startsWith("#token=")) {
     render(null, root);

@@ -1,5 +1,5 @@
-/** The configuration in force: the plugins of each point in their order, weights, and where each comes from. */
-import { Answer, useAsked } from "../parts/asked";
+/** The active configuration: plugins in call order by extension point, their weights, and where each comes from. */
+import { RequestResult, useRequest } from "../parts/request";
 import { saveText } from "../parts/save";
 import { CsvButton } from "../parts/table";
 import type { ConfigurationRecord, ProfileRecord } from "../protocol";
@@ -12,13 +12,13 @@ const ORIGINS: Record<string, string> = {
 };
 
 export function ConfigurationView({ source }: ViewProps) {
-  const asked = useAsked(() => source.configuration(), [source]);
+  const request = useRequest(() => source.configuration(), [source]);
   return (
     <div class="page">
       <h1>Configuration</h1>
-      <Answer asked={asked} what="the configuration">
+      <RequestResult request={request} what="the configuration">
         {(record) => <Configuration record={record} />}
-      </Answer>
+      </RequestResult>
     </div>
   );
 }

@@ -1,7 +1,7 @@
-/** A pod group: whether it fits as a whole, who would leave for it, who has a node and who waits, and what happened. */
+/** A pod group: whether it fits as a whole, its victims, its placed and waiting pods, and its story. */
 import type { JSX } from "preact";
-import { Answer, useAsked } from "../parts/asked";
 import { count } from "../parts/format";
+import { RequestResult, useRequest } from "../parts/request";
 import { type Column, Table } from "../parts/table";
 import { useVersion } from "../plan/changes";
 import { reasonOf } from "../plan/pending";
@@ -10,10 +10,10 @@ import type { GroupDomainRecord, GroupPodRecord, GroupStateRecord, GroupVerdictR
 import { momentOf, momentQuery, nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 
-/** A running scheduler judges a group in the time that it has for pods. */
+/** Milliseconds between requests: a verdict delays a running scheduler. */
 const INTERVAL = 5000;
 
-/** Each group has a view of its own, as pods have. */
+/** Keyed, so that no state of another group is shown. */
 export function GroupView(props: ViewProps) {
   return <OneGroup key={`${props.address.parts.join("/")} ${props.address.query}`} {...props} />;
 }
@@ -22,13 +22,16 @@ function OneGroup({ source, plan, address }: ViewProps) {
   const key = address.parts.join("/");
   const version = useVersion(plan, INTERVAL);
   const moment = momentOf(address);
-  const asked = useAsked(() => source.group(key, moment), [source, key, source.about.mode === "live" ? version : 0]);
+  const request = useRequest(
+    () => source.group(key, moment),
+    [source, key, source.about.mode === "live" ? version : 0],
+  );
   return (
     <div class="page">
       <h1>Group {key}</h1>
-      <Answer asked={asked} what="the group">
+      <RequestResult request={request} what="the group">
         {(group) => <Group group={group} pod={(pod) => <a href={podHref(pod, momentQuery(moment))}>{pod} </a>} />}
-      </Answer>
+      </RequestResult>
     </div>
   );
 }
@@ -37,10 +40,10 @@ type ShowPod = (pod: string) => JSX.Element;
 
 interface Member {
   pod: string;
-  /** "" while it waits. */
+  /** "" while it is pending. */
   node: string;
   why: string;
-  /** Where it would go, and who would have to leave that node for it. */
+  /** The node that it would get, and the victims on it. */
   would?: GroupPodRecord;
 }
 
@@ -76,7 +79,7 @@ function Group({ group, pod }: { group: GroupStateRecord; pod: ShowPod }) {
   );
 }
 
-/** The domain in which most of the group would find room: the one that is taken, if one is. */
+/** The selected domain, else the one that fits most of the group's pods. */
 function best(verdict: GroupVerdictRecord | undefined): GroupDomainRecord | undefined {
   return verdict?.domains?.find(({ chosen }) => chosen) ?? verdict?.domains?.[0];
 }
@@ -103,7 +106,7 @@ function columnsOf(members: Member[], pod: ShowPod): Column<Member>[] {
   return columns;
 }
 
-/** Whether the group fits as a whole, who leaves for it, and how far from it each domain is. */
+/** Whether the group fits as a whole, its victims, and what each domain lacks. */
 function Verdict({ verdict, pod }: { verdict: GroupVerdictRecord; pod: ShowPod }) {
   const domains = verdict.domains ?? [];
   const victims = victimsOf(best(verdict));
@@ -167,7 +170,7 @@ function Verdict({ verdict, pod }: { verdict: GroupVerdictRecord; pod: ShowPod }
   );
 }
 
-/** Those who leave for the group as a whole, and for single pods of it. */
+/** Victims for the group as a whole, and for single pods of it. */
 export function victimsOf(domain: GroupDomainRecord | undefined): string[] {
   return [...new Set([...(domain?.victims ?? []), ...(domain?.placed ?? []).flatMap(({ victims }) => victims ?? [])])];
 }

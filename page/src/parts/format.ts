@@ -1,9 +1,9 @@
-/** Amounts, ages and names as people write them. */
+/** Formats amounts, ages and names. */
 
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const BYTES = /^(memory|ephemeral-storage|hugepages-.*)$/;
 
-/** An amount of a resource: milli-CPU, bytes or counts in; what kubectl would show out. */
+/** Formats milli-CPU, bytes or counts of a resource as kubectl does. */
 export function amount(resource: string, value: number): string {
   if (resource === "cpu")
     return value % 1000 === 0 ? grouped(value / 1000) : value < 1000 ? `${value}m` : trimmed(value / 1000);
@@ -17,7 +17,7 @@ export function amount(resource: string, value: number): string {
   return `${trimmed(left)}${BINARY[unit]}`;
 }
 
-/** With commas between thousands. By hand: to load what the browser knows of languages would make the first picture late. */
+/** With commas between thousands. Not by Intl, whose loading would delay the first picture. */
 export function grouped(value: number): string {
   return Number.isInteger(value) ? String(value).replace(/\B(?=(?:\d{3})+$)/g, ",") : value.toLocaleString("en");
 }
@@ -35,7 +35,7 @@ export function count(number: number, what: string): string {
   return `${grouped(number)} ${what}${number === 1 ? "" : "s"}`;
 }
 
-/** A span of time in its two largest units, as kubectl's AGE. */
+/** A duration in its two largest units, like kubectl's AGE. */
 export function span(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   const units: [string, number][] = [
@@ -53,11 +53,11 @@ export function span(seconds: number): string {
   return `${first}${name}${second && next ? `${second}${next[0]}` : ""}`;
 }
 
-/** As objects and labels are called: their order is that of their characters, but for numbers. */
+/** Names for which the order of `byName` is that of their characters, except for numbers. */
 const PLAIN = /^[a-z0-9./-]+$/;
 const DIGITS = 20;
 
-/** In the order of `byName`. The names of a large cluster are compared by keys, which takes a tenth of the time. */
+/** In the order of `byName`. Plain names are compared by padded keys, in a tenth of the time. */
 export function sortedNames(names: readonly string[]): string[] {
   if (!names.every((name) => PLAIN.test(name))) return [...names].sort(byName);
   const keyed = names.map((name): [string, string] => [
@@ -68,7 +68,7 @@ export function sortedNames(names: readonly string[]): string[] {
 }
 
 let names: Intl.Collator | undefined;
-/** Orders names as people do: node-2 before node-10. */
+/** Natural order: node-2 before node-10. */
 export function byName(one: string, other: string): number {
   names ??= new Intl.Collator("en", { numeric: true });
   return names.compare(one, other);

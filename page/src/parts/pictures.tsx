@@ -1,4 +1,4 @@
-/** The buttons by which a picture is saved. */
+/** Buttons that save a picture. */
 import { savePng, saveText } from "./save";
 
 export interface Drawn {
@@ -7,7 +7,7 @@ export interface Drawn {
   height: number;
 }
 
-/** `file` is the name without its ending; `of` says of which picture, where there are several. */
+/** `file`: name without extension; `of`: which of several pictures, for the accessible name. */
 export function PictureButtons({
   file,
   draw,

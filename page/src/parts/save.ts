@@ -1,8 +1,8 @@
-/** Files that the page makes: tables as CSV, pictures as SVG or PNG. Nothing leaves the browser. */
+/** Files created in the browser: tables as CSV, pictures as SVG or PNG. */
 
 export type Cell = string | number;
 
-/** A cell that a spreadsheet would take for a formula is kept a text: names come from whoever made the objects. */
+/** Cells that a spreadsheet would evaluate as formulas are escaped: names are untrusted. */
 export function csv(rows: readonly (readonly Cell[])[]): string {
   return rows.map((row) => `${row.map(quoted).join(",")}\r\n`).join("");
 }
@@ -26,7 +26,7 @@ export function save(name: string, blob: Blob): void {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-/** The same picture as the SVG, at twice its size. */
+/** The SVG as PNG, at twice its size. */
 export function savePng(name: string, { svg, width, height }: { svg: string; width: number; height: number }): void {
   const image = new Image();
   image.onload = () => {

@@ -1,4 +1,4 @@
-/** A colour of the plan beside its name, drawn as the boxes are: pattern and all. */
+/** A colour of the plan beside its name, with its pattern. */
 import type { Paint } from "../plan/colours";
 
 const STRIPES = "repeating-linear-gradient(135deg, transparent 0 2.5px, #ffffffa6 2.5px 4px)";

@@ -1,4 +1,4 @@
-/** A table that can be sorted, saved as CSV, and hold a hundred thousand rows: only those in sight are in the page. */
+/** A sortable table with CSV export for up to a hundred thousand rows: only visible rows are in the DOM. */
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { byName, count, grouped } from "./format";
@@ -6,11 +6,11 @@ import { type Cell, csv, saveText } from "./save";
 
 export interface Column<Row> {
   title: string;
-  /** What is sorted by and saved. */
+  /** The value for sorting and CSV. */
   value: (row: Row) => Cell;
-  /** What is shown, if it is something else. */
+  /** The content of the cell, if different. */
   show?: (row: Row) => ComponentChildren;
-  /** Sentences: they get the room that the other columns leave, and are told in full by a tooltip. */
+  /** For sentences: gets the remaining width, and a tooltip with the full text. */
   long?: boolean;
 }
 
@@ -19,7 +19,7 @@ interface Props<Row> {
   columns: Column<Row>[];
   rows: Row[];
   rowKey: (row: Row) => string;
-  /** The name of the saved file, without its ending. */
+  /** The name of the CSV file without its extension. */
   file: string;
   selected?: string;
 }
@@ -112,7 +112,7 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
   );
 }
 
-/** For tables that are laid out by themselves. */
+/** Also for tables with markup of their own. */
 export function CsvButton({ file, rows, of }: { file: string; rows: () => Cell[][]; of: string }) {
   return (
     <button

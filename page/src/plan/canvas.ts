@@ -1,8 +1,8 @@
 /**
- * The picture on two canvases: the plan below, what moves above it.
+ * The picture on two canvases: the plan, and animations above it.
  *
- * A change redraws the bays that it touches; only a new eye, layout or look redraws everything. Frames are asked for
- * while something is to be drawn, and not otherwise.
+ * A change redraws the bays that it touches; only another transformation, layout or style redraws everything. Animation
+ * frames are requested only while there is something to draw.
  */
 import type { Drawn } from "../parts/pictures";
 import { isDark } from "../shell/theme";
@@ -24,7 +24,7 @@ import type { PodItem, SomeChange } from "./model";
 import { CanvasPen, SvgPen } from "./pen";
 
 const FLIGHT = 700;
-/** More at once could not be followed by anybody, and would cost frames. */
+/** Maximum number of simultaneous animations. */
 const MOST_FLIGHTS = 160;
 const CLOSEST = 14;
 
@@ -55,7 +55,7 @@ export class Canvas {
   readonly #flights = new Map<string, Flight>();
   readonly #flying = new Set<string>();
   #frame = 0;
-  /** Of `base` and `top`: what they have made of patterns is used again in each frame. */
+  /** For `base` and `top`; kept because they cache patterns. */
   #pens!: { base: CanvasPen; top: CanvasPen };
 
   constructor(
@@ -68,7 +68,7 @@ export class Canvas {
     return this.#flying;
   }
 
-  /** `moved`: bays are elsewhere now. */
+  /** `moved`: the positions of bays have changed. */
   show(scene: Scene, moved: boolean): void {
     this.#scene = scene;
     this.#boxes.clear();
@@ -76,7 +76,7 @@ export class Canvas {
     this.#all();
   }
 
-  /** Everything may lie elsewhere in its bay. */
+  /** The positions of boxes in bays may have changed. */
   refresh(): void {
     this.#boxes.clear();
     this.#all();
@@ -138,7 +138,7 @@ export class Canvas {
     this.#all();
   }
 
-  /** Bays that changed are drawn anew, and pods that came, moved or left are seen to do so. */
+  /** Redraws changed bays, and animates pods that were added, moved or deleted. */
   change(change: SomeChange): void {
     for (const node of change.nodes) this.#soil(node);
     for (const { before, after } of change.pods) {
@@ -150,7 +150,7 @@ export class Canvas {
       if (before) this.#soil(before.node);
       if (after) this.#soil(after.node);
     }
-    this.#ask();
+    this.#requestFrame();
   }
 
   hit(x: number, y: number): Hit {
@@ -163,7 +163,7 @@ export class Canvas {
     return { bay, pod: box?.pod };
   }
 
-  /** What is seen now, as an SVG file. */
+  /** The current picture as an SVG file. */
   drawn(title: string): Drawn {
     const pen = new SvgPen(this.#look.dark);
     const style = getComputedStyle(this.base);
@@ -178,7 +178,7 @@ export class Canvas {
 
   #all(): void {
     this.#whole = true;
-    this.#ask();
+    this.#requestFrame();
   }
 
   #soil(node: string): void {
@@ -187,7 +187,7 @@ export class Canvas {
     this.#dirty.add(node);
   }
 
-  #ask(): void {
+  #requestFrame(): void {
     if (!this.#frame && this.#scene && this.#look) this.#frame = requestAnimationFrame((now) => this.#draw(now));
   }
 
@@ -214,7 +214,7 @@ export class Canvas {
     this.#whole = false;
     this.#dirty.clear();
     this.#drawFlights(now, ratio);
-    if (this.#flights.size || this.#dirty.size) this.#ask();
+    if (this.#flights.size || this.#dirty.size) this.#requestFrame();
   }
 
   #drawAll(pen: CanvasPen | SvgPen): void {
@@ -244,7 +244,7 @@ export class Canvas {
     return found;
   }
 
-  // -- what moves --------------------------------------------------------------------------------------------------
+  // -- animations ---------------------------------------------------------------------------------------------------
 
   #fly(before: PodItem | undefined, after: PodItem | undefined): void {
     if (this.#flights.size >= MOST_FLIGHTS || !this.#scene || matchMedia("(prefers-reduced-motion: reduce)").matches)
@@ -252,7 +252,7 @@ export class Canvas {
     const start = performance.now();
     if (after?.node) {
       const from = before?.node ? this.#rectOf(before) : this.#pendingRect();
-      // The box is where it will lie once the bay is drawn.
+      // The box's final position, before the bay is redrawn.
       this.#boxes.delete(after.node);
       const to = this.#rectOf(after);
       if (!from || !to) return;
@@ -327,7 +327,7 @@ export class Canvas {
   }
 }
 
-/** The first picture with all nodes, and with all pods, on the browser's timeline; the benchmark reads them. */
+/** Performance marks for the first picture with all nodes, and with all pods; read by the benchmark. */
 function mark(name: string): void {
   if (!performance.getEntriesByName(name).length) performance.mark(name);
 }

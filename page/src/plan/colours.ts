@@ -1,6 +1,6 @@
 /**
- * What colour a box has, and what it means. Kinds have one of eight colours that colour-blind people can tell apart,
- * then the same colours hatched; who is beyond those shares one. Amounts have a scale from light to dark.
+ * The colours of boxes, and their legend. Kinds have one of eight colours that colour-blind people can distinguish, then
+ * the same colours hatched; further kinds share one. Amounts have a scale from light to dark.
  */
 import { grouped, sortedNames } from "../parts/format";
 import type { PodItem } from "./model";
@@ -24,7 +24,7 @@ export interface LegendEntry {
   paint: Paint;
 }
 
-// After Okabe and Ito, with lightness evened out so that a label can be read on each by day and by night.
+// After Okabe and Ito, with similar lightness, so that labels are readable in both themes.
 const KINDS: [string, string][] = [
   ["#2f7fb5", "#4a9bd1"],
   ["#e08a00", "#e9a23b"],
@@ -54,7 +54,7 @@ const AGES: [number, string][] = [
   [Infinity, "older"],
 ];
 
-/** The places of the kinds in the order of colours, as any view last showed them: kinds that are still there keep theirs. */
+/** Kind -> index of its colour, as last shown by any view: kinds that still exist keep theirs. */
 const KEPT: Record<"workload" | "namespace", ReadonlyMap<string, number>> = {
   workload: new Map(),
   namespace: new Map(),
@@ -63,13 +63,13 @@ const KEPT: Record<"workload" | "namespace", ReadonlyMap<string, number>> = {
 export class Colours {
   /** The largest kinds first. */
   readonly legend: LegendEntry[];
-  /** All that there are; many kinds can share one. */
+  /** All paints; several kinds can share one. */
   readonly paints: Paint[] = [OTHER];
-  /** Of a kind: the place of its paint in `paints`. */
+  /** Kind -> index of its paint in `paints`. */
   readonly #places = new Map<string, number>();
   readonly #nameOf: (pod: PodItem) => string;
 
-  /** `now`: milliseconds since the epoch, for ages. `all`: whether these are all pods, not those that have arrived. */
+  /** `now`: milliseconds since the epoch, for ages. `all`: whether the plan is complete. */
   constructor(
     readonly by: ColourBy,
     pods: Iterable<PodItem>,
@@ -104,12 +104,12 @@ export class Colours {
     return this.#nameOf(pod);
   }
 
-  /** A kind that came after the legend was made has the colour of the others. */
+  /** Kinds that are newer than the legend have the shared colour. */
   paint(pod: PodItem): Paint {
     return this.paints[this.place(pod)]!;
   }
 
-  /** Where its paint is among `paints`. */
+  /** The index of its paint in `paints`. */
   place(pod: PodItem): number {
     return this.#places.get(this.#nameOf(pod)) ?? 0;
   }
@@ -131,8 +131,8 @@ function ordered(by: ColourBy, counts: Map<string, number>): string[] {
 }
 
 /**
- * The places of kinds in the order of colours: those of `before` that are still free, then for each the one that follows
- * from its name, or the next free one. Without enough places, the largest kinds have one.
+ * Kind -> index of its colour: that of `before` if it is free, else one derived from the name, or the next free one. If
+ * there are too few, the largest kinds have one.
  */
 function placed(names: readonly string[], before: ReadonlyMap<string, number>): Map<string, number> {
   const found = new Map<string, number>();
@@ -146,7 +146,7 @@ function placed(names: readonly string[], before: ReadonlyMap<string, number>): 
     if (place !== undefined && place < KIND_PAINTS.length && !taken.has(place)) put(name, place);
   }
   const others = names.filter((name) => !found.has(name));
-  // By name, as the sizes change: a page that is loaded again has the same colours.
+  // In order of names, because sizes change: reloading the page gives the same colours.
   for (const name of others.splice(0, KIND_PAINTS.length - taken.size).sort()) {
     const first = hashed(name);
     let tries = 0;
@@ -157,7 +157,7 @@ function placed(names: readonly string[], before: ReadonlyMap<string, number>): 
   return found;
 }
 
-/** One hue after the other, all plain ones before the hatched. */
+/** The index to try next: all plain paints before the hatched ones. */
 function tried(first: number, tries: number): number {
   return tries - (tries % KINDS.length) + ((first + tries) % KINDS.length);
 }
@@ -178,7 +178,7 @@ function stepOf(by: ColourBy, name: string, i: number, of: number): Paint {
     : step(i, of);
 }
 
-/** The colour of the i-th kind of anything; the same object each time. */
+/** The paint of the i-th kind; always the same object. */
 export function kindPaint(i: number): Paint {
   return KIND_PAINTS[i] ?? OTHER;
 }

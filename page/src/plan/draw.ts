@@ -1,12 +1,12 @@
-/** Draws holds, bays and boxes with a pen, as much of each as can be seen at the scale. */
+/** Draws holds, bays and boxes with a pen, in the detail that the scale allows. */
 import type { Colours, Paint } from "./colours";
 import { type Bay, type Box, type Hold, type Layout, need, type Rect, stowed } from "./layout";
 import type { PlanModel, PodItem } from "./model";
 import type { Pen } from "./pen";
 
-/** From the world to the picture. */
+/** The transformation from world coordinates to the picture. */
 export interface Eye {
-  /** The world's point at the picture's left top corner. */
+  /** World coordinates of the picture's top left corner. */
   x: number;
   y: number;
   scale: number;
@@ -39,7 +39,7 @@ const VARIABLES: Record<Exclude<keyof Look, "dark">, string> = {
   bad: "--bad",
 };
 
-/** The style's colours: it alone says what they are. */
+/** The colours, read from CSS. */
 export function lookOf(element: Element, dark: boolean): Look {
   const style = getComputedStyle(element);
   const found = Object.entries(VARIABLES).map(([name, variable]) => [name, style.getPropertyValue(variable).trim()]);
@@ -51,7 +51,7 @@ export interface Scene {
   layout: Layout;
   colours: Colours;
   resource: string;
-  /** What holds are named by, for those without a value of it. */
+  /** The label that groups nodes, for the title of those without it. */
   label: string;
   /** Pods that are drawn in full; the others are faint. */
   shown: (pod: PodItem) => boolean;
@@ -59,7 +59,7 @@ export interface Scene {
   selectedPod: string;
   /** Pods that would be on a node: drawn there as outlines. */
   ghosts: ReadonlyMap<string, readonly PodItem[]>;
-  /** Pods that are still on their way. */
+  /** Pods that are being animated. */
   flying: ReadonlySet<string>;
 }
 
@@ -102,7 +102,7 @@ export function drawHold(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Loo
   );
 }
 
-/** Where a hold's title has no room, its name lies on the bays, if there is more than one hold. */
+/** Draws the names of holds over their bays if titles have no room and there are several holds. */
 export function drawTag(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Look): void {
   const at = seen(hold, eye);
   if (!isSmall(eye) || scene.layout.holds.length < 2 || at.width < TAG_FROM || at.height < 2 * TAG_HEIGHT) return;
@@ -113,7 +113,7 @@ export function drawTag(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Look
   pen.text(at.x + 8, at.y + 14, name, 11, look.ink, { bold: true, room: width - 10 });
 }
 
-/** Whether titles of holds could not be read. */
+/** Whether titles of holds are too small to read. */
 function isSmall(eye: Eye): boolean {
   return 27 * eye.scale < 8;
 }
@@ -122,7 +122,7 @@ function nameOf(hold: Hold, scene: Scene): string {
   return hold.name || (scene.label ? `without ${scene.label}` : "all nodes");
 }
 
-/** What is drawn over itself grows heavier. */
+/** Erases a bay: drawing over it would make its text bolder. */
 export function eraseBay(pen: Pen, bay: Bay, eye: Eye, look: Look): void {
   const at = seen(bay, eye);
   const label = 15 * eye.scale;
@@ -149,7 +149,7 @@ export function drawBay(pen: Pen, bay: Bay, eye: Eye, scene: Scene, look: Look, 
       cordoned,
     );
   }
-  // A box can be too small to be found: the bay shows where to look.
+  // A candidate's box can be too small to see, so its bay is framed.
   if (scene.ghosts.has(bay.node)) pen.frame(at.x - 2, at.y - 2, at.width + 4, at.height + 4, look.signal, 2.5, 3);
   if (15 * eye.scale >= 8.5) {
     const size = Math.min(13, 11 * eye.scale);
@@ -182,7 +182,7 @@ function drawBox(pen: Pen, box: Box, bay: Rect, scale: number, scene: Scene, loo
   }
 }
 
-/** How full a bay is, and of what, where boxes would be dust. No layer is thinner than a pixel: the largest kinds are seen. */
+/** The bay's level by kind, for scales at which boxes are too small. Layers are at least a pixel high. */
 function drawLayers(pen: Pen, node: string, at: Rect, scene: Scene): void {
   const pods = scene.plan.podsOn(node);
   const whole = capacity(scene, node);
@@ -210,7 +210,7 @@ function drawLayers(pen: Pen, node: string, at: Rect, scene: Scene): void {
   }
 }
 
-/** Dark or light text, whichever can be read on it. */
+/** The text colour with the higher contrast. */
 export function textOn(paint: Paint, look: Look): string {
   const colour = paint[look.dark ? "dark" : "light"];
   const [red = 0, green = 0, blue = 0] = [1, 3, 5].map(
@@ -229,7 +229,7 @@ export function seen(rect: Rect, eye: Eye): Rect {
   };
 }
 
-/** The eye that sees all of a rectangle, in the middle of a picture. */
+/** The transformation that centres a rectangle in a picture. */
 export function eyeOn(rect: Rect, width: number, height: number, margin = 14): Eye {
   const scale = Math.max(0.02, Math.min((width - 2 * margin) / rect.width, (height - 2 * margin) / rect.height, 6));
   return { scale, x: rect.x - (width / scale - rect.width) / 2, y: rect.y - (height / scale - rect.height) / 2 };

@@ -1,9 +1,9 @@
 /**
- * Where everything lies: holds (nodes that share a label's value), bays (nodes) in them, boxes (pods) in those.
+ * The layout: holds (nodes that share a label's value), bays (nodes) in them, boxes (pods) in those.
  *
- * World coordinates: a bay is always BAY_WIDTH by BAY_HEIGHT. Boxes are stowed from the bottom in rows, each as large
- * as the pod's share of what the node has, so that the level shows how full it is. Places depend on names and numbers
- * alone: what does not change does not move.
+ * World coordinates: a bay is always BAY_WIDTH by BAY_HEIGHT. Boxes are stacked from the bottom in rows, each as large
+ * as the pod's share of the node's allocatable, so that the level shows utilization. Positions depend only on names and
+ * amounts, so that nothing moves without a change.
  */
 import { byName, sortedNames } from "../parts/format";
 import type { NodeItem, PodItem } from "./model";
@@ -15,7 +15,7 @@ const GAP = 9;
 const MARGIN = 13;
 const TITLE = 27;
 const BETWEEN = 22;
-/** The smallest box, as a share of its bay; pods without requests have a box, too. */
+/** The minimum size of a box, as a share of its bay; also that of pods without requests. */
 const LEAST = 1 / 500;
 
 export interface Rect {
@@ -43,7 +43,7 @@ export interface Box extends Rect {
   pod: PodItem;
 }
 
-/** Nodes by the value of a label, "" for those without; all in one hold if no label is given. */
+/** Nodes by the value of a label, "" for those without it; one group if no label is given. */
 export function grouped(nodes: Iterable<NodeItem>, label: string): Map<string, string[]> {
   const found = new Map<string, string[]>();
   for (const node of nodes) {
@@ -57,7 +57,7 @@ export function grouped(nodes: Iterable<NodeItem>, label: string): Map<string, s
   return new Map(values.map((value) => [value, sortedNames(found.get(value)!)]));
 }
 
-/** The arrangement that shows most on a picture of this shape. */
+/** The arrangement with the largest scale for a picture of this aspect ratio. */
 export function layout(groups: Map<string, string[]>, aspect: number): Layout {
   const sizes = [...groups.values()].map((names) => names.length);
   let best: Arranged | undefined;
@@ -130,7 +130,7 @@ function arranged(sizes: number[], [columns, shape]: [number, number], aspect: n
     width = Math.max(width, x - BETWEEN);
   }
   const height = y + row;
-  // How much larger than everything the picture is that shows everything.
+  // The area of a picture of this aspect ratio that shows everything.
   return { waste: Math.max(width / aspect, height) * Math.max(width, height * aspect), width, height, places };
 }
 
@@ -142,7 +142,7 @@ export function stowed(pods: Iterable<PodItem>, capacity: number, resource: stri
   }));
   sized.sort((one, other) => other.share - one.share || byName(one.pod.key, other.pod.key));
   const sum = sized.reduce((total, one) => total + one.share, 0);
-  // A node can have promised more than it has: its boxes shrink.
+  // Requests can exceed the node's allocatable: its boxes are scaled down.
   const scale = (BAY_WIDTH * BAY_HEIGHT) / Math.max(1, sum);
   const boxes: Box[] = [];
   let bottom = BAY_HEIGHT;
@@ -162,7 +162,7 @@ export function stowed(pods: Iterable<PodItem>, capacity: number, resource: stri
   return boxes;
 }
 
-/** As many boxes as make the row's last box least oblong. */
+/** The number of boxes for which the row's last box is closest to a square. */
 function rowEnd(sized: { share: number }[], at: number, scale: number): number {
   let area = 0;
   let worst = Infinity;
@@ -181,7 +181,7 @@ export function need(pod: PodItem, resource: string): number {
   return resource === "pods" ? 1 : (pod.requests[resource] ?? 0);
 }
 
-/** What a node is asked for by its pods. */
+/** The sum of the requests of a node's pods. */
 export function used(pods: Iterable<PodItem>, resource: string): number {
   let sum = 0;
   for (const pod of pods) sum += need(pod, resource);

@@ -1,13 +1,13 @@
 /**
- * The cluster as the page has it: nodes and pods by name, brought up to date by the server's messages.
+ * The page's model of the cluster: nodes and pods by name, updated by the server's messages.
  *
- * A message's rows are columns; here each becomes an object that never changes, and a row that comes again becomes a
- * new one. Whoever keeps something by object can so tell by identity whether it is still true.
+ * Messages have columns; here each row becomes an immutable object, and a changed row a new one. So caches by object can
+ * tell by identity whether an entry is still valid.
  */
 import type { DeltaMessage, NodesRecord, PartMessage, PodsRecord, SnapshotMessage } from "../protocol";
 
 export type PlanMessage = SnapshotMessage | PartMessage | DeltaMessage;
-/** What a delta changes, without its place in the order. */
+/** The changes of a delta, without its version. */
 export type Changes = Pick<DeltaMessage, "nodes" | "pods" | "goneNodes" | "gonePods">;
 
 export interface NodeItem {
@@ -29,7 +29,7 @@ export interface PodItem {
   readonly nominatedNode: string;
   /** Kind/name of its controller, "" for none. */
   readonly workload: string;
-  /** The workload as the page calls it: its namespace is part of it. Pods without one share a name. */
+  /** The workload's name on the page, including its namespace. Pods without a controller share one. */
   readonly family: string;
   readonly labels: Record<string, string>;
   readonly requests: Record<string, number>;
@@ -39,7 +39,7 @@ export interface PodItem {
   readonly terminating: boolean;
 }
 
-/** A pod that changed its place: both are there if it moved or was replaced, only one if it came or left. */
+/** A changed pod: only `after` for a new one, only `before` for a deleted one. */
 export interface PodChange {
   before?: PodItem;
   after?: PodItem;
@@ -47,7 +47,7 @@ export interface PodChange {
 
 export type Change = WholeChange | SomeChange;
 
-/** Every pod may be different, and perhaps every node. */
+/** Every pod may have changed; `nodes`: nodes, too. */
 export interface WholeChange {
   whole: true;
   nodes: boolean;
@@ -61,29 +61,29 @@ export interface SomeChange {
 
 const WHOLE: { names: readonly string[]; lists: PodItem[][] } = { names: [], lists: [] };
 const NO_PODS: readonly PodItem[] = [];
-/** Milliseconds between two looks at a plan that comes in parts: on a slow line it is seen to fill. */
+/** Milliseconds between notifications while the parts of a snapshot arrive. */
 const FILLING = 2000;
 
 export class PlanModel {
   version = 0;
-  /** Whether pods of a snapshot are still to come. */
+  /** Whether more parts of a snapshot are expected. */
   loading = false;
   #notified = 0;
-  /** What the parts of a snapshot know of its nodes: the names at their positions, and the pods that are there. */
+  /** While a snapshot is incomplete: its node names by index, and the pods of each. */
   #parts = WHOLE;
   readonly nodes = new Map<string, NodeItem>();
   readonly pods = new Map<string, PodItem>();
-  /** As arrays: a node has a hundred pods at most, and thousands of sets take longer to make than to search. */
+  /** Arrays, because nodes have few pods, and creating thousands of sets costs more than searching arrays. */
   readonly #onNode = new Map<string, PodItem[]>();
   readonly #pending = new Set<PodItem>();
   readonly #listeners = new Set<(change: Change) => void>();
 
-  /** The pods on a node, in no order. A node that is not there can have some. */
+  /** The pods on a node, unordered; unknown nodes can have pods, too. */
   podsOn(node: string): readonly PodItem[] {
     return this.#onNode.get(node) ?? NO_PODS;
   }
 
-  /** The pods that no node has. */
+  /** Pods without a node. */
   get pending(): ReadonlySet<PodItem> {
     return this.#pending;
   }
@@ -94,7 +94,7 @@ export class PlanModel {
     return () => this.#listeners.delete(listener);
   }
 
-  /** False if the message is a delta to another version than this one: a snapshot is needed. */
+  /** Returns false if the message is a delta to another version, so that a snapshot is needed. */
   apply(message: PlanMessage): boolean {
     if (message.kind !== "delta") {
       const first = message.kind === "snapshot";
@@ -119,7 +119,7 @@ export class PlanModel {
     return true;
   }
 
-  /** Applies a change that has no version of its own: a frame of a recording, or what a trial led to. */
+  /** Applies a change without a version: a frame of a timeline, or the result of a trial. */
   change(changes: Changes): SomeChange {
     const nodes = new Set(changes.goneNodes);
     const change: SomeChange = { whole: false, nodes, pods: [] };
@@ -161,7 +161,7 @@ export class PlanModel {
     this.#pending.clear();
   }
 
-  /** Pods that are new, many at once. To look each node up by its name would take longer than all the rest. */
+  /** Adds many new pods. Looking up each node by name would take longer than everything else. */
   #fill(block: PodsRecord, { names, lists } = WHOLE): void {
     podItems(block, names).forEach((pod, i) => {
       this.pods.set(pod.key, pod);
@@ -220,7 +220,7 @@ function* nodeItems(block: NodesRecord): Generator<NodeItem> {
   }
 }
 
-/** `known`: node names that the block's own come after. */
+/** `known`: node names that precede those of the block. */
 function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
   const {
     key: keys,
@@ -236,7 +236,7 @@ function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
     labelSets,
     amountSets,
   } = block;
-  // Names of namespaces and of families are shared between their pods: a hundred thousand copies would be megabytes.
+  // Strings are shared between pods: a hundred thousand copies would be megabytes.
   const namespaces = new Map<string, [string, string[]]>();
   const times = block.times.map((time) => Date.parse(time) || 0);
   const terminating = new Set(block.terminating);

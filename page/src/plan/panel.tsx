@@ -1,4 +1,4 @@
-/** Selection on the plan, in words and numbers. */
+/** Details of the selected node, pod or workload. */
 import { amount, byName, count, percent, span } from "../parts/format";
 import { Swatch } from "../parts/swatch";
 import type { QueuedPodRecord } from "../protocol";
@@ -122,23 +122,23 @@ function AboutNode({
         <caption class="visually-hidden">Requested resources of node {item.name}</caption>
         <tbody>
           {Object.entries(item.allocatable).map(([name, whole]) => {
-            const asked = used(pods, name);
+            const requested = used(pods, name);
             return (
               <tr key={name}>
                 <th scope="row">{name}</th>
                 <td class="number">
-                  {amount(name, asked)} of {amount(name, whole)}
+                  {amount(name, requested)} of {amount(name, whole)}
                 </td>
                 <td>
                   <meter
                     min={0}
                     max={whole || 1}
-                    value={Math.min(asked, whole)}
+                    value={Math.min(requested, whole)}
                     high={0.9 * whole}
-                    aria-label={`${name}: ${percent(asked, whole)}`}
+                    aria-label={`${name}: ${percent(requested, whole)}`}
                   />
                 </td>
-                <td class="number">{percent(asked, whole)}</td>
+                <td class="number">{percent(requested, whole)}</td>
               </tr>
             );
           })}

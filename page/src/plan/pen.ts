@@ -1,4 +1,4 @@
-/** What draws: the same few strokes on a canvas and into an SVG file. */
+/** Drawing primitives with two implementations: a canvas and an SVG file. */
 import { escaped } from "../parts/save";
 import type { Paint, Pattern } from "./colours";
 
@@ -20,9 +20,9 @@ export interface Pen {
 
 export interface TextOptions {
   bold?: boolean;
-  /** The text is cut to this width. */
+  /** Maximum width; longer text is truncated. */
   room?: number;
-  /** The colour of an outline that keeps a pattern away from the letters. */
+  /** The colour of an outline that separates text from a pattern. */
   halo?: string;
 }
 
@@ -131,7 +131,7 @@ function pattern(target: CanvasRenderingContext2D, colour: string, kind: Pattern
   return target.createPattern(tile, "repeat");
 }
 
-/** As much of a text as there is room for, with an ellipsis; nothing if that is too little to read. */
+/** The text truncated to a width, with an ellipsis; empty if too little is left to read. */
 export function fitted(text: string, room: number, width: (text: string) => number): string {
   if (width(text) <= room) return text;
   let low = 0;
@@ -197,7 +197,7 @@ export class SvgPen implements Pen {
     );
   }
 
-  /** A path as SVG has it, moved to a place. */
+  /** An SVG path, translated. */
   line(x: number, y: number, path: string, stroke: string, dash: boolean): void {
     this.#parts.push(
       `<path transform="translate(${round(x)} ${round(y)})" d="${path}" fill="none" stroke="${stroke}" stroke-width="1.5"${dash ? ' stroke-dasharray="5 3"' : ""}/>`,

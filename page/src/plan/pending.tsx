@@ -7,9 +7,9 @@ import type { Source } from "../source/source";
 import type { Colours } from "./colours";
 import type { PlanModel, PodItem } from "./model";
 
-/** Boxes of one reason; the others are counted. */
+/** Maximum number of boxes per reason; further pods are only counted. */
 const MOST = 80;
-const ASKED = 1000;
+const LIMIT = 1000;
 const PAUSE = 2000;
 
 export interface ReasonGroup {
@@ -40,19 +40,19 @@ export function byReason(pending: Iterable<PodItem>, queue: ReadonlyMap<string, 
     .sort((one, other) => other.pods.length - one.pods.length);
 }
 
-/** What the queue says, asked again while pods come and go, but not all the time. */
+/** The scheduling queue by pod, updated at a limited rate while pending pods change. */
 export function useQueue(source: Source, plan: PlanModel, version: number): ReadonlyMap<string, QueuedPodRecord> {
   const [queue, setQueue] = useState<ReadonlyMap<string, QueuedPodRecord>>(new Map());
   const waiting = plan.pending.size;
   useEffect(() => {
     if (!source.can("pending") || !waiting) return;
     let over = false;
-    const ask = () =>
-      source.pending(ASKED).then(
+    const update = () =>
+      source.pending(LIMIT).then(
         (record) => !over && setQueue(new Map(record.pods.map((pod) => [pod.pod, pod]))),
         () => {},
       );
-    const timer = setTimeout(ask, queue.size ? PAUSE : 0);
+    const timer = setTimeout(update, queue.size ? PAUSE : 0);
     return () => {
       over = true;
       clearTimeout(timer);

@@ -1,4 +1,4 @@
-/** The plan as a picture: zoomed and moved by pointer, wheel, fingers and keys; what is chosen is told to the view. */
+/** The plan as a picture, with zoom, pan and selection by pointer, wheel, touch and keyboard. */
 import { type MutableRef, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { onThemeChange } from "../shell/theme";
 import { Canvas } from "./canvas";
@@ -17,14 +17,14 @@ interface Props {
   plan: PlanModel;
   settings: Settings;
   colours: Colours;
-  /** Grows when nodes come, go or change their labels: bays are laid out anew. */
+  /** Increments when nodes are added, deleted or changed, which requires a new layout. */
   nodesVersion: number;
   shown: (pod: PodItem) => boolean;
   selectedNode?: string;
   selectedPod?: string;
   ghosts?: ReadonlyMap<string, readonly PodItem[]>;
   label: string;
-  /** Where flights begin. */
+  /** The rectangle from which new placements are animated. */
   pendingPods?: () => DOMRect | undefined;
   onSelect: (node: string, pod: string) => void;
   onHover?: (node: string, pod: PodItem | undefined, x: number, y: number) => void;
@@ -41,18 +41,18 @@ export function Picture(props: Props) {
   const base = useRef<HTMLCanvasElement>(null);
   const top = useRef<HTMLCanvasElement>(null);
   const canvas = useRef<Canvas | null>(null);
-  // Unknown until it has been measured.
+  // Zero until measured.
   const [aspect, setAspect] = useState(0);
   const last = useRef<Layout | null>(null);
 
-  // Before anything is shown: a frame without the picture would only make it late.
+  // Before the first paint, which would otherwise lack the picture.
   useLayoutEffect(() => {
     const made = new Canvas(base.current!, top.current!, () => props.pendingPods?.());
     canvas.current = made;
     if (props.handle) props.handle.current = made;
     const measure = () => {
       const { width, height } = box.current!.getBoundingClientRect();
-      // In steps: bays shall not move with each pixel.
+      // Rounded, so that the layout does not change with each pixel.
       setAspect(Math.max(0.3, Math.round((4 * width) / Math.max(1, height)) / 4));
       made.resize(Math.max(50, width), Math.max(50, height));
     };

@@ -4,7 +4,7 @@ export type Matches = (labels: Record<string, string>) => boolean;
 
 const TERM = /^\s*(?:(!)\s*([^\s,!=()]+)|([^\s,!=()]+)\s*(?:(==|!=|=)\s*([^\s,()]*)|\s+(in|notin)\s*\(([^)]*)\))?)\s*$/;
 
-/** What a selector matches; a string says why it is none. */
+/** The predicate of a selector, or why it is invalid. */
 export function parseSelector(text: string): Matches | string {
   const terms: Matches[] = [];
   for (const part of text.trim() ? split(text) : []) {

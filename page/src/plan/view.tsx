@@ -17,7 +17,7 @@ import { Picture, type Settings } from "./picture";
 import { parseSelector } from "./selector";
 
 const ZONE = "topology.kubernetes.io/zone";
-/** Labels by which nodes are grouped at first, the first that distinguishes some. */
+/** Labels to group nodes by: the default is the first with several values. */
 const USUAL = [
   ZONE,
   "topology.kubernetes.io/rack",
@@ -32,7 +32,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const query = address.query;
-  // Where no pod requests anything, as in many a small cluster, bays would look empty.
+  // Bays would look empty in a cluster whose pods request nothing.
   const nobodyAsksForCpu = useMemo(
     () => plan.pods.size > 0 && nobody(plan.pods.values(), (pod) => !!pod.requests.cpu),
     [plan, version],
@@ -48,7 +48,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const [node, pod, workload] = chosen(
     address.view === "node" ? `node:${address.parts[0] ?? ""}` : (query.get("select") ?? ""),
   );
-  // Colours change only with the kinds of pods: a legend that changed with every pod would be hard to read.
+  // Recomputed only when the set of kinds changes, so that the legend is stable.
   const kinds = useKinds(plan, version, settings.colour);
   const colours = useMemo(
     () => new Colours(settings.colour, plan.pods.values(), Date.now(), !plan.loading),
@@ -73,7 +73,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
     set({ select: nextPod ? `pod:${nextPod}` : nextNode ? `node:${nextNode}` : undefined });
   const totals = useMemo(() => totalsOf(plan, settings.resource), [plan, version, settings.resource]);
   const name = `stowplan-${source.about.title.replaceAll(/[^\w.-]+/g, "-")}`;
-  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.scheduled, "pod")} scheduled, ${grouped(plan.pending.size)} pending; ${plan.loading ? "loading more …" : `${settings.resource} ${percent(totals.asked, totals.whole)} requested`}`;
+  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.scheduled, "pod")} scheduled, ${grouped(plan.pending.size)} pending; ${plan.loading ? "loading more …" : `${settings.resource} ${percent(totals.requested, totals.whole)} requested`}`;
   return (
     <div class="plan" data-chosen={!!(node || pod) || undefined}>
       <h1 class="visually-hidden">The plan of {source.about.title}</h1>
@@ -211,7 +211,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   );
 }
 
-/** A pod as it would be on nodes, from NS/NAME@NODE,NODE. */
+/** A pod drawn on candidate nodes, from NS/NAME@NODE,NODE. */
 export function ghostsOf(plan: PlanModel, text: string): Map<string, PodItem[]> {
   const [key = "", nodes = ""] = text.split("@");
   const pod = plan.pods.get(key);
@@ -240,7 +240,7 @@ export function chosen(select: string): [string, string, string] {
   return ["", "", ""];
 }
 
-/** Grows when the kinds of pods that colours tell apart are others. */
+/** Increments when the set of coloured kinds changes. */
 function useKinds(plan: PlanModel, version: number, by: ColourBy): string {
   return useMemo(() => {
     if (by === "age") return String(Math.floor(version / 10));
@@ -279,15 +279,15 @@ function resourcesOf(plan: PlanModel): string[] {
   return [...found];
 }
 
-function totalsOf(plan: PlanModel, resource: string): { scheduled: number; asked: number; whole: number } {
-  let [scheduled, asked, whole] = [0, 0, 0];
+function totalsOf(plan: PlanModel, resource: string): { scheduled: number; requested: number; whole: number } {
+  let [scheduled, requested, whole] = [0, 0, 0];
   for (const node of plan.nodes.values()) {
     const pods = plan.podsOn(node.name);
     scheduled += pods.length;
-    asked += used(pods, resource);
+    requested += used(pods, resource);
     whole += node.allocatable[resource] ?? 0;
   }
-  return { scheduled, asked, whole };
+  return { scheduled, requested, whole };
 }
 
 function short(label: string): string {
@@ -421,12 +421,12 @@ interface NodesTableProps {
 function NodesTable({ plan, version, settings, file, shown, selected }: NodesTableProps) {
   const { group, resource } = settings;
   const rows = useMemo(() => sortedNames([...plan.nodes.keys()]).map((name) => plan.nodes.get(name)!), [plan, version]);
-  const asked = (node: NodeItem) => used(plan.podsOn(node.name), resource);
+  const requested = (node: NodeItem) => used(plan.podsOn(node.name), resource);
   const columns: Column<NodeItem>[] = [
     { title: "Node", value: (node) => node.name, show: (node) => <a href={nodeHref(node.name)}>{node.name}</a> },
     ...(group ? [{ title: short(group), value: (node: NodeItem) => node.labels[group] ?? "" }] : []),
     { title: "Pods", value: (node) => plan.podsOn(node.name).filter(shown).length },
-    { title: `${resource} requested`, value: asked, show: (node) => amount(resource, asked(node)) },
+    { title: `${resource} requested`, value: requested, show: (node) => amount(resource, requested(node)) },
     {
       title: `${resource} allocatable`,
       value: (node) => node.allocatable[resource] ?? 0,
@@ -434,7 +434,7 @@ function NodesTable({ plan, version, settings, file, shown, selected }: NodesTab
     },
     {
       title: "Requested %",
-      value: (node) => Math.round((100 * asked(node)) / (node.allocatable[resource] || Infinity)),
+      value: (node) => Math.round((100 * requested(node)) / (node.allocatable[resource] || Infinity)),
     },
     { title: "State", value: (node) => (node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open") },
   ];

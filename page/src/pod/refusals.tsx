@@ -57,7 +57,7 @@ export function Refusals({ verdict }: { verdict: VerdictRecord }) {
 
 type Row = [string, StatusRecord];
 
-/** Nodes by plugins: the mark is in the column of the plugin that refused. */
+/** Nodes by plugins, with a mark in the column of the plugin that rejected the node. */
 function Matrix({ rejected }: { rejected: Row[] }) {
   const plugins = [...new Set(rejected.map(([, status]) => status.plugin))].sort(byName);
   const columns: Column<Row>[] = [

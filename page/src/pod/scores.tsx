@@ -1,4 +1,4 @@
-/** The points of the nodes that would take a pod: stacked bars, best first, and the whole matrix as a table. */
+/** Scores of feasible nodes: stacked bars, best first, and the whole matrix as a table. */
 import { useMemo, useState } from "preact/hooks";
 import { byName, grouped } from "../parts/format";
 import { type Drawn, PictureButtons } from "../parts/pictures";
@@ -97,7 +97,7 @@ function ranked(verdict: VerdictRecord): { rows: Row[]; plugins: string[] } {
   const weight = new Map<string, number>();
   for (const row of rows)
     for (const [plugin, points] of Object.entries(row.points)) weight.set(plugin, (weight.get(plugin) ?? 0) + points);
-  // Plugins that give nobody anything would only fill the legend.
+  // Omits plugins that score 0 everywhere from the legend.
   const plugins = [...weight]
     .filter(([, sum]) => sum !== 0)
     .sort(([a, one], [b, other]) => other - one || byName(a, b))

@@ -1,6 +1,7 @@
 /** A pod: the verdict on every node, what would help, its story, its events and its group. */
-import { Answer, useAsked } from "../parts/asked";
+
 import { count, grouped } from "../parts/format";
+import { RequestResult, useRequest } from "../parts/request";
 import { type Column, Table } from "../parts/table";
 import { useVersion } from "../plan/changes";
 import type { EventRecord, SuggestionRecord, VerdictRecord } from "../protocol";
@@ -10,10 +11,10 @@ import { Refusals } from "./refusals";
 import { Scores } from "./scores";
 import { Story } from "./story";
 
-/** Answers of a running scheduler cost it time: they are not asked for with every change. */
+/** Milliseconds between requests: answering delays a running scheduler. */
 const INTERVAL = 5000;
 
-/** Each pod has a view of its own: what is known of one is never shown below the name of another. */
+/** Keyed, so that no state of another pod is shown. */
 export function PodView(props: ViewProps) {
   return <OnePod key={`${props.address.parts.join("/")} ${props.address.query}`} {...props} />;
 }
@@ -22,7 +23,10 @@ function OnePod({ source, plan, address }: ViewProps) {
   const key = address.parts.join("/");
   const version = useVersion(plan, INTERVAL);
   const moment = momentOf(address);
-  const asked = useAsked(() => source.explain(key, moment), [source, key, source.about.mode === "live" ? version : 0]);
+  const request = useRequest(
+    () => source.explain(key, moment),
+    [source, key, source.about.mode === "live" ? version : 0],
+  );
   return (
     <div class="page">
       <nav aria-label="Breadcrumbs" class="crumbs">
@@ -30,14 +34,14 @@ function OnePod({ source, plan, address }: ViewProps) {
         {address.parts[0]}
       </nav>
       <h1>{address.parts[1] ?? key}</h1>
-      <Answer asked={asked} what={moment ? "the verdict at that time" : "the verdict"}>
+      <RequestResult request={request} what={moment ? "the verdict at that time" : "the verdict"}>
         {(verdict) => <Verdict verdict={verdict} moment={moment} />}
-      </Answer>
+      </RequestResult>
     </div>
   );
 }
 
-/** The way back to where it was asked from. */
+/** The link back to the timeline. */
 function AtMoment({ moment: { timeline, at } }: { moment: Moment }) {
   const time = new Date(1000 * Number(at)).toISOString();
   return (
@@ -155,7 +159,7 @@ function Sentence({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment
   );
 }
 
-/** By how much the winner wins. */
+/** The winner's margin. */
 function margin(verdict: VerdictRecord): string {
   const totals = Object.entries(verdict.totals ?? {});
   const own = verdict.totals?.[verdict.node ?? ""];
@@ -164,7 +168,7 @@ function margin(verdict: VerdictRecord): string {
   return own === next ? "; another node has the same score" : `; ${grouped(own - next)} points ahead of the next node`;
 }
 
-/** `onPlan`: whether the plan shows the moment that this is about. */
+/** `onPlan`: whether the plan shows the same moment. */
 function Help({ pod, suggestion, onPlan }: { pod: string; suggestion: SuggestionRecord; onPlan: boolean }) {
   return (
     <li>

@@ -1,38 +1,39 @@
-/** The queue: who waits where and for whom, and what was decided last. */
+/** The scheduling queue, the events that requeued pods, and the last decisions. */
 import { useMemo } from "preact/hooks";
-import { Answer, useAsked } from "../parts/asked";
 import { byName, count, grouped, span } from "../parts/format";
+import { RequestResult, useRequest } from "../parts/request";
 import { type Column, Table } from "../parts/table";
 import { useVersion } from "../plan/changes";
 import type { DecisionRecord, QueuedPodRecord, QueueRecord, WakeRecord } from "../protocol";
 import { nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
+import type { Source } from "../source/source";
 
-const ASKED = 1000;
+const LIMIT = 1000;
 const INTERVAL = 1500;
 const IN_LANE = 200;
 
 export function QueueView({ source, plan }: ViewProps) {
   const version = useVersion(plan, INTERVAL);
   const depends = [source, source.about.mode === "live" ? version : 0];
-  const queue = useAsked(() => source.pending(ASKED), depends);
+  const queue = useRequest(() => source.pending(LIMIT), depends);
   return (
     <div class="page wide">
       <h1>Queue</h1>
-      <Answer asked={queue} what="the queue">
+      <RequestResult request={queue} what="the queue">
         {(record) => (
           <>
             <Lanes record={record} />
             {record.wakes && record.wakes.length > 0 && <Wakes wakes={record.wakes} />}
           </>
         )}
-      </Answer>
-      {source.can("decisions") && <Decisions ask={() => source.decisions(ASKED)} depends={depends} />}
+      </RequestResult>
+      {source.can("decisions") && <Decisions source={source} depends={depends} />}
     </div>
   );
 }
 
-/** Pods by where they wait; those that were refused by why, or by whom if that is unknown. */
+/** Pods by their place in the queue, and rejected ones by reason, or by plugin if there is none. */
 export function lanes(pods: QueuedPodRecord[]): Map<string, QueuedPodRecord[]> {
   const found = new Map<string, QueuedPodRecord[]>();
   for (const pod of pods) {
@@ -98,15 +99,15 @@ function Lanes({ record }: { record: QueueRecord }) {
   );
 }
 
-/** By pod, what brought it back last. */
+/** Pod -> the last event that requeued it. */
 export function wakers(wakes: WakeRecord[]): Map<string, WakeRecord> {
   const found = new Map<string, WakeRecord>();
-  // The newest come first.
+  // The newest are first.
   for (const wake of wakes) for (const pod of wake.pods) if (!found.has(pod)) found.set(pod, wake);
   return found;
 }
 
-/** "NodeAdd" and "Node n1" as people say it. */
+/** "NodeAdd" and "Node n1" as text. */
 export function wakeText({ event, by }: WakeRecord): string {
   const what = event.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
   return by ? `requeued by ${by} (${what})` : `requeued: ${what}`;
@@ -179,8 +180,8 @@ function QueueTable({ pods }: { pods: QueuedPodRecord[] }) {
   return <Table caption="Waiting pods" columns={columns} rows={pods} rowKey={(pod) => pod.pod} file="queue" />;
 }
 
-function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: DecisionRecord[] }>; depends: unknown[] }) {
-  const asked = useAsked(ask, depends);
+function Decisions({ source, depends }: { source: Source; depends: unknown[] }) {
+  const request = useRequest(() => source.decisions(LIMIT), depends);
   const columns: Column<DecisionRecord>[] = [
     { title: "Time", value: (one) => one.time },
     { title: "Pod", value: (one) => one.pod, show: (one) => <a href={podHref(one.pod)}>{one.pod}</a> },
@@ -196,7 +197,7 @@ function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: DecisionR
   return (
     <section aria-labelledby="decisions">
       <h2 id="decisions">Last decisions</h2>
-      <Answer asked={asked} what="the last decisions">
+      <RequestResult request={request} what="the last decisions">
         {({ decisions }) => (
           <>
             <p class="sum">{latencies(decisions)}</p>
@@ -211,7 +212,7 @@ function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: DecisionR
             </div>
           </>
         )}
-      </Answer>
+      </RequestResult>
     </section>
   );
 }

@@ -1,4 +1,4 @@
-/** The page's own addresses: #/view/part/part?key=value. Every view can be shared by them. */
+/** The page's URLs, which identify every view: #/view/part/part?key=value. */
 import { useEffect, useState } from "preact/hooks";
 
 export interface Address {
@@ -29,7 +29,7 @@ export function href(view: string, parts: string[] = [], query: Record<string, s
   return `#/${[view, ...parts].map(encodeURIComponent).join("/")}${tail}`;
 }
 
-/** `query`: of a moment, see `momentQuery`. */
+/** `query`: see `momentQuery`. */
 export const podHref = (pod: string, query: Record<string, string> = {}) => href("pod", split(pod), query);
 export const groupHref = (group: string, query: Record<string, string> = {}) => href("group", split(group), query);
 export const nodeHref = (node: string) => href("node", [node]);
@@ -45,7 +45,7 @@ export interface Moment {
   at: string;
 }
 
-/** The moment that a view is about; none: the cluster as the plan shows it. */
+/** The moment that a view shows; undefined: that of the plan. */
 export function momentOf({ query }: Address): Moment | undefined {
   const [timeline, at] = [query.get("timeline"), query.get("at")];
   return timeline !== null && at ? { timeline, at } : undefined;
@@ -53,7 +53,7 @@ export function momentOf({ query }: Address): Moment | undefined {
 
 export const momentQuery = (moment: Moment | undefined): Record<string, string> => (moment ? { ...moment } : {});
 
-/** Changes some values of the address and keeps the others; no new entry in the history unless asked for. */
+/** Changes query values of the URL; a new history entry only with `push`. */
 export function amend(
   address: Address,
   values: Record<string, string | undefined>,
@@ -77,7 +77,7 @@ export function useAddress(): Address {
   useEffect(() => {
     const changed = () => set(parse(location.hash));
     window.addEventListener("hashchange", changed);
-    // It may have changed between the first drawing and now.
+    // It may have changed since the first render.
     changed();
     return () => window.removeEventListener("hashchange", changed);
   }, []);

@@ -1,4 +1,4 @@
-/** Finds pods, nodes and workloads by parts of their names. "/" leads to it from everywhere. */
+/** Finds pods, nodes and workloads by parts of their names. The key "/" focuses it. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { PlanModel } from "../plan/model";
 import { go, href, nodeHref, podHref } from "./address";
@@ -41,7 +41,7 @@ export function Search({ plan }: { plan: PlanModel }) {
   const key = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
     if (event.key === "ArrowDown") setAt(Math.min(at + 1, found.length - 1));
     else if (event.key === "ArrowUp") setAt(Math.max(at - 1, 0));
-    // Of what is written now: who types fast is ahead of what is shown.
+    // Uses the current input, which can be newer than the shown results.
     else if (event.key === "Enter") take(written(event.currentTarget.value)[at]);
     else if (event.key === "Escape") look("");
     else return;

@@ -1,4 +1,4 @@
-/** What surrounds each view: the header with the way to the others, the stream's state, and the search. */
+/** The frame of every view: header, navigation, connection state and search. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { PlanModel } from "../plan/model";
 import { PlanView } from "../plan/view";
@@ -27,7 +27,7 @@ export function Shell({ source }: { source: Source }) {
   const address = useAddress();
   const plan = useMemo(() => new PlanModel(), []);
   const [connection, setConnection] = useState<[Connection, string]>(["connecting", ""]);
-  // Of a plan that comes in parts, the first is enough for the plan's own view.
+  // The plan's view only needs the first part of a snapshot.
   const [arrived, setArrived] = useState<"nothing" | "a part" | "all">("nothing");
   const main = useRef<HTMLElement>(null);
 
@@ -89,7 +89,7 @@ const WHY_NOT: Record<string, string> = {
   podgroups: "This scheduler provides no pod groups.",
 };
 
-/** Keeps the plan up to date; a stream that lost a message starts anew. */
+/** Updates the plan; reconnects after a missed message. */
 function follow(source: Source, plan: PlanModel, state: (state: Connection, why: string) => void, arrived: () => void) {
   let stop: () => void = () => {};
   let last: Connection | undefined;
@@ -155,7 +155,7 @@ function Header({ source, plan, address, connection: [state, why] }: HeaderProps
   );
 }
 
-/** A load line: the mark on a ship's side that shows how deep it may lie. */
+/** The logo: a ship's load line. */
 function Plimsoll() {
   return (
     <svg viewBox="0 0 32 32" width="26" height="26" aria-hidden="true">

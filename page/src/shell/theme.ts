@@ -1,4 +1,4 @@
-/** Light, dark, or as the system has it. The choice is a class of the root, which the style's variables depend on. */
+/** Light, dark, or the system's theme, as a class of the root element. */
 import { useEffect, useState } from "preact/hooks";
 
 export type Theme = "system" | "light" | "dark";
@@ -20,7 +20,7 @@ export function useTheme(): [Theme, () => void] {
       try {
         localStorage.setItem(KEY, next);
       } catch {
-        // Storage may be forbidden; the choice then lasts as long as the page.
+        // Storage may be disabled; the choice then lasts as long as the page.
       }
       set(next);
     },
@@ -41,7 +41,7 @@ export function isDark(): boolean {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Calls back when light becomes dark or the other way round. */
+/** Calls back when the theme changes. */
 export function onThemeChange(listener: () => void): () => void {
   const query = matchMedia("(prefers-color-scheme: dark)");
   window.addEventListener("themechange", listener);

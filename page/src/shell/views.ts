@@ -1,4 +1,4 @@
-/** The page's views, by the first part of their address. */
+/** The page's views by the first part of their URL. */
 import type { ComponentType } from "preact";
 import { ConfigurationView } from "../configuration/view";
 import { GroupView } from "../group/view";
@@ -20,9 +20,9 @@ export interface ViewProps {
 export interface View {
   component: ComponentType<ViewProps>;
   title: string;
-  /** What the source must be able to answer. */
+  /** The capability that the source must have. */
   needs: Capability;
-  /** Whether the header leads to it. */
+  /** Whether it is in the navigation. */
   listed: boolean;
 }
 

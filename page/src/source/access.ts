@@ -21,7 +21,7 @@ export function keepToken(value: string): void {
   try {
     sessionStorage.setItem(KEY, value);
   } catch {
-    // Storage may be forbidden; the token then lives as long as the page.
+    // Storage may be disabled; the token then lives as long as the page.
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The beginning, asked for before the page's own script has come: the browser loads it meanwhile. On a server this is
- * data.js; a saved copy has its data in that place, and asks nobody.
+ * Starts the first requests while the browser still loads the page's script. A server serves this as data.js; in a saved
+ * copy data.js has the data instead.
  */
 import { type Beginning, begin } from "./requests";
 

@@ -1,7 +1,7 @@
 /** Requests to the server beside the page, by addresses relative to it. */
 import { headers } from "./access";
 
-/** What every view begins with. The plan is asked for at once: it takes longest, and nothing of it depends on what the source is. */
+/** Requests that every view needs. The plan is requested at once: it takes longest, and does not depend on the source. */
 export interface Beginning {
   stop: AbortController;
   plan: Promise<Response>;
@@ -11,7 +11,7 @@ export interface Beginning {
 export function begin(): Beginning {
   const stop = new AbortController();
   const begun = { stop, plan: stream(stop.signal), source: request("source") };
-  // Who waits for one of them may give up because of the other.
+  // Avoids an unhandled rejection if the other request fails first.
   for (const response of [begun.plan, begun.source]) response.catch(() => {});
   return begun;
 }

@@ -1,4 +1,4 @@
-/** The server beside the page as a source. */
+/** The source for a page that a server serves. */
 import type { PlanMessage } from "../plan/model";
 import type { SourceRecord, WhatIfChange } from "../protocol";
 import type { Moment } from "../shell/address";
@@ -8,10 +8,10 @@ import { events } from "./stream";
 
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 10_000;
-/** The server says something every 15 s; a stream that is silent for longer is dead. */
+/** Milliseconds of silence after which a stream counts as dead: the server sends a heartbeat every 15 s. */
 const SILENCE = 40_000;
 
-function ask<T>(address: string, init?: RequestInit): Promise<T> {
+function fetchJson<T>(address: string, init?: RequestInit): Promise<T> {
   return answer(request(address, init));
 }
 
@@ -46,7 +46,7 @@ export async function serverSource(): Promise<Source> {
   }
 }
 
-/** What `first.ts` asked; once. */
+/** The requests started by `first.ts`; consumed once. */
 function alreadyBegun(): Beginning | undefined {
   const found = globalThis as { stowplanBegun?: Beginning };
   const begun = found.stowplanBegun;
@@ -65,20 +65,20 @@ class Server implements Source {
   }
 
   explain = (pod: string, moment?: Moment) =>
-    ask<never>(`explain/${path(pod)}?${new URLSearchParams({ suggestions: "true", ...moment })}`);
-  pending = (limit = 500) => ask<never>(`pending?limit=${limit}`);
-  decisions = (limit = 500) => ask<never>(`decisions?limit=${limit}`);
+    fetchJson<never>(`explain/${path(pod)}?${new URLSearchParams({ suggestions: "true", ...moment })}`);
+  pending = (limit = 500) => fetchJson<never>(`pending?limit=${limit}`);
+  decisions = (limit = 500) => fetchJson<never>(`decisions?limit=${limit}`);
   group = (group: string, moment?: Moment) =>
-    ask<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
-  configuration = () => ask<never>("configuration");
+    fetchJson<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
+  configuration = () => fetchJson<never>("configuration");
   whatIf = (change: WhatIfChange) =>
-    ask<never>("what-if", {
+    fetchJson<never>("what-if", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ change }),
     });
-  time = (timeline: string) => ask<never>(`time?${new URLSearchParams({ timeline })}`);
-  frames = (timeline: string) => ask<never>(`frames?${new URLSearchParams({ timeline })}`);
+  time = (timeline: string) => fetchJson<never>(`time?${new URLSearchParams({ timeline })}`);
+  frames = (timeline: string) => fetchJson<never>(`frames?${new URLSearchParams({ timeline })}`);
 
   follow(follower: Follower): () => void {
     const { stop, plan } = this.begun ?? { stop: new AbortController(), plan: undefined };
@@ -112,7 +112,7 @@ class Server implements Source {
   }
 }
 
-/** The plan's messages as they come; ends when the stream does. Each stream starts with a snapshot. */
+/** The plan's messages as they arrive. Each stream starts with a snapshot. */
 async function* messages(response: Response): AsyncGenerator<PlanMessage> {
   if (!response.ok || !response.body) throw new Refused(await refusal(response), response.status);
   for await (const data of events(response.body, SILENCE)) yield JSON.parse(data) as PlanMessage;

@@ -16,7 +16,7 @@ import type { Moment } from "../shell/address";
 
 export type Capability = SourceRecord["can"][number];
 
-/** What became of the stream: "live" once messages come, "lost" while it is tried again. */
+/** The state of the stream: "live" once messages arrive, "lost" while it reconnects. */
 export type Connection = "connecting" | "live" | "lost" | "static";
 
 export interface Follower {
@@ -24,7 +24,7 @@ export interface Follower {
   connection(state: Connection, why?: string): void;
 }
 
-/** What a source refused, or could not be asked; the text is meant for people. */
+/** An error response, or no response; the message is for users. */
 export class Refused extends Error {
   constructor(
     message: string,

@@ -1,4 +1,4 @@
-/** The data that a static copy carries in data.js. */
+/** The source for a saved copy: its data is in data.js. */
 import type { SavedData, SourceRecord } from "../protocol";
 import { type Capability, type Follower, Refused, type Source } from "./source";
 

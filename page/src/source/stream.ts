@@ -1,12 +1,12 @@
 /** Server-sent events read with fetch(), as EventSource cannot send a token. */
 
-/** The data of each event. A stream that says nothing for so many milliseconds, not even a comment, has ended. */
+/** The data of each event. A stream that is silent for this many milliseconds, without even a comment, counts as ended. */
 export async function* events(body: ReadableStream<Uint8Array>, silence: number): AsyncGenerator<string> {
   const reader = body.getReader();
   const dead = () => void reader.cancel().catch(() => {});
   let timer = setTimeout(dead, silence);
   const decoder = new TextDecoder();
-  // A snapshot of a large cluster comes in hundreds of pieces: they are joined once, when its line ends.
+  // A snapshot of a large cluster arrives in hundreds of chunks: they are joined once, at the end of its line.
   let pieces: string[] = [];
   let data: string[] = [];
   try {
@@ -33,7 +33,7 @@ export async function* events(body: ReadableStream<Uint8Array>, silence: number)
     }
   } finally {
     clearTimeout(timer);
-    // The reader may be in the middle of a message when nobody wants more.
+    // Cancels the read in progress when the consumer stops.
     await reader.cancel().catch(() => {});
   }
 }

@@ -1,17 +1,17 @@
-/** One axis for one timeline or for two in step: seconds since each began, and where each is at every moment. */
+/** The common axis of timelines: seconds since their start, and the frame of each at every moment. */
 import type { TimeRecord } from "../protocol";
 
-/** More could not be told apart on a scrubber. */
+/** Maximum number of moments: more cannot be distinguished on the scrubber. */
 const MOST = 2000;
-/** Moments closer than that are one. */
+/** Times are rounded to 1/ROUNDED seconds. */
 const ROUNDED = 1000;
 
 export interface Axis {
-  /** Seconds since the beginning, rising. */
+  /** Seconds since the start, ascending. */
   moments: number[];
   /** When the first timeline began, in milliseconds since the epoch. */
   start: number;
-  /** For each timeline, the index of the frame that holds at every moment. */
+  /** For each timeline, the index of its frame at every moment. */
   frames: number[][];
 }
 
@@ -35,7 +35,7 @@ function thinned(moments: number[]): number[] {
 function framesAt(times: number[], moments: number[]): number[] {
   let at = 0;
   return moments.map((moment, i) => {
-    // Of a single timeline each frame is a moment, though two may have the same time.
+    // In a single timeline every frame is a moment, even if two have the same time.
     if (times === moments) return i;
     while (at + 1 < times.length && times[at + 1]! <= moment) at++;
     return at;

@@ -1,4 +1,4 @@
-/** Lines over time, one for each timeline, with the moment that is shown: utilization, pending pods, waits. */
+/** A chart of one figure (utilization, pending pods, waits): a line per timeline, and the current moment. */
 import { useMemo } from "preact/hooks";
 import { span } from "../parts/format";
 import type { Drawn } from "../parts/pictures";
@@ -11,7 +11,7 @@ const HEIGHT = 90;
 export interface Figure {
   name: string;
   unit: string;
-  /** Of each timeline, its value at every moment. */
+  /** For each timeline, its values by moment. */
   lines: number[][];
 }
 
@@ -62,11 +62,11 @@ export function Chart({ figure, moments, at, onPick }: Props) {
   );
 }
 
-/** Steps, as a value holds until the next one. */
+/** A step function: a value holds until the next one. */
 function path({ unit, lines }: Figure, moments: number[], values: number[], width: number, height: number): string {
   const first = moments[0] ?? 0;
   const whole = Math.max(1e-9, (moments.at(-1) ?? 1) - first);
-  // By a loop: as arguments of a function, a long recording's values would be too many.
+  // Not Math.max(...values): a long recording has too many values for arguments.
   const most =
     unit === "ratio" ? 1 : lines.flat().reduce((one, other) => Math.max(one, other), unit === "pods" ? 1 : 0.001);
   const y = (value: number) => round(height - 4 - ((height - 8) * Math.min(value, most)) / most);
@@ -83,7 +83,7 @@ function round(value: number): number {
   return Math.round(10 * value) / 10;
 }
 
-// -- as a file -------------------------------------------------------------------------------------------------------
+// -- as a file ------------------------------------------------------------------------------------------------------
 
 const WIDE = 440;
 const HIGH = 96;

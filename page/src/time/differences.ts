@@ -1,4 +1,4 @@
-/** What two plans of one moment differ in: pods that are elsewhere, or are there in one of them only. */
+/** Pods that are on different nodes in two plans, or exist in only one. */
 import { byName } from "../parts/format";
 import type { PlanModel, PodItem } from "../plan/model";
 

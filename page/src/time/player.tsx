@@ -33,7 +33,7 @@ export interface TimelineData {
   frames: FramesRecord;
 }
 
-/** `asks`: whether pods can be asked about as of a moment. */
+/** `asks`: whether moments can be explained. */
 export function Player({ data, address, asks }: { data: TimelineData[]; address: Address; asks: boolean }) {
   const timelines = useMemo(() => data.map(({ frames }) => new Timeline(frames)), [data]);
   const axis = useMemo(() => axisOf(data.map(({ time }) => time)), [data]);
@@ -44,9 +44,9 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
   const [plays, setPlays] = useState(false);
   const [speed, setSpeed] = useState(() => defaultSpeed(axis.moments));
   const colours = useMemo(() => new Colours("workload", allPods(timelines), Date.now()), [timelines]);
-  // Before anything is read of the models: what is said must be of this moment.
+  // During rendering, before the models are read: everything must show this moment.
   useMemo(() => timelines.forEach((timeline, i) => timeline.go(axis.frames[i]![at]!)), [timelines, axis, at]);
-  // The address follows once it rests, and leads when it is opened.
+  // Updates the URL once the moment rests.
   useEffect(() => {
     if (plays) return;
     // The current address: another timeline may have been chosen meanwhile.
@@ -136,7 +136,7 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
   );
 }
 
-/** A speed at which the whole takes about half a minute. */
+/** The speed at which the timeline takes about 30 seconds. */
 function defaultSpeed(moments: number[]): number {
   return SPEEDS.find((speed) => moments.at(-1)! / speed <= 30) ?? SPEEDS.at(-1)!;
 }
@@ -182,14 +182,14 @@ function usePlayback(
   }, [plays, speed, moments]);
 }
 
-// -- the plans -------------------------------------------------------------------------------------------------------
+// -- the plans ------------------------------------------------------------------------------------------------------
 
 interface PlansProps {
   data: TimelineData[];
   timelines: Timeline[];
   colours: Colours;
   at: number;
-  /** Of each timeline, the time of its frame, if pods can be asked about as of then. */
+  /** For each timeline, the time of its frame, if moments can be explained. */
   seconds?: number[];
 }
 
@@ -259,7 +259,7 @@ function Plans({ data, timelines, colours, at, seconds }: PlansProps) {
 interface OnePlanProps {
   model: PlanModel;
   name: string;
-  /** Of a pair, which of the two. */
+  /** The index of one of a pair. */
   heading?: number;
   settings: { group: string; resource: string; colour: "workload" };
   colours: Colours;
@@ -316,7 +316,7 @@ interface ChosenProps {
   onSelect: (chosen: [string, string]) => void;
 }
 
-/** The pods of the node that was chosen; where a pod that was chosen in one plan is in the other, and the way to why. */
+/** The selected node's pods; the selected pod's node in each plan, with links to its explanation. */
 function Chosen({ chosen: [node, pod], data, timelines, seconds, onSelect }: ChosenProps) {
   const of = (i: number) => (timelines.length > 1 ? `${data[i]!.name}: ` : "");
   return (
@@ -355,7 +355,7 @@ function Chosen({ chosen: [node, pod], data, timelines, seconds, onSelect }: Cho
   );
 }
 
-/** More could not be read. */
+/** Maximum number of listed pods. */
 const MOST_PODS = 200;
 
 interface PodsProps {
@@ -424,7 +424,7 @@ function Differences({
   );
 }
 
-// -- figures and marks -----------------------------------------------------------------------------------------------
+// -- figures and marks ----------------------------------------------------------------------------------------------
 
 function figuresOf(data: TimelineData[], { frames }: Axis): Figure[] {
   const [first] = data;
@@ -498,7 +498,7 @@ interface Placed extends MarkRecord {
 }
 
 function placeOf(axis: Axis, data: TimelineData[], time: TimeRecord, mark: MarkRecord): number {
-  // Timelines that began at other times are in step by what has passed.
+  // Timelines with different start times are aligned by elapsed time.
   const later = 1000 * ((time.series.time[0] ?? 0) - (data[0]!.time.series.time[0] ?? 0));
   return momentAt(axis, new Date(Date.parse(mark.time) - later).toISOString());
 }

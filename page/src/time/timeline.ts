@@ -1,10 +1,10 @@
-/** The plan at any moment of a recording: frames are applied forwards, and from the beginning to go back. */
+/** The plan at any moment of a timeline. To go back, frames are applied again from the start. */
 import { PlanModel, type PodItem } from "../plan/model";
 import type { FramesRecord } from "../protocol";
 
 export class Timeline {
   readonly model = new PlanModel();
-  /** Every pod that there ever is, for colours that stay. */
+  /** All pods of the timeline, for stable colours. */
   readonly pods: ReadonlyMap<string, PodItem>;
   #at = 0;
 
@@ -24,7 +24,7 @@ export class Timeline {
     return this.record.frames.length;
   }
 
-  /** 0 is the beginning, `last` the end. */
+  /** From 0, the start, to `last`. */
   go(index: number): void {
     const wanted = Math.max(0, Math.min(this.last, index));
     if (wanted < this.#at) {

@@ -1,5 +1,5 @@
 /** Time: the plan of a recording or a simulation at any of its moments; two of them side by side, in step. */
-import { Answer, useAsked } from "../parts/asked";
+import { RequestResult, useRequest } from "../parts/request";
 import { amend } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import { Player, type TimelineData } from "./player";
@@ -8,7 +8,7 @@ export function TimeView({ source, address }: ViewProps) {
   const timelines = source.about.timelines ?? ["recorded"];
   const only = address.query.get("timeline");
   const chosen = only && timelines.includes(only) ? [only] : timelines;
-  const asked = useAsked(
+  const request = useRequest(
     () =>
       Promise.all(
         chosen.map(
@@ -45,7 +45,7 @@ export function TimeView({ source, address }: ViewProps) {
           ))}
         </div>
       )}
-      <Answer asked={asked} what="the timeline by replaying it">
+      <RequestResult request={request} what="the timeline by replaying it">
         {(data) =>
           data.every(({ time }) => time.series.time.length) ? (
             <Player
@@ -58,7 +58,7 @@ export function TimeView({ source, address }: ViewProps) {
             <p class="empty">Nothing was recorded.</p>
           )
         }
-      </Answer>
+      </RequestResult>
     </div>
   );
 }

@@ -1,9 +1,9 @@
-/** What is asked for on the workbench: a value that fits into an address. */
+/** The changes that the workbench requests, as part of the URL. */
 import type { PodItem } from "../plan/model";
 import type { WhatIfChange } from "../protocol";
 import { href } from "../shell/address";
 
-/** The change of an address; an empty one if it makes no sense. */
+/** Parses the change of a URL; an empty one if it is invalid. */
 export function changeOf(text: string | null): WhatIfChange {
   try {
     const found: unknown = JSON.parse(text ?? "{}");
@@ -17,14 +17,14 @@ export function isEmpty(change: WhatIfChange): boolean {
   return !Object.values(change).some(isSomething);
 }
 
-/** Profiles without weights are nothing, too. */
+/** Profiles without weights count as empty. */
 function isSomething(part: unknown): boolean {
   if (typeof part !== "object" || part === null)
     return typeof part === "string" ? part.trim() !== "" : part !== null && part !== undefined;
   return Array.isArray(part) ? part.length > 0 : Object.values(part).some(isSomething);
 }
 
-/** As an address has it; nothing for an empty one. */
+/** The inverse of `changeOf`; undefined for an empty change. */
 export function textOf(change: WhatIfChange): string | undefined {
   const kept = Object.entries(change).filter(([, part]) => isSomething(part));
   return kept.length ? JSON.stringify(Object.fromEntries(kept)) : undefined;
@@ -32,11 +32,11 @@ export function textOf(change: WhatIfChange): string | undefined {
 
 export interface Item {
   text: string;
-  /** The change without it. */
+  /** The change without this item. */
   without: () => WhatIfChange;
 }
 
-/** Each part of a change in words. */
+/** The parts of a change as text. */
 export function items(change: WhatIfChange): Item[] {
   const found: Item[] = [];
   const list = <K extends "addNodes" | "remove" | "drain" | "label" | "taint" | "scale">(
@@ -59,7 +59,7 @@ export function items(change: WhatIfChange): Item[] {
       `taint ${one.node} ${one.remove ? `without ${one.key}` : `${one.key}=${one.value ?? ""}:${one.effect ?? "NoSchedule"}`}`,
   );
   list("scale", (one) => `scale ${one.kind} ${one.namespace}/${one.name} to ${one.replicas}`);
-  // A configuration has weights of its own.
+  // A configuration includes its own weights.
   for (const [profile, weights] of change.config ? [] : Object.entries(change.weights ?? {})) {
     for (const [plugin, weight] of Object.entries(weights)) {
       const { [plugin]: _, ...others } = weights;
@@ -81,10 +81,10 @@ export interface Workload {
   name: string;
 }
 
-/** The way to a trial of a change. */
+/** The URL of the workbench with a change. */
 export const trialHref = (change: WhatIfChange) => href("workbench", [], { change: textOf(change) });
 
-/** What made a pod, as somebody would scale it: a ReplicaSet with a hash in its name is a Deployment's. */
+/** The workload to scale for a pod: the Deployment, if its ReplicaSet has the pod template hash in its name. */
 export function workloadOf(pod: Pick<PodItem, "namespace" | "workload" | "labels">): Workload | undefined {
   const [kind, name] = pod.workload.split("/");
   if (!kind || !name || kind === "DaemonSet" || kind === "Node") return undefined;

@@ -1,4 +1,4 @@
-/** The form that adds to a change, one kind of it at a time. */
+/** The form that adds one kind of change at a time. */
 import { useMemo, useState } from "preact/hooks";
 import { byName, sortedNames } from "../parts/format";
 import { useVersion } from "../plan/changes";
@@ -17,7 +17,7 @@ const KINDS = {
 type Kind = keyof typeof KINDS;
 const EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/** Milliseconds between two looks at who is there. */
+/** Milliseconds between updates of the suggested names. */
 const INTERVAL = 2000;
 
 interface Props {
@@ -29,7 +29,7 @@ interface Props {
 export function Form({ plan, change, onChange }: Props) {
   const [kind, setKind] = useState<Kind>("addNodes");
   const version = useVersion(plan, INTERVAL);
-  // Until something is written, the first one stands there.
+  // Until the user types, the first name is the value.
   const [node, setNode] = useState<string>();
   const [number, setNumber] = useState(1);
   const [key, setKey] = useState("");

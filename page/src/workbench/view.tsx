@@ -1,8 +1,8 @@
-/** The workbench: say what changes, see the plan before and after, and take the change along as commands. */
+/** The workbench: choose changes, see the plan before and after them, and copy them as commands. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { useAsked } from "../parts/asked";
 import { byName, count, grouped } from "../parts/format";
 import { PictureButtons } from "../parts/pictures";
+import { useRequest } from "../parts/request";
 import { saveText } from "../parts/save";
 import { type Column, CsvButton, Table } from "../parts/table";
 import type { Canvas } from "../plan/canvas";
@@ -16,7 +16,7 @@ import type { ViewProps } from "../shell/views";
 import { changeOf, isEmpty, items, textOf } from "./change";
 import { Form } from "./form";
 
-/** A slider that moves asks once it rests. */
+/** Milliseconds that a slider must rest before its change is requested. */
 const REST = 250;
 const ZONE = "topology.kubernetes.io/zone";
 
@@ -24,8 +24,8 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
   const text = address.query.get("change");
   const change = useMemo(() => changeOf(text), [text]);
   const set = (next: WhatIfChange) => amend(address, { change: textOf(next) });
-  const asked = useAsked((unwanted) => trial(source.whatIf, change, unwanted), [source, text]);
-  const configuration = useAsked(
+  const request = useRequest((unwanted) => trial(source.whatIf, change, unwanted), [source, text]);
+  const configuration = useRequest(
     () => (source.can("configuration") ? source.configuration() : Promise.reject(new Error("none"))),
     [source],
   );
@@ -67,19 +67,19 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
           </button>
         )}
       </div>
-      <div class="bench-result" data-busy={asked.busy && !isEmpty(change) ? true : undefined}>
+      <div class="bench-result" data-busy={request.busy && !isEmpty(change) ? true : undefined}>
         <p class="busy" role="status">
-          {asked.busy && !isEmpty(change) && "Evaluating …"}
+          {request.busy && !isEmpty(change) && "Evaluating …"}
         </p>
-        {asked.error && (
+        {request.error && (
           <p class="note" role="alert">
-            {asked.error}
+            {request.error}
           </p>
         )}
-        {asked.answer && !asked.error ? (
-          <Result plan={plan} record={asked.answer} />
+        {request.answer && !request.error ? (
+          <Result plan={plan} record={request.answer} />
         ) : (
-          !asked.error && isEmpty(change) && <p class="empty">Add a change to see its effect on the plan.</p>
+          !request.error && isEmpty(change) && <p class="empty">Add a change to see its effect on the plan.</p>
         )}
       </div>
     </div>
@@ -93,11 +93,11 @@ async function trial(
 ): Promise<WorkbenchRecord | undefined> {
   if (isEmpty(change)) return undefined;
   await new Promise((done) => setTimeout(done, REST));
-  // It has moved on meanwhile.
+  // The slider has moved meanwhile.
   return unwanted.aborted ? undefined : whatIf(change);
 }
 
-// -- what is asked ---------------------------------------------------------------------------------------------------
+// -- the request ----------------------------------------------------------------------------------------------------
 
 interface Part {
   change: WhatIfChange;
@@ -166,7 +166,7 @@ function Paste({ label, value, onTry }: { label: string; value: string; onTry: (
   );
 }
 
-// -- what comes of it ------------------------------------------------------------------------------------------------
+// -- the result -----------------------------------------------------------------------------------------------------
 
 type Side = "before" | "after" | "difference";
 
@@ -306,7 +306,7 @@ function Compared({ lines, caption, file, of }: { lines: Line[]; caption: string
   );
 }
 
-/** Reasons without the numbers of nodes in them, so that both sides have the same ones. */
+/** Reasons without their numbers of nodes, so that both sides can be compared. */
 export function shortened(reasons: Record<string, number>): Map<string, number> {
   const found = new Map<string, number>();
   for (const [reason, pods] of Object.entries(reasons)) {

@@ -1,18 +1,18 @@
-/** What a view asks the source for: the answer, or why there is none. */
+/** Requests of a view to its source: the answer, or why there is none. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-export interface Asked<T> {
+export interface RequestState<T> {
   answer?: T;
   error?: string;
-  /** Whether the next answer is waited for. */
+  /** Whether a request is in progress. */
   busy: boolean;
-  /** Asks again. */
+  /** Repeats the request. */
   again: () => void;
 }
 
-/** Asks when something it depends on has changed; the last answer stays until the next one is there, and is wanted. */
-export function useAsked<T>(ask: (unwanted: AbortSignal) => Promise<T>, depends: unknown[]): Asked<T> {
+/** Requests anew when a dependency has changed; the last answer stays until the next one arrives. */
+export function useRequest<T>(ask: (unwanted: AbortSignal) => Promise<T>, depends: unknown[]): RequestState<T> {
   const [found, setFound] = useState<{ answer?: T; error?: string; busy: boolean }>({ busy: true });
   const [round, setRound] = useState(0);
   useEffect(() => {
@@ -30,16 +30,16 @@ export function useAsked<T>(ask: (unwanted: AbortSignal) => Promise<T>, depends:
   return { ...found, again: () => setRound(round + 1) };
 }
 
-export function Answer<T>({
-  asked,
+export function RequestResult<T>({
+  request,
   children,
   what,
 }: {
-  asked: Asked<T>;
+  request: RequestState<T>;
   what: string;
   children: (answer: T) => ComponentChildren;
 }) {
-  const { answer, error, again } = asked;
+  const { answer, error, again } = request;
   return (
     <>
       {error && (
