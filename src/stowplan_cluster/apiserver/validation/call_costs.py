@@ -1,5 +1,7 @@
 """Maximum costs of calls, and maximum sizes of their results, by function and overload: see `selector_costs`.
 
+Functions that no device needs, on URLs, addresses and named formats, count as one.
+
 Upstream: checker/cost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.go, ext/sets.go.
 """
 
@@ -23,8 +25,6 @@ MOST = 2**64 - 1
 
 #: Per character of strings, and of regular expressions.
 TRAVERSAL, _REGEX = 0.1, 0.25
-#: The maximum lengths of a named format's regular expression and text.
-_FORMAT_REGEX, _FORMAT = 128, 64
 
 
 class Range(NamedTuple):
@@ -195,17 +195,8 @@ def _of_target(overload: str, target: Argument | None, args: list[Argument]) -> 
     return None if target is None else Estimate(target.size.by(TRAVERSAL), target.size)
 
 
-def _url(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
-    return Estimate(args[0].size.by(TRAVERSAL), args[0].size) if len(args) == 1 else None
-
-
-def _parsed(times: int = 1) -> OfFunction:
-    def estimate(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
-        if overload == "cidr_ip":
-            return Estimate(ONE)
-        return Estimate(args[0].size.by(times * TRAVERSAL)) if args else None
-
-    return estimate
+def _parsed(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
+    return Estimate(args[0].size.by(TRAVERSAL)) if args else None
 
 
 def _replaced(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
@@ -257,51 +248,21 @@ def _found(overload: str, target: Argument | None, args: list[Argument]) -> Esti
     return Estimate(_searched(target.size, args[0].size), Range(0, target.size.most))
 
 
-def _contains_address(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
-    if not args:
-        return None
-    size = Range(4, 16)
-    cost = size.plus(size).by(TRAVERSAL)
-    if overload.startswith("cidr_contains_cidr"):
-        cost = cost.plus(size.by(TRAVERSAL)).plus(ONE)
-    if overload.endswith("_string"):
-        cost = cost.plus(args[0].size.by(TRAVERSAL))
-    return Estimate(cost)
-
-
-def _validated(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
-    return Estimate(args[0].size.by(TRAVERSAL).by(_FORMAT_REGEX * _REGEX)) if args else None
-
-
 def _equal(overload: str, target: Argument | None, args: list[Argument]) -> Estimate | None:
-    if len(args) != 2 or args[0].type != args[1].type:
-        return None
-    type = args[0].type
-    if type in (t.IP, t.CIDR, t.QUANTITY, t.SEMVER):
-        return Estimate(ONE)
-    if type == t.NAMED_FORMAT:
-        return Estimate(Range(1, _FORMAT).by(TRAVERSAL))
-    if type == t.URL:
-        size = args[1].size if args[1].size is not UNKNOWN else ONE
-        return Estimate(Range(1, size.most).by(TRAVERSAL))
-    return None
+    of_one_type = len(args) == 2 and args[0].type == args[1].type
+    return Estimate(ONE) if of_one_type and args[0].type in (t.QUANTITY, t.SEMVER) else None
 
 
 #: Kubernetes' functions.
 _BY_FUNCTION: dict[str, OfFunction] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _of_each),
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _of_target),
-    "url": _url,
     "replace": _replaced,
     "split": _split,
     "join": _join,
     "find": _found,
     "findAll": _found,
-    **dict.fromkeys(("cidr", "isIP", "isCIDR", "ip", "quantity", "isQuantity", "semver", "isSemver"), _parsed()),
-    "ip.isCanonical": _parsed(2),
-    "containsIP": _contains_address,
-    "containsCIDR": _contains_address,
-    "validate": _validated,
+    **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _parsed),
     "_==_": _equal,
 }
 

@@ -1,4 +1,6 @@
-"""Validate Jobs: completions, failure policies and the generated selector.
+"""Validate Jobs: completions and the generated selector.
+
+Left out is what no controller here acts on: failure policies, success policies and limits per index.
 
 Upstream: pkg/apis/batch/validation.
 """
@@ -7,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.api.labels import is_qualified_name_errors
 from stowplan_cluster.apiserver.conditions import is_true
 from stowplan_cluster.apiserver.label_selectors import compiled
 from stowplan_cluster.apiserver.validation import names
@@ -18,17 +19,13 @@ from stowplan_cluster.apiserver.validation.fields import (
     check_length,
     check_not_negative_fields,
     check_supported,
-    check_texts,
-    duplicate,
     invalid,
     not_supported,
     required,
-    too_many,
 )
 from stowplan_cluster.apiserver.validation.paths import check_domain_prefixed_path
 from stowplan_cluster.apiserver.validation.pods import check_pod_template
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
-from stowplan_cluster.apiserver.validation.success_policies import INDEXED_ONLY, check_success_policy
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
@@ -45,9 +42,6 @@ _COUNTS = (
     "maxFailedIndexes",
 )
 _MAX_INDEXED = 100_000
-_MANY_COMPLETIONS, _FEW_AT_ONCE = 100_000, 10_000
-_MAX_RULES, _MAX_EXIT_CODES, _MAX_PATTERNS = 20, 255, 20
-_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 
 
 def check_job(errors: Errors, job: JsonObject) -> None:
@@ -89,16 +83,10 @@ def _check_generated_selector(errors: Errors, metadata: JsonObject, spec: JsonOb
 def check_job_spec(errors: Errors, spec: JsonObject) -> None:
     """Check what Jobs and templates of Jobs have in common: everything but the selector."""
     check_not_negative_fields(errors, "spec", spec, _COUNTS)
-    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
-        errors.append(required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if (manager := spec.get("managedBy")) is not None:
         check_domain_prefixed_path(errors, "spec.managedBy", manager)
         check_length(errors, "spec.managedBy", manager, 63)
     _check_mode(errors, spec)
-    if (policy := spec.get("podFailurePolicy")) is not None:
-        _check_failure_policy(errors, spec, policy)
-    if (policy := spec.get("successPolicy")) is not None:
-        check_success_policy(errors, spec, policy)
     replacement = spec.get("podReplacementPolicy")
     supported = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
     check_supported(errors, "spec.podReplacementPolicy", replacement, supported)
@@ -120,41 +108,14 @@ def _check_selector(errors: Errors, spec: JsonObject) -> None:
 def _check_mode(errors: Errors, spec: JsonObject) -> None:
     mode = spec.get("completionMode")
     check_supported(errors, "spec.completionMode", mode, ("NonIndexed", "Indexed"))
-    if mode == "Indexed":
-        _check_indexed(errors, spec)
-    elif mode in (None, "NonIndexed"):
-        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
-            if name in spec:
-                errors.append(invalid(f"spec.{name}", spec[name], INDEXED_ONLY))
-
-
-def _check_indexed(errors: Errors, spec: JsonObject) -> None:
-    completions, parallelism, failed = (spec.get(n) for n in ("completions", "parallelism", "maxFailedIndexes"))
+    if mode != "Indexed":
+        return
+    completions, parallelism = spec.get("completions"), spec.get("parallelism")
     if completions is None:
         errors.append(required("spec.completions", "when completion mode is Indexed"))
     if parallelism is not None and parallelism > _MAX_INDEXED:
         detail = f"must be less than or equal to {_MAX_INDEXED} when completion mode is Indexed"
         errors.append(invalid("spec.parallelism", parallelism, detail))
-    if failed is not None:
-        if completions is not None and failed > completions:
-            errors.append(invalid("spec.maxFailedIndexes", failed, "must be less than or equal to completions"))
-        if failed > _MAX_INDEXED:
-            errors.append(invalid("spec.maxFailedIndexes", failed, f"must be less than or equal to {_MAX_INDEXED}"))
-    if completions is not None and completions > _MANY_COMPLETIONS and "backoffLimitPerIndex" in spec:
-        _check_many_indexes(errors, parallelism, failed)
-
-
-def _check_many_indexes(errors: Errors, parallelism: int | None, failed: int | None) -> None:
-    if failed is None:
-        detail = f"must be specified when completions is above {_MANY_COMPLETIONS}"
-        errors.append(required("spec.maxFailedIndexes", detail))
-    for name, value in (("parallelism", parallelism), ("maxFailedIndexes", failed)):
-        if value is not None and value > _FEW_AT_ONCE:
-            detail = (
-                f"must be less than or equal to {_FEW_AT_ONCE} when completions are above {_MANY_COMPLETIONS} "
-                "and used with backoff limit per index"
-            )
-            errors.append(invalid(f"spec.{name}", value, detail))
 
 
 def _check_restart_policy(errors: Errors, spec: JsonObject) -> None:
@@ -164,72 +125,6 @@ def _check_restart_policy(errors: Errors, spec: JsonObject) -> None:
         errors.append(required(path, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
         errors.append(not_supported(path, policy, ("OnFailure", "Never")))
-    elif policy != "Never" and "podFailurePolicy" in spec:
-        errors.append(invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified'))
-
-
-def _check_failure_policy(errors: Errors, spec: JsonObject, policy: JsonObject) -> None:
-    path, rules = "spec.podFailurePolicy.rules", policy.get("rules") or []
-    if len(rules) > _MAX_RULES:
-        errors.append(too_many(path, len(rules), _MAX_RULES))
-    pod = (spec.get("template") or {}).get("spec") or {}
-    containers = (*(pod.get("containers") or ()), *(pod.get("initContainers") or ()))
-    known = {container.get("name") for container in containers}
-    for index, rule in enumerate(rules):
-        at, codes, conditions = f"{path}[{index}]", rule.get("onExitCodes"), rule.get("onPodConditions") or []
-        _check_action(errors, f"{at}.action", rule.get("action", ""), spec)
-        if codes is not None:
-            _check_exit_codes(errors, f"{at}.onExitCodes", codes, known)
-        _check_patterns(errors, f"{at}.onPodConditions", conditions)
-        if codes is not None and conditions:
-            detail = "specifying both OnExitCodes and OnPodConditions is not supported"
-            errors.append(invalid(at, OMITTED, detail))
-        elif codes is None and not conditions:
-            errors.append(invalid(at, OMITTED, "specifying one of OnExitCodes and OnPodConditions is required"))
-
-
-def _check_action(errors: Errors, path: str, action: str, spec: JsonObject) -> None:
-    if not action:
-        errors.append(required(path, 'valid values: ["Count" "FailIndex" "FailJob" "Ignore"]'))
-    elif action not in _ACTIONS:
-        errors.append(not_supported(path, action, _ACTIONS))
-    elif action == "FailIndex" and "backoffLimitPerIndex" not in spec:
-        errors.append(invalid(path, action, "requires the backoffLimitPerIndex to be set"))
-
-
-def _check_exit_codes(errors: Errors, path: str, codes: JsonObject, containers: set[str | None]) -> None:
-    operator, values = codes.get("operator", ""), codes.get("values") or []
-    if not operator:
-        errors.append(required(f"{path}.operator", 'valid values: ["In" "NotIn"]'))
-    elif operator not in ("In", "NotIn"):
-        errors.append(not_supported(f"{path}.operator", operator, ("In", "NotIn")))
-    if "containerName" in codes and codes["containerName"] not in containers:
-        detail = "must be one of the container or initContainer names in the pod template"
-        errors.append(invalid(f"{path}.containerName", codes["containerName"], detail))
-    if not values:
-        errors.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
-    elif len(values) > _MAX_EXIT_CODES:
-        errors.append(too_many(f"{path}.values", len(values), _MAX_EXIT_CODES))
-    for index, value in enumerate(values):
-        if operator == "In" and value == 0:
-            errors.append(invalid(f"{path}.values[{index}]", 0, "must not be 0 for the In operator"))
-        if value in values[:index]:
-            errors.append(duplicate(f"{path}.values[{index}]", value))
-    if values != sorted(values):
-        errors.append(invalid(f"{path}.values", values, "must be ordered"))
-
-
-def _check_patterns(errors: Errors, path: str, patterns: list[JsonObject]) -> None:
-    if len(patterns) > _MAX_PATTERNS:
-        errors.append(too_many(path, len(patterns), _MAX_PATTERNS))
-    for index, pattern in enumerate(patterns):
-        kind, status = pattern.get("type", ""), pattern.get("status", "")
-        check_texts(errors, f"{path}[{index}].type", kind, is_qualified_name_errors(kind))
-        if not status:
-            detail = 'valid values: ["False" "True" "Unknown"]'
-            errors.append(required(f"{path}[{index}].status", detail))
-        elif status not in ("False", "True", "Unknown"):
-            errors.append(not_supported(f"{path}[{index}].status", status, ("False", "True", "Unknown")))
 
 
 def check_job_update(errors: Errors, job: JsonObject, old: JsonObject, subresource: str) -> None:

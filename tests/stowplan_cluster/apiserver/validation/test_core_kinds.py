@@ -1,7 +1,5 @@
 """Validation of Services, ConfigMaps, Secrets, Events, roles, and CustomResourceDefinitions."""
 
-import base64
-
 import pytest
 
 
@@ -42,7 +40,6 @@ DEFINITION = {
     },
 }
 ALL = (SERVICE, CONFIG_MAP, SECRET, ROLE, BINDING, EVENT, CORE_EVENT, DEFINITION)
-DOCKER = {"type": "kubernetes.io/dockerconfigjson", "data": {}}
 
 
 @pytest.mark.parametrize("obj", ALL, ids=lambda obj: f"{obj['apiVersion']} {obj['kind']}")
@@ -158,14 +155,6 @@ def test_valid_objects(server, obj):
 )
 def test_single_errors(server, obj, path, value, expected):
     assert server.refusals(obj, path, value) == expected
-
-
-def test_registry_secrets_must_be_json(server):
-    key = ".dockerconfigjson"
-    for text, good in ((b"{}", True), (b"[]", False), (b"{", False)):
-        errors = server.refusals(SECRET, "type", DOCKER["type"], "data", {key: base64.b64encode(text).decode()})
-        assert (errors == []) is good
-        assert good or errors[0].startswith(f'data[{key}]: Invalid value: "<secret contents redacted>": ')
 
 
 @pytest.mark.parametrize("obj", [CONFIG_MAP, SECRET], ids=lambda obj: obj["kind"])
