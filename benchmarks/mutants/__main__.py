@@ -5,7 +5,7 @@
     python benchmarks/mutants report before.jsonl [after.jsonl]
 
 `run` runs where pytest runs, in the state of the code to be measured, on each mutant of the sample that is found there
-(mutations.py says how, running.py which tests it meets; by default those of `--quick`). A mutant is killed if one of
+(mutations.py says how, running.py which tests it meets; by default those of `make test`). A mutant is killed if one of
 its tests fails, crashes, or does not end: out of CPU time, or idle. That test passes on the code without the mutant.
 A mutant survives if all its tests pass; it is not run if no test runs its function, and cut if the code is gone.
 Results are lines of JSON; an interrupted run goes on where it was. FILE.map beside them holds which tests run what.
@@ -50,7 +50,8 @@ def main():
     runs.add_argument(
         "--budget", type=float, default=10, metavar="SECONDS", help="of CPU time per mutant (%(default)s)"
     )
-    runs.add_argument("--pytest", type=shlex.split, default=["--quick"], metavar="ARGUMENTS", help="instead of --quick")
+    unit = shlex.join(["-m", "not slow", *map(str, sorted(Path().glob("packages/*/tests/unit"))), "tests/golden"])
+    runs.add_argument("--pytest", type=shlex.split, default=unit, metavar="ARGUMENTS", help="which tests (%(default)s)")
     runs.set_defaults(command=run)
     reports = commands.add_parser("report", help="count killed mutants, in one or more states of the code")
     reports.add_argument("results", nargs="+", type=Path)

@@ -64,7 +64,7 @@ class Tests:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self):
         """Examples are the same in each run, and failing ones are not made smaller."""
-        from hypothesis import Phase, settings  # imported earlier, its plugin of pytest would warn
+        from hypothesis import Phase, settings  # earlier, its plugin of pytest would warn
 
         phases = (Phase.explicit, Phase.generate)
         settings.register_profile("mutants", settings(), derandomize=True, database=None, phases=phases)
@@ -72,6 +72,10 @@ class Tests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session):
+        from hypothesis import given, strategies
+
+        # Hypothesis parses our sources at its first use: seconds, which each fork would take.
+        given(strategies.integers())(lambda number: None)()
         self._items = {item.nodeid: item for item in session.items}
         self.problem = "some tests cannot be collected" if session.testsfailed else self._work(self)
         if self.problem:
