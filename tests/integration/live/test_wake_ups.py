@@ -1,9 +1,15 @@
-"""Which events wake a pod that was refused for its node or for other pods, and which do not."""
+"""A change of each kind of object arrives over HTTP and wakes the pods that wait for it, and no others.
+
+Which changes wake which pods is in tests/queue/test_requeueing_in_tree.py, for every event that a plugin registers, and
+in tests/golden.
+"""
 
 import pytest
 
 from support.api.manifests import node, pod
-from support.scheduling.attempts import asking, labelled, on, sized
+from support.api.storage_objects import claim, storage_class, volume
+from support.live.http_scheduler import scheduled
+from support.scheduling.attempts import asking, labelled, moves, on, only_these
 from support.scheduling.waking import (
     change,
     check_row,
@@ -19,37 +25,11 @@ from support.scheduling.waking import (
 )
 
 ZONE = "topology.kubernetes.io/zone"
-
-
-def in_zone(name, zone="a", **spec):
-    return labelled(node(name, **spec), **{ZONE: zone})
-
-
-def nodes(*objs):
-    return [("nodes", obj) for obj in objs]
-
-
-def there(*objs):
-    return [("pods", obj) for obj in objs]
-
-
-def tainted(name, *keys, **labels):
-    return labelled(node(name, taints=[taint(key) for key in keys]), **labels)
-
-
-def annotate(name):
-    return change("nodes", name, {"metadata": {"annotations": {"x": "y"}}})
-
-
-ANOTHER = relabel("nodes", "n1", x="y")
-NODE_ADD, NODE_TAINT, NODE_LABEL = "NodeAdd", "NodeUpdateNodeTaint", "NodeUpdateNodeLabel"
-POD_ADD, POD_DELETE, POD_LABEL = "AssignedPodAdd", "AssignedPodDelete", "AssignedPodUpdatePodLabel"
-
-
-def with_port(name, port):
-    made = pod(name)
-    made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": port}]
-    return made
+#: The provisioner of class `slow`.
+DRIVER = "csi.example.com"
+NODE = ("nodes", node("n1"))
+TAINTED = ("nodes", node("n1", taints=[taint("t")]))
+ANNOTATED = change("nodes", "n1", {"metadata": {"annotations": {"x": "y"}}})
 
 
 def waiting(made):
@@ -58,83 +38,89 @@ def waiting(made):
     return made
 
 
-def near(name="web", app="db", *, away=False):
+def near(app="db"):
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
-    kind = "podAntiAffinity" if away else "podAffinity"
-    return pod(name, affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    return pod(affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
 
 
-def spread(name="web", **more):
-    constraint = {
-        "topologyKey": ZONE,
-        "maxSkew": 1,
-        "minDomains": 5,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-        **more,
-    }
-    return pod(name, labels={"app": "web"}, topologySpreadConstraints=[constraint])
+def data(name="c"):
+    made = claim(name, class_="slow")
+    # It is created in the namespace of the test.
+    del made["metadata"]["namespace"]
+    return made
 
 
-SELECTING = pod(nodeSelector={"a": "b"})
-FULL = [*nodes(node("n1")), *there(on("n1", asking(pod("large"), cpu="2", memory="1Gi")))]
+def with_claim(name="web", claim="c"):
+    return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim}}])
+
+
+def of_storage(kind, name, **fields):
+    return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def capacity(name, amount):
+    return of_storage("CSIStorageCapacity", name, storageClassName="slow", capacity=amount)
+
+
+def drivers(count):
+    return {"drivers": [{"name": DRIVER, "nodeID": "n", "allocatable": {"count": count}}]}
+
+
+def of_devices(kind, name, **spec):
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def device_claim(name="c"):
+    # No such device exists.
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    return of_devices("ResourceClaim", name, devices={"requests": [{"name": "r", "exactly": exactly}]})
+
+
+def resource_slice(name):
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    return of_devices("ResourceSlice", name, driver="d.example.com", nodeName="n1", pool=pool)
+
+
+def restarting():
+    """A pod that needs a feature of the kubelet."""
+    made = pod()
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+    made["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    return made
+
+
 THREE = asking(pod(), cpu="3")
-SPREAD_OUT = [
-    *nodes(in_zone("n1"), in_zone("n2", "b")),
-    *there(on("n1", pod("one", labels={"app": "web"})), on("n2", pod("two", labels={"app": "web"}))),
-]
-CROWDED = [*nodes(in_zone("n1")), *there(on("n1", pod("db")), on("n1", pod("other")))]
+FULL = [NODE, ("pods", on("n1", asking(pod("large"), cpu="2", memory="1Gi")))]
+BOUND = [NODE, ("persistentvolumeclaims", data())]
+WITH_DEVICE = pod(resourceClaims=[{"name": "device", "resourceClaimName": "c"}])
+WITH_TEMPLATE = pod(resourceClaims=[{"name": "device", "resourceClaimTemplateName": "t"}])
+ALLOCATED = {"allocation": {"devices": {}}}
+CLAIMED = [NODE, ("resourceclaims", device_claim())]
+FEATURE = {"status": {"declaredFeatures": ["RestartAllContainersOnContainerExits"]}}
 
 ROWS = [
     row(
-        "NodeUnschedulable",
-        "a node comes",
-        before=nodes(node("n1", unschedulable=True)),
-        idle=[create("nodes", node("n2", unschedulable=True))],
-        wake=create("nodes", node("n3")),
-        cause=NODE_ADD,
-        node_name="n3",
-    ),
-    row(
-        "NodeUnschedulable",
-        "a node is uncordoned",
-        before=nodes(node("n1", unschedulable=True)),
-        idle=[ANOTHER, retaint("n1", "t"), retaint("n1")],
-        wake=change("nodes", "n1", {"spec": {"unschedulable": None}}),
-        cause=NODE_TAINT,
-        node_name="n1",
-    ),
-    row(
-        "NodeUnschedulable",
-        "its toleration",
-        before=[*nodes(node("n1", unschedulable=True)), *there(pod("other"))],
-        idle=[tolerate("web", "x"), tolerate("other", "node.kubernetes.io/unschedulable")],
-        wake=tolerate("web", "node.kubernetes.io/unschedulable"),
-        cause="UnschedulablePodUpdatePodToleration",
-        node_name="n1",
-    ),
-    row(
         "TaintToleration",
         "a node comes",
-        before=nodes(tainted("n1", "t")),
-        idle=[create("nodes", tainted("n2", "t"))],
+        before=[TAINTED],
+        idle=[create("nodes", node("n2", taints=[taint("t")]))],
         wake=create("nodes", node("n3")),
-        cause=NODE_ADD,
+        cause="NodeAdd",
         node_name="n3",
     ),
     row(
         "TaintToleration",
         "a taint goes",
-        before=nodes(tainted("n1", "t")),
-        idle=[ANOTHER, retaint("n1", "t", "u"), retaint("n1", "u")],
+        before=[TAINTED],
+        idle=[ANNOTATED, retaint("n1", "u")],
         wake=retaint("n1"),
-        cause=NODE_TAINT,
+        cause="NodeUpdateNodeTaint",
         node_name="n1",
     ),
     row(
         "TaintToleration",
         "its toleration",
-        before=[*nodes(tainted("n1", "t")), *there(pod("other"))],
+        before=[TAINTED, ("pods", pod("other"))],
         idle=[tolerate("other", "t")],
         wake=tolerate("web", "t"),
         cause="UnschedulablePodUpdatePodToleration",
@@ -142,344 +128,148 @@ ROWS = [
     ),
     row(
         "NodeAffinity",
-        "a node comes",
-        pod=SELECTING,
-        before=nodes(node("n1")),
-        idle=[create("nodes", node("n2"))],
-        wake=create("nodes", labelled(node("n3"), a="b")),
-        cause=NODE_ADD,
-        node_name="n3",
-    ),
-    row(
-        "NodeAffinity",
         "labels change",
-        pod=SELECTING,
-        before=nodes(node("n1")),
+        pod=pod(nodeSelector={"a": "b"}),
+        before=[NODE],
         idle=[relabel("nodes", "n1", a="c")],
         wake=relabel("nodes", "n1", a="b"),
-        cause=NODE_LABEL,
+        cause="NodeUpdateNodeLabel",
         node_name="n1",
     ),
     row(
-        "NodeAffinity",
-        "a taint goes",
-        pod=SELECTING,
-        before=nodes(tainted("n1", "t")),
-        idle=[annotate("n1")],
-        wake=retaint("n1"),
-        cause=NODE_TAINT,
-    ),
-    row(
-        "NodePorts",
-        "who held the port goes",
-        pod=with_port("web", 8080),
-        before=[
-            *nodes(node("n1")),
-            *there(on("n1", with_port("holder", 8080)), on("n1", with_port("other", 8081))),
-            *there(waiting(with_port("pending", 8080))),
-        ],
-        idle=[delete("pods", "other"), delete("pods", "pending")],
-        wake=delete("pods", "holder"),
-        cause=POD_DELETE,
+        "NodeResourcesFit",
+        "a node grows",
+        pod=THREE,
+        before=FULL,
+        idle=[reallocate("n1", memory="64Gi")],
+        wake=reallocate("n1", cpu="8"),
+        cause="NodeUpdateNodeAllocatable",
         node_name="n1",
     ),
     row(
-        "NodePorts",
-        "a node comes",
-        pod=with_port("web", 8080),
-        before=[*nodes(node("n1")), *there(on("n1", with_port("holder", 8080)))],
-        idle=[ANOTHER],
-        wake=create("nodes", node("n2")),
-        cause=NODE_ADD,
-        node_name="n2",
-    ),
-    row(
-        "NodePorts",
-        "a taint goes",
-        pod=with_port("web", 8080),
-        before=[*nodes(tainted("n1", "t")), *there(on("n1", with_port("holder", 8080)))],
-        idle=[annotate("n1")],
-        wake=retaint("n1"),
-        cause=NODE_TAINT,
+        "NodeDeclaredFeatures",
+        "a node declares it",
+        pod=restarting(),
+        before=[NODE],
+        idle=[ANNOTATED],
+        wake=change("nodes", "n1", FEATURE, subresource="status"),
+        cause="NodeUpdateNodeDeclaredFeature",
+        node_name="n1",
     ),
     row(
         "NodeResourcesFit",
         "a pod goes",
         pod=THREE,
-        before=[*FULL, *there(waiting(pod("pending")))],
+        before=[*FULL, ("pods", waiting(pod("pending")))],
         idle=[delete("pods", "pending")],
         wake=delete("pods", "large"),
-        cause=POD_DELETE,
+        cause="AssignedPodDelete",
         node_name="n1",
     ),
     row(
         "NodeResourcesFit",
         "it asks for less",
         pod=THREE,
-        before=[*FULL, *there(asking(pod("other"), cpu="3500m"))],
+        before=[*FULL, ("pods", asking(pod("other"), cpu="3500m"))],
         idle=[resize("web", cpu="3100m"), resize("other", cpu="3")],
         wake=resize("web", cpu="1"),
         cause="UnschedulablePodUpdatePodScaleDown",
         node_name="n1",
     ),
     row(
-        "NodeResourcesFit",
-        "a placed pod takes less",
-        pod=THREE,
-        before=FULL,
-        idle=[resize("large", memory="512Mi"), relabel("pods", "large", x="y")],
-        wake=resize("large", cpu="1"),
-        cause="AssignedPodUpdatePodScaleDown",
-        node_name="n1",
-    ),
-    row(
-        "NodeResourcesFit",
-        "a node comes",
-        pod=THREE,
-        before=FULL,
-        idle=[create("nodes", sized(node("n2"), cpu="1"))],
-        wake=create("nodes", sized(node("n3"), cpu="3")),
-        cause=NODE_ADD,
-        node_name="n3",
-    ),
-    row(
-        "NodeResourcesFit",
-        "a node grows",
-        pod=THREE,
-        before=[*FULL, *nodes(sized(node("n2"), cpu="1"))],
-        idle=[ANOTHER, reallocate("n1", memory="64Gi"), reallocate("n2", cpu="2")],
-        wake=reallocate("n1", cpu="8"),
-        cause="NodeUpdateNodeAllocatable",
-        node_name="n1",
-    ),
-    row(
-        "NodeResourcesFit",
-        "a node takes more pods",
-        before=[*nodes(sized(node("n1"), cpu="4", pods="1")), *there(on("n1", pod("other")))],
-        idle=[reallocate("n1", memory="64Gi")],
-        wake=reallocate("n1", pods="2"),
-        cause="NodeUpdateNodeAllocatable",
-        node_name="n1",
-    ),
-    row(
-        "NodeResourcesFit",
-        "a taint goes",
-        pod=asking(pod(), cpu="64"),
-        before=nodes(tainted("n1", "t")),
-        idle=[annotate("n1")],
-        wake=retaint("n1"),
-        cause=NODE_TAINT,
-    ),
-    row(
-        "PodTopologySpread",
-        "a pod that counts comes",
-        pod=spread(),
-        before=SPREAD_OUT,
-        idle=[create("pods", on("n1", pod("other")))],
-        wake=create("pods", on("n1", pod("three", labels={"app": "web"}))),
-        cause=POD_ADD,
-    ),
-    row(
-        "PodTopologySpread",
-        "a pod no longer counts",
-        pod=spread(),
-        before=SPREAD_OUT,
-        idle=[relabel("pods", "one", x="y")],
-        wake=relabel("pods", "one", app="db"),
-        cause=POD_LABEL,
-        node_name="n1",
-    ),
-    row(
-        "PodTopologySpread",
-        "a pod that counts goes",
-        pod=spread(),
-        before=[*SPREAD_OUT, *there(on("n1", pod("other")), waiting(pod("pending", labels={"app": "web"})))],
-        idle=[delete("pods", "other"), delete("pods", "pending")],
-        wake=delete("pods", "two"),
-        cause=POD_DELETE,
-        node_name="n2",
-    ),
-    row(
-        "PodTopologySpread",
-        "its own labels",
-        pod=spread(),
-        before=SPREAD_OUT,
-        idle=[relabel("pods", "web", x="y"), tolerate("web", "x")],
-        wake=relabel("pods", "web", app="db"),
-        cause="UnschedulablePodUpdatePodLabel",
-        node_name="n1",
-    ),
-    row(
-        "PodTopologySpread",
-        "its own toleration",
-        pod=spread(nodeTaintsPolicy="Honor"),
-        before=[*SPREAD_OUT, *there(spread("other", nodeTaintsPolicy="Honor"))],
-        idle=[tolerate("other", "x")],
-        wake=tolerate("web", "x"),
-        cause="UnschedulablePodUpdatePodToleration",
-    ),
-    row(
-        "PodTopologySpread",
-        "a node comes",
-        pod=spread(),
-        before=SPREAD_OUT,
-        idle=[create("nodes", node("n3"))],
-        wake=create("nodes", in_zone("n4", "c")),
-        cause=NODE_ADD,
-        node_name="n4",
-    ),
-    row(
-        "PodTopologySpread",
-        "a node goes",
-        pod=spread(),
-        before=[*SPREAD_OUT, *nodes(node("n3"), in_zone("n4", "b"))],
-        idle=[delete("nodes", "n3")],
-        wake=delete("nodes", "n4"),
-        cause="NodeDelete",
-    ),
-    row(
-        "PodTopologySpread",
-        "a node moves",
-        pod=spread(),
-        before=[*SPREAD_OUT, *nodes(in_zone("n3"))],
-        idle=[ANOTHER],
-        wake=relabel("nodes", "n3", **{ZONE: "c"}),
-        cause=NODE_LABEL,
-        node_name="n3",
-    ),
-    row(
-        "PodTopologySpread",
-        "a node gets the key",
-        pod=spread(),
-        before=[*SPREAD_OUT, *nodes(node("n3"))],
-        idle=[relabel("nodes", "n3", x="y")],
-        wake=relabel("nodes", "n3", **{ZONE: "c"}),
-        cause=NODE_LABEL,
-        node_name="n3",
-    ),
-    row(
-        "PodTopologySpread",
-        "a taint goes",
-        pod=spread(),
-        before=[*SPREAD_OUT, *nodes(tainted("n3", "t"), labelled(tainted("n4", "t"), **{ZONE: "a"}))],
-        idle=[retaint("n3")],
-        wake=retaint("n4"),
-        cause=NODE_TAINT,
-    ),
-    row(
         "InterPodAffinity",
-        "a pod to be near to comes",
+        "a pod comes",
         pod=near(),
-        before=nodes(in_zone("n1")),
+        before=[("nodes", labelled(node("n1"), **{ZONE: "a"}))],
         idle=[create("pods", on("n1", pod("other"))), create("pods", waiting(pod("pending", labels={"app": "db"})))],
         wake=create("pods", on("n1", pod("db"))),
-        cause=POD_ADD,
+        cause="AssignedPodAdd",
         node_name="n1",
     ),
     row(
         "InterPodAffinity",
-        "a pod becomes one to be near to",
+        "a pod's labels change",
         pod=near(),
-        before=[*nodes(in_zone("n1")), *there(on("n1", pod("other")))],
+        before=[("nodes", labelled(node("n1"), **{ZONE: "a"})), ("pods", on("n1", pod("other")))],
         idle=[relabel("pods", "other", x="y")],
         wake=relabel("pods", "other", app="db"),
-        cause=POD_LABEL,
+        cause="AssignedPodUpdatePodLabel",
         node_name="n1",
     ),
     row(
-        "InterPodAffinity",
-        "its own labels",
-        pod=near(),
-        before=nodes(in_zone("n1")),
-        idle=[change("pods", "web", {"metadata": {"annotations": {"x": "y"}}})],
-        wake=relabel("pods", "web", x="y"),
-        cause="UnschedulablePodUpdatePodLabel",
-    ),
-    row(
-        "InterPodAffinity",
-        "a pod to be away from goes",
-        pod=near(away=True),
-        before=CROWDED,
-        idle=[delete("pods", "other")],
-        wake=delete("pods", "db"),
-        cause=POD_DELETE,
+        "VolumeRestrictions",
+        "its claim comes",
+        pod=with_claim(),
+        before=[NODE],
+        idle=[create("persistentvolumeclaims", data("d"))],
+        wake=create("persistentvolumeclaims", data()),
+        cause="PersistentVolumeClaimAdd",
         node_name="n1",
     ),
     row(
-        "InterPodAffinity",
-        "a pod is no longer one to be away from",
-        pod=near(away=True),
-        before=CROWDED,
-        idle=[relabel("pods", "db", x="y")],
-        wake=relabel("pods", "db", app="web"),
-        cause=POD_LABEL,
+        "VolumeZone",
+        "a class comes",
+        pod=with_claim(),
+        before=BOUND,
+        idle=[create("storageclasses", storage_class("fast"))],
+        wake=create("storageclasses", storage_class("slow", mode="WaitForFirstConsumer")),
+        cause="storage.k8s.io/StorageClassAdd",
         node_name="n1",
     ),
     row(
-        "InterPodAffinity",
-        "a pod that kept it away goes",
-        before=[*CROWDED, *there(on("n1", near("hermit", "web", away=True)))],
-        idle=[delete("pods", "other")],
-        wake=delete("pods", "hermit"),
-        cause=POD_DELETE,
+        "VolumeZone",
+        "a volume changes",
+        pod=with_claim(),
+        before=[*BOUND, ("persistentvolumes", volume("v", class_="other"))],
+        idle=[change("persistentvolumes", "v", {"metadata": {"annotations": {"x": "y"}}})],
+        wake=relabel("persistentvolumes", "v", **{ZONE: "b"}),
+        cause="PersistentVolumeUpdate",
+    ),
+    row(
+        "VolumeBinding",
+        "capacity grows",
+        pod=with_claim(),
+        before=[
+            *BOUND,
+            ("csistoragecapacities", of_storage("CSIStorageCapacity", "x", storageClassName="slow", capacity="2Gi")),
+        ],
+        idle=[change("csistoragecapacities", "x", {"capacity": "1Gi"})],
+        wake=change("csistoragecapacities", "x", {"capacity": "1025Mi"}),
+        cause="storage.k8s.io/CSIStorageCapacityUpdate",
+    ),
+    row(
+        "NodeVolumeLimits",
+        "a limit grows",
+        pod=with_claim(),
+        before=[
+            *BOUND,
+            ("storageclasses", storage_class("slow")),
+            ("persistentvolumeclaims", data("d")),
+            ("csinodes", of_storage("CSINode", "n1", spec=drivers(1))),
+            ("pods", on("n1", with_claim("holder", "d"))),
+        ],
+        idle=[relabel("csinodes", "n1", x="y")],
+        wake=change("csinodes", "n1", {"spec": drivers(2)}),
+        cause="storage.k8s.io/CSINodeUpdate",
         node_name="n1",
     ),
     row(
-        "InterPodAffinity",
-        "a node with the key comes",
-        pod=near(),
-        before=nodes(in_zone("n1")),
-        idle=[create("nodes", node("n2"))],
-        wake=create("nodes", in_zone("n3")),
-        cause=NODE_ADD,
+        "DynamicResources",
+        "a device class comes",
+        pod=WITH_DEVICE,
+        before=CLAIMED,
+        idle=[ANNOTATED],
+        wake=create("deviceclasses", of_devices("DeviceClass", "x")),
+        cause="resource.k8s.io/DeviceClassAdd",
     ),
     row(
-        "InterPodAffinity",
-        "any node comes, to be away",
-        pod=near(away=True),
-        before=CROWDED,
-        wake=create("nodes", node("n2")),
-        cause=NODE_ADD,
-        node_name="n2",
-    ),
-    row(
-        "InterPodAffinity",
-        "a node moves",
-        pod=near(away=True),
-        before=[*CROWDED, *nodes(in_zone("n2"))],
-        idle=[ANOTHER],
-        wake=relabel("nodes", "n2", **{ZONE: "b"}),
-        cause=NODE_LABEL,
-        node_name="n2",
-    ),
-    row(
-        "InterPodAffinity",
-        "a node gets the key",
-        pod=near(),
-        before=[*nodes(node("n1")), *there(on("n1", pod("db")))],
-        idle=[ANOTHER],
-        wake=relabel("nodes", "n1", **{ZONE: "a"}),
-        cause=NODE_LABEL,
-        node_name="n1",
-    ),
-    row(
-        "InterPodAffinity",
-        "a node loses the key",
-        pod=near(away=True),
-        before=CROWDED,
-        idle=[ANOTHER],
-        wake=relabel("nodes", "n1", **{ZONE: None}),
-        cause=NODE_LABEL,
-        node_name="n1",
-    ),
-    row(
-        "InterPodAffinity",
-        "a taint goes",
-        pod=near(),
-        before=nodes(tainted("n1", "t")),
-        idle=[annotate("n1")],
-        wake=retaint("n1"),
-        cause=NODE_TAINT,
+        "DynamicResources",
+        "a slice changes",
+        pod=WITH_DEVICE,
+        before=[*CLAIMED, ("resourceslices", resource_slice("x")), ("resourceslices", resource_slice("y"))],
+        idle=[delete("resourceslices", "y")],
+        wake=change("resourceslices", "x", {"spec": {"pool": {"generation": 2}}}),
+        cause="resource.k8s.io/ResourceSliceUpdate",
     ),
 ]
 
@@ -487,3 +277,49 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS)
 async def test_wakes(api_server, namespace, row):
     await check_row(api_server, namespace, row)
+
+
+async def test_the_status_of_its_claim_changes(api_server, namespace):
+    before = [NODE, ("resourceclaims", device_claim()), ("resourceclaims", device_claim("d"))]
+    async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=before) as c:
+        await c.pods(WITH_DEVICE)
+        moved = len(moves(c, "web"))
+        await c.objects.patch("resourceclaims", "d", {"status": ALLOCATED}, subresource="status")
+        await c.settle()
+        assert len(moves(c, "web")) == moved
+        await c.objects.patch("resourceclaims", "c", {"status": ALLOCATED}, subresource="status")
+        await c.settle()
+        assert moves(c, "web")[moved] == ("backoff", "resource.k8s.io/ResourceClaimUpdate")
+
+
+async def test_a_claim_is_deallocated(api_server, namespace):
+    """The first status of a claim wakes no other pod; deleting it wakes all."""
+    before = [NODE, ("resourceclaims", device_claim()), ("resourceclaims", device_claim("d"))]
+    async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=before) as c:
+        await c.objects.patch("resourceclaims", "d", {"status": ALLOCATED}, subresource="status")
+        await c.pods(WITH_DEVICE)
+        moved = len(moves(c, "web"))
+        await c.objects.patch("resourceclaims", "d", {"metadata": {"labels": {"x": "y"}}})
+        await c.settle()
+        assert len(moves(c, "web")) == moved
+        await c.objects.patch("resourceclaims", "d", {"status": {"allocation": None}}, subresource="status")
+        await c.settle()
+        assert moves(c, "web")[moved] == ("backoff", "resource.k8s.io/ResourceClaimUpdate")
+
+
+async def test_a_claim_is_created_for_the_pod(api_server, namespace):
+    """Writing the claim's name to the pod's status opens its gate, once the claim belongs to the pod."""
+    async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=[NODE]) as c:
+        await c.pods(WITH_TEMPLATE)
+        assert (c.queued("web").gating_plugin, c.queued("web").attempts) == ("DynamicResources", 0)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "web", "controller": True}
+        owner["uid"] = c.objects.made("pods", "web")["metadata"]["uid"]
+        made = device_claim("web-device")
+        made["metadata"]["ownerReferences"] = [owner]
+        await c.create("resourceclaims", made)
+        assert (c.queued("web").gating_plugin, c.queued("web").attempts) == ("DynamicResources", 0)
+        statuses = [{"name": "device", "resourceClaimName": "web-device"}]
+        await c.objects.patch("pods", "web", {"status": {"resourceClaimStatuses": statuses}}, subresource="status")
+        await c.settle()
+        assert ("active", "UnschedulablePodUpdatePodGeneratedResourceClaim") in moves(c, "web")
+        assert (c.queued("web").gating_plugin, c.queued("web").attempts) == ("", 1)
