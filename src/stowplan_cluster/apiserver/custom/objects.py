@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def object_errors(resource: Resource, schema: JsonObject, obj: JsonObject, old: JsonObject | None) -> Errors:
-    errors = list(validate_value(schema, obj, old=ABSENT if old is None else old).errors)
+    errors = validate_value(schema, obj, old=ABSENT if old is None else old)
     errors += scale_errors(resource, obj)
     errors += embedded_errors(schema, obj)
     if old is None or not list_errors(schema, old):

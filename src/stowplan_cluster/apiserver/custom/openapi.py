@@ -1,7 +1,7 @@
 """Validate a value against an OpenAPI schema, with the reference's messages.
 
-If all alternatives of `anyOf` or `oneOf` fail, the errors of the closest one are reported: the one with the most passed
-checks. So checks are counted exactly as upstream counts them.
+If all alternatives of `anyOf` or `oneOf` fail, the errors of the closest one are reported: here the one with the fewest
+errors, upstream the one with the most passed checks.
 
 On an update, errors in unchanged parts are ignored (ratcheting), so that an object stays updatable after its schema
 became stricter.
@@ -13,17 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import field
-
 from stowplan.api.api_errors import TYPE_INVALID, FieldError
 from stowplan.api.field_errors import go_quote
-from stowplan.structs import PlainStruct
 from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.correlation import ABSENT, Old, old_field, old_item
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_object, invalid_value, unsupported_value
 from stowplan_cluster.apiserver.custom.re2 import PatternError, TooCostly, compile_pattern
 from stowplan_cluster.apiserver.json_values import equal, go_number, is_number
-from stowplan_cluster.apiserver.validation.fields import required, too_long, too_many
+from stowplan_cluster.apiserver.validation.fields import Errors, required, too_long, too_many
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
@@ -34,53 +31,31 @@ _NAMES = {str: "string", bool: "boolean", list: "array", dict: "object", int: "i
 _FLOAT32_MAX = 3.4028234663852886e38
 
 
-class Result(PlainStruct):
-    errors: list[FieldError] = field(default_factory=list)
-    #: Number of checks that passed.
-    matches: int = 0
-
-    def merge(self, other: Result) -> None:
-        self.errors += other.errors
-        self.matches += other.matches
-
-
-def validate_value(schema: JsonObject, value: Any, *, path: str = "", old: Old = ABSENT) -> Result:
+def validate_value(schema: JsonObject, value: Any, *, path: str = "", old: Old = ABSENT) -> Errors:
     """All errors of a value; `old` is the previous value, if it can be correlated."""
-    result = _check(schema, value, path, old)
-    if result.errors and old is not ABSENT and equal(value, old):
-        result.errors = []
-    return result
+    errors = _check(schema, value, path, old)
+    return [] if errors and old is not ABSENT and equal(value, old) else errors
 
 
-def _check(schema: JsonObject, value: Any, path: str, old: Old) -> Result:
-    result = Result()
+def _check(schema: JsonObject, value: Any, path: str, old: Old) -> Errors:
     types = _types(schema)
     if value is None:
-        _check_null(result, schema, types, path)
-        return result
+        return _null_errors(schema, types, path)
+    errors: Errors = []
     if types or _format(schema, types):
-        _check_type(result, schema, types, value, path)
-        result.matches += 1
-    result.merge(_check_alternatives(schema, value, path, old))
-    result.matches += 1
+        errors += _type_errors(schema, types, value, path)
+    errors += _alternative_errors(schema, value, path, old)
     if isinstance(value, str):
-        result.errors += _string_errors(schema, value, path)
-        result.errors += _format_errors(schema, types, value, path)
-        result.matches += 1 + bool(_format(schema, types))
+        errors += _string_errors(schema, value, path) + _format_errors(schema, types, value, path)
     elif is_number(value):
-        result.errors += _number_errors(schema, types, value, path)
-        result.matches += 2
+        errors += _number_errors(schema, types, value, path)
     elif isinstance(value, list):
-        result.merge(_check_items(schema, value, path, old))
-        result.matches += 2
+        errors += _item_errors(schema, value, path, old)
     if "enum" in schema and not any(equal(value, each) for each in schema["enum"] or ()):
-        result.errors += _enum_errors(schema, value, path)
-    result.matches += 1
+        errors += _enum_errors(schema, value, path)
     if isinstance(value, dict):
-        result.merge(_check_fields(schema, value, path, old))
-        result.matches += 1
-    result.matches += 1
-    return result
+        errors += _field_errors(schema, value, path, old)
+    return errors
 
 
 # Types
@@ -98,30 +73,24 @@ def _format(schema: JsonObject, types: tuple[str, ...]) -> str:
     return name if name and formats.is_known(name, types[0] if len(types) == 1 else "") else ""
 
 
-def _check_null(result: Result, schema: JsonObject, types: tuple[str, ...], path: str) -> None:
-    result.matches += 1
-    if types and not schema.get("nullable"):
-        result.errors.append(_wrong_type(path, ",".join(types), "null"))
-        result.matches -= 1
-    if schema.get("enum"):
-        result.errors += _enum_errors(schema, None, path)
+def _null_errors(schema: JsonObject, types: tuple[str, ...], path: str) -> Errors:
+    errors = [] if not types or schema.get("nullable") else [_wrong_type(path, ",".join(types), "null")]
+    return errors + (_enum_errors(schema, None, path) if schema.get("enum") else [])
 
 
-def _check_type(result: Result, schema: JsonObject, types: tuple[str, ...], value: Any, path: str) -> None:
+def _type_errors(schema: JsonObject, types: tuple[str, ...], value: Any, path: str) -> Errors:
     wanted = _format(schema, types)
     is_numeric = "number" in types or "integer" in types
     if wanted and not is_numeric and isinstance(value, str | list):
-        result.matches += 1
-        return
+        return []
     name = _name_of(value)
     fits = name in types or (name == "integer" and "number" in types)
     if fits or (name == "number" and "integer" in types and float(value).is_integer()):
-        result.matches += 1
-    elif wanted and not isinstance(value, str | list):
+        return []
+    if wanted and not isinstance(value, str | list):
         # Parity: if the value is neither string nor list, the error shows a format (int64), not a type.
-        result.errors.append(_wrong_type(path, wanted, {"integer": "int64", "number": "float64"}.get(name, "")))
-    else:
-        result.errors.append(_wrong_type(path, ",".join(types), name))
+        return [_wrong_type(path, wanted, {"integer": "int64", "number": "float64"}.get(name, ""))]
+    return [_wrong_type(path, ",".join(types), name)]
 
 
 def _name_of(value: Any) -> str:
@@ -142,14 +111,14 @@ def _says(path: str, value: Any, what: str) -> FieldError:
     return invalid_value(_field(path), value, f"{path} in body should {what}")
 
 
-def _enum_errors(schema: JsonObject, value: Any, path: str) -> list[FieldError]:
+def _enum_errors(schema: JsonObject, value: Any, path: str) -> Errors:
     return [unsupported_value(_field(path), value, schema["enum"])] if schema["enum"] else []
 
 
 # Strings and numbers
 
 
-def _string_errors(schema: JsonObject, value: str, path: str) -> list[FieldError]:
+def _string_errors(schema: JsonObject, value: str, path: str) -> Errors:
     """The first violation of maxLength, minLength or pattern."""
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     if longest is not None and len(value) > longest:
@@ -160,7 +129,7 @@ def _string_errors(schema: JsonObject, value: str, path: str) -> list[FieldError
     return _pattern_errors(pattern, value, path) if pattern else []
 
 
-def _pattern_errors(pattern: str, value: str, path: str) -> list[FieldError]:
+def _pattern_errors(pattern: str, value: str, path: str) -> Errors:
     try:
         matches = compile_pattern(pattern).matches(value)
     except PatternError as error:
@@ -170,7 +139,7 @@ def _pattern_errors(pattern: str, value: str, path: str) -> list[FieldError]:
     return [] if matches else [_says(path, value, f"match '{pattern}'")]
 
 
-def _format_errors(schema: JsonObject, types: tuple[str, ...], value: str, path: str) -> list[FieldError]:
+def _format_errors(schema: JsonObject, types: tuple[str, ...], value: str, path: str) -> Errors:
     name = _format(schema, types)
     valid = formats.string_format(name) if name else None
     if valid is None or valid(value):
@@ -179,7 +148,7 @@ def _format_errors(schema: JsonObject, types: tuple[str, ...], value: str, path:
     return [invalid_value(_field(path), value, detail, reason=TYPE_INVALID)]
 
 
-def _number_errors(schema: JsonObject, types: tuple[str, ...], value: float, path: str) -> list[FieldError]:
+def _number_errors(schema: JsonObject, types: tuple[str, ...], value: float, path: str) -> Errors:
     number = value if isinstance(value, float) or value in _INT64 else float(value)
     wanted, name = (types[0] if len(types) == 1 else ""), _format(schema, types)
     errors = _range_errors(number, wanted, name, "Checked", path)
@@ -204,7 +173,7 @@ def _beyond(path: str, number: float, limit: float, than: str, *, exclusive: boo
     return _says(path, number, f"be {than} {'' if exclusive else 'or equal to '}{shown}")
 
 
-def _range_errors(number: float, type: str, format: str, what: str, path: str) -> list[FieldError]:
+def _range_errors(number: float, type: str, format: str, what: str, path: str) -> Errors:
     """Check that a number, from the value or the schema, is representable in the declared type and format."""
     if type == "integer":
         fits = float(number).is_integer() and int(number) in (_INT32 if format == "int32" else _INT64)
@@ -216,7 +185,7 @@ def _range_errors(number: float, type: str, format: str, what: str, path: str) -
     return [invalid_object(f"{what} value must be of type {expected} in {path}")]
 
 
-def _multiple_errors(number: float, factor: float, path: str) -> list[FieldError]:
+def _multiple_errors(number: float, factor: float, path: str) -> Errors:
     if isinstance(number, int):
         factor = int(factor)
     if factor <= 0:
@@ -233,98 +202,80 @@ def _multiple_errors(number: float, factor: float, path: str) -> list[FieldError
 # Lists and objects
 
 
-def _check_items(schema: JsonObject, value: list[Any], path: str, old: Old) -> Result:
-    result = Result(matches=1)
+def _item_errors(schema: JsonObject, value: list[Any], path: str, old: Old) -> Errors:
+    errors: Errors = []
     items = schema.get("items")
     if items:
         for index, item in enumerate(value):
             before = old_item(schema, value, index, old)
-            result.merge(validate_value(items, item, path=f"{path}[{index}]", old=before))
+            errors += validate_value(items, item, path=f"{path}[{index}]", old=before)
     least, most = schema.get("minItems"), schema.get("maxItems")
     if least is not None and len(value) < least:
-        result.errors.append(_says(path, len(value), f"have at least {least} items"))
+        errors.append(_says(path, len(value), f"have at least {least} items"))
     if most is not None and len(value) > most:
-        result.errors.append(too_many(_field(path), len(value), most))
-    return result
+        errors.append(too_many(_field(path), len(value), most))
+    return errors
 
 
-def _check_fields(schema: JsonObject, value: JsonObject, path: str, old: Old) -> Result:
-    result = Result()
+def _field_errors(schema: JsonObject, value: JsonObject, path: str, old: Old) -> Errors:
+    errors: Errors = []
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if least is not None and len(value) < least:
-        result.errors.append(_says(path, len(value), f"have at least {least} properties"))
+        errors.append(_says(path, len(value), f"have at least {least} properties"))
     if most is not None and len(value) > most:
-        result.errors.append(too_many(_field(path), len(value), most))
+        errors.append(too_many(_field(path), len(value), most))
     properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
     for name, item in value.items():
         if name in properties:
             continue
         if others is False:
             detail = f"{path}.{name} in body is a forbidden property"
-            result.errors.append(invalid_value(_field(path), name, detail))
+            errors.append(invalid_value(_field(path), name, detail))
         elif isinstance(others, dict):
             before = old_field(schema, name, old)
-            result.merge(validate_value(others, item, path=f"{path}.{name}", old=before))
+            errors += validate_value(others, item, path=f"{path}.{name}", old=before)
     for name, of in properties.items():
         if name in value:
             inner = f"{path}.{name}" if path else name
-            result.merge(validate_value(of, value[name], path=inner, old=old_field(schema, name, old)))
+            errors += validate_value(of, value[name], path=inner, old=old_field(schema, name, old))
     missing = [name for name in schema.get("required") or () if name not in value]
-    result.errors += [required(_field(f"{path}.{name}")) for name in missing]
-    return result
+    errors += [required(_field(f"{path}.{name}")) for name in missing]
+    return errors
 
 
 # Alternatives
 
 
-def _check_alternatives(schema: JsonObject, value: Any, path: str, old: Old) -> Result:
-    result = Result(matches=1)
-    if choices := schema.get("anyOf"):
-        result.merge(_any_of(choices, value, path, old))
-    if choices := schema.get("oneOf"):
-        result.merge(_one_of(choices, value, path, old))
-    if choices := schema.get("allOf"):
-        result.merge(_all_of(choices, value, path, old))
-    if (forbidden := schema.get("not")) is not None and not _check(forbidden, value, path, old).errors:
-        result.errors.append(invalid_object(f"{go_quote(path)} must not validate the schema (not)"))
-    return result
+def _alternative_errors(schema: JsonObject, value: Any, path: str, old: Old) -> Errors:
+    errors: Errors = []
+    for word, judge in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
+        if choices := schema.get(word):
+            errors += judge([_check(choice, value, path, old) for choice in choices], path)
+    if (forbidden := schema.get("not")) is not None and not _check(forbidden, value, path, old):
+        errors.append(invalid_object(f"{go_quote(path)} must not validate the schema (not)"))
+    return errors
 
 
-def _closest(results: list[Result]) -> Result:
-    return max(results, key=lambda result: result.matches)
+def _any_of(results: list[Errors], path: str) -> Errors:
+    closest = min(results, key=len)
+    if not closest:
+        return []
+    return [invalid_object(f"{go_quote(path)} must validate at least one schema (anyOf)"), *closest]
 
 
-def _any_of(choices: list[JsonObject], value: Any, path: str, old: Old) -> Result:
-    failed = []
-    for choice in choices:
-        result = _check(choice, value, path, old)
-        if not result.errors:
-            return result
-        failed.append(result)
-    merged = Result([invalid_object(f"{go_quote(path)} must validate at least one schema (anyOf)")])
-    merged.merge(_closest(failed))
-    return merged
+def _one_of(results: list[Errors], path: str) -> Errors:
+    valid = results.count([])
+    if valid == 1:
+        return []
+    found = f"Found {valid} valid alternatives" if valid else "Found none valid"
+    error = invalid_object(f"{go_quote(path)} must validate one and only one schema (oneOf). {found}")
+    return [error, *min(results, key=len)]
 
 
-def _one_of(choices: list[JsonObject], value: Any, path: str, old: Old) -> Result:
-    results = [_check(choice, value, path, old) for choice in choices]
-    valid = [result for result in results if not result.errors]
-    if len(valid) == 1:
-        return valid[0]
-    found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-    merged = Result([invalid_object(f"{go_quote(path)} must validate one and only one schema (oneOf). {found}")])
-    if not valid:
-        merged.merge(_closest(results))
-    return merged
-
-
-def _all_of(choices: list[JsonObject], value: Any, path: str, old: Old) -> Result:
-    merged = Result()
-    results = [_check(choice, value, path, old) for choice in choices]
-    for result in results:
-        merged.merge(result)
-    failed = sum(bool(result.errors) for result in results)
-    if failed:
-        none = ". None validated" if failed == len(results) else ""
-        merged.errors.append(invalid_object(f"{go_quote(path)} must validate all the schemas (allOf){none}"))
-    return merged
+def _all_of(results: list[Errors], path: str) -> Errors:
+    failed = [errors for errors in results if errors]
+    if not failed:
+        return []
+    none = ". None validated" if len(failed) == len(results) else ""
+    error = invalid_object(f"{go_quote(path)} must validate all the schemas (allOf){none}")
+    return [*(each for errors in failed for each in errors), error]

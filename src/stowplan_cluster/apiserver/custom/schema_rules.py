@@ -109,7 +109,7 @@ def _default_errors(schema: JsonObject, path: str, *, is_resource: bool = False)
         _prune(schema, pruned)
         if not equal(pruned, default):
             yield invalid_value(at, default, "must not have unknown fields")
-        for error in validate_value(schema, default).errors:
+        for error in validate_value(schema, default):
             yield replace(error, field=at if error.field == NO_PATH else f"{at}.{error.field}")
     if isinstance(schema.get("items"), dict):
         yield from _default_errors(schema["items"], f"{path}.items")

@@ -9,22 +9,18 @@ from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.conditions import is_true
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.changes import check_immutable, same
+from stowplan_cluster.apiserver.validation.changes import check_immutable
 from stowplan_cluster.apiserver.validation.fields import (
     Errors,
     check_enum,
-    forbidden,
     invalid,
     required,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stowplan_cluster.apiserver.objects import JsonObject
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _NO_PATH = "must be a simple json path starting with ."
 _WRONG_NAME = 'must be spec.names.plural+"."+spec.group'
 
@@ -43,7 +39,6 @@ def check_definition(errors: Errors, definition: JsonObject) -> None:
         if not spec_names.get(field):
             errors.append(required(f"spec.names.{field}"))
     check_definition_names(errors, "spec.names", spec_names)
-    _check_conversion(errors, "spec.conversion", spec.get("conversion"))
     _check_stored_versions(errors, definition)
 
 
@@ -91,18 +86,10 @@ def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> No
         errors.append(invalid(path, versions, detail))
 
 
-def _hoisted(versions: list[JsonObject], field: str) -> Iterator[tuple[str, JsonObject]]:
-    """Yield each version and its path. Parity: what all versions share is reported for the definition."""
-    if versions and all(same(version.get(field), versions[0].get(field)) for version in versions):
-        yield "spec", versions[0]
-        return
-    yield from ((f"spec.versions[{index}]", version) for index, version in enumerate(versions))
-
-
 def _check_views(errors: Errors, versions: list[JsonObject]) -> None:
-    for path, version in _hoisted(versions, "subresources"):
+    for index, version in enumerate(versions):
+        path = f"spec.versions[{index}]"
         _check_scale(errors, f"{path}.subresources.scale", (version.get("subresources") or {}).get("scale"))
-    for path, version in _hoisted(versions, "additionalPrinterColumns"):
         for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
             _check_column(errors, f"{path}.additionalPrinterColumns[{position}]", column)
 
@@ -124,41 +111,16 @@ def _check_scale(errors: Errors, path: str, scale: JsonObject | None) -> None:
 
 
 def _check_column(errors: Errors, path: str, column: JsonObject) -> None:
-    kind, form, types = column.get("type", ""), column.get("format", ""), ",".join(_COLUMN_TYPES)
     if not column.get("name"):
         errors.append(required(f"{path}.name"))
-    if not kind:
-        errors.append(required(f"{path}.type", f"must be one of {types}"))
-    elif kind not in _COLUMN_TYPES:
-        errors.append(invalid(f"{path}.type", kind, f"must be one of {types}"))
-    if form and form not in _COLUMN_FORMATS:
-        errors.append(invalid(f"{path}.format", form, f"must be one of {','.join(_COLUMN_FORMATS)}"))
-    if not column.get("jsonPath"):
-        errors.append(required(f"{path}.JSONPath"))
-    elif not column["jsonPath"].startswith("."):
-        errors.append(invalid(f"{path}.JSONPath", column["jsonPath"], _NO_PATH))
-
-
-def _check_conversion(errors: Errors, path: str, conversion: JsonObject | None) -> None:
-    if conversion is None:
-        return
-    strategy = conversion.get("strategy")
-    check_enum(errors, f"{path}.strategy", strategy, ("None", "Webhook"))
-    if strategy == "None" and conversion.get("webhook") is not None:
-        detail = "should not be set when strategy is not set to Webhook"
-        errors.append(forbidden(f"{path}.webhookClientConfig", detail))
+    check_enum(errors, f"{path}.type", column.get("type"), _COLUMN_TYPES)
+    if not column.get("jsonPath", "").startswith("."):
+        errors.append(invalid(f"{path}.JSONPath", column.get("jsonPath", ""), _NO_PATH))
 
 
 def _check_stored_versions(errors: Errors, definition: JsonObject) -> None:
     path, stored = "status.storedVersions", (definition.get("status") or {}).get("storedVersions") or []
-    if not stored:
-        errors.append(invalid(path, stored, "must have at least one stored version"))
-        return
-    versions = (definition.get("spec") or {}).get("versions") or ()
-    for version in versions:
-        if version.get("storage") and version.get("name") not in stored:
-            errors.append(invalid(path, stored, f"must have the storage version {version.get('name', '')}"))
-    known = {version.get("name") for version in versions}
+    known = {version.get("name") for version in (definition.get("spec") or {}).get("versions") or ()}
     for index, name in enumerate(stored):
         if name not in known:
             detail = (

@@ -10,7 +10,7 @@ from stowplan_cluster.apiserver.custom.openapi import validate_value
 
 
 def complaints(schema, value, **rest):
-    return [str(error) for error in validate_value(schema, value, path="spec.x", **rest).errors]
+    return [str(error) for error in validate_value(schema, value, path="spec.x", **rest)]
 
 
 def says(value, text, at="spec.x"):
@@ -101,7 +101,7 @@ AT_X = "spec.x in body"
         ({"not": {"enum": [1]}}, 1, ['<nil>: Invalid value: "": "spec.x" must not validate the schema (not)']),
         ({"anyOf": [{"minimum": 5}, {"maximum": 1}]}, 1, []),
         (
-            {"anyOf": [{"required": ["a"]}, {"required": ["b"], "properties": {"c": {"minimum": 1}}}]},
+            {"anyOf": [{"required": ["a", "d"]}, {"required": ["b"]}]},
             {"c": 1},
             [
                 '<nil>: Invalid value: "": "spec.x" must validate at least one schema (anyOf)',
@@ -148,9 +148,9 @@ def test_messages(schema, value, expected):
 
 def test_the_root_has_no_path():
     schema = {"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object", "required": ["a"]}}}
-    assert [str(error) for error in validate_value(schema, {}).errors] == ["spec: Required value"]
-    assert [str(error) for error in validate_value(schema, {"spec": {}}).errors] == ["spec.a: Required value"]
-    assert [str(error) for error in validate_value({"minProperties": 1}, {}).errors] == [
+    assert [str(error) for error in validate_value(schema, {})] == ["spec: Required value"]
+    assert [str(error) for error in validate_value(schema, {"spec": {}})] == ["spec.a: Required value"]
+    assert [str(error) for error in validate_value({"minProperties": 1}, {})] == [
         "<nil>: Invalid value: 0:  in body should have at least 1 properties"
     ]
 
@@ -194,7 +194,7 @@ STRICT = {
     ],
 )
 def test_ratcheting(old, new, fields):
-    assert [error.field for error in validate_value(STRICT, new, path="spec.x", old=old).errors] == fields
+    assert [error.field for error in validate_value(STRICT, new, path="spec.x", old=old)] == fields
 
 
 _VALUES = st.recursive(
@@ -232,7 +232,7 @@ _SCHEMAS = st.recursive(
 @given(_SCHEMAS, _VALUES)
 def test_logic_of_alternatives(schema, value):
     def valid(schema):
-        return not validate_value(schema, value).errors
+        return not validate_value(schema, value)
 
     other = {"type": "string"}
     if value is not None:
@@ -240,4 +240,4 @@ def test_logic_of_alternatives(schema, value):
         assert valid({"anyOf": [schema, other]}) is (valid(schema) or valid(other))
         assert valid({"oneOf": [schema, other]}) is (valid(schema) is not valid(other))
         assert valid({"allOf": [schema, other]}) is (valid(schema) and valid(other))
-    assert not validate_value(schema, value, old=value).errors
+    assert not validate_value(schema, value, old=value)

@@ -200,7 +200,6 @@ def test_stored_versions_must_be_declared(server):
 
 SCALE = "spec.versions.0.subresources.scale"
 COLUMNS = "spec.versions.0.additionalPrinterColumns"
-VERSIONS = DEFINITION["spec"]["versions"]
 
 
 @pytest.mark.parametrize(
@@ -209,9 +208,9 @@ VERSIONS = DEFINITION["spec"]["versions"]
         pytest.param(
             (SCALE, {"specReplicasPath": "spec.n", "statusReplicasPath": ".spec.n"}),
             [
-                'spec.subresources.scale.specReplicasPath: Invalid value: "spec.n": '
+                'spec.versions[0].subresources.scale.specReplicasPath: Invalid value: "spec.n": '
                 "must be a simple json path starting with .",
-                'spec.subresources.scale.statusReplicasPath: Invalid value: ".spec.n": '
+                'spec.versions[0].subresources.scale.statusReplicasPath: Invalid value: ".spec.n": '
                 "should be a json path under .status",
             ],
             id="scale",
@@ -219,25 +218,12 @@ VERSIONS = DEFINITION["spec"]["versions"]
         pytest.param(
             (COLUMNS, [{"name": "A", "type": "string", "jsonPath": "a"}]),
             [
-                'spec.additionalPrinterColumns[0].JSONPath: Invalid value: "a": '
+                'spec.versions[0].additionalPrinterColumns[0].JSONPath: Invalid value: "a": '
                 "must be a simple json path starting with ."
             ],
             id="column",
         ),
-        pytest.param(
-            (
-                "spec.versions",
-                [VERSIONS[0], {**VERSIONS[0], "name": "v2", "storage": False, "additionalPrinterColumns": [{}]}],
-            ),
-            [
-                "spec.versions[1].additionalPrinterColumns[0].name: Required value",
-                "spec.versions[1].additionalPrinterColumns[0].type: Required value: "
-                "must be one of boolean,date,integer,number,string",
-                "spec.versions[1].additionalPrinterColumns[0].JSONPath: Required value",
-            ],
-            id="versions that differ",
-        ),
     ],
 )
-def test_properties_shared_by_all_versions(server, changes, expected):
+def test_views_of_definitions(server, changes, expected):
     assert server.refusals(DEFINITION, *changes) == expected
