@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -61,61 +60,11 @@ def test_a_program_sees_no_difference(folder, wanted):
     assert ours.stderr.splitlines()[-1] == new.stderr.splitlines()[-1]
 
 
-def test_without_options_it_has_our_streams_environment_and_folder(folder, monkeypatch, capfd):
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("ONLY_HERE", "x")
-    assert forked.run([sys.executable, "-m", "probe"], stdin=subprocess.DEVNULL).returncode == 0
-    out, err = capfd.readouterr()
-    seen = json.loads(out)
-    assert (seen["folder"], dict(seen["environment"])["ONLY_HERE"], err) == (str(folder), "x", "to stderr\n")
-
-
-def test_it_is_forked(folder):
-    """Otherwise this file would compare a new process with another."""
-    (folder / "imported.py").write_text("import sys; print('stowplan.daemon.process' in sys.modules)")
-    run = forked.run([sys.executable, "-m", "imported"], capture_output=True, text=True, cwd=folder)
-    assert run.stdout == "True\n"
-
-
-@pytest.mark.parametrize("name", ["PYTHONHASHSEED", "TZ", "LC_ALL"])
-def test_what_an_interpreter_reads_when_it_starts_makes_a_new_one(folder, name):
+@pytest.mark.parametrize(
+    ("name", "is_forked"), [("ONLY_THERE", True), ("PYTHONHASHSEED", False), ("TZ", False), ("LC_ALL", False)]
+)
+def test_it_is_forked_unless_an_interpreter_reads_something_else_when_it_starts(folder, name, is_forked):
     (folder / "imported.py").write_text("import sys; print('stowplan.daemon.process' in sys.modules)")
     command = [sys.executable, "-m", "imported"]
     run = forked.run(command, capture_output=True, text=True, cwd=folder, env={**os.environ, name: "1"})
-    assert run.stdout == "False\n"
-
-
-def test_what_others_leave_in_our_environment_is_passed_on(folder, monkeypatch):
-    (folder / "imported.py").write_text(
-        "import os, sys; print('stowplan.daemon.process' in sys.modules, os.environ['OMP_NUM_THREADS'])"
-    )
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    run = forked.run([sys.executable, "-m", "imported"], capture_output=True, text=True, cwd=folder)
-    assert run.stdout == "True 1\n"
-
-
-def test_signals_and_waiting(folder):
-    (folder / "sleeps.py").write_text("import time; print('ready', flush=True); time.sleep(1000)")
-    command = [sys.executable, "-m", "sleeps"]
-    with forked.ForkedProcess(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
-        assert process.stdout.readline() == "ready\n"
-        assert process.poll() is None
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.01)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == -signal.SIGTERM
-
-
-def test_orphans_do_not_become_ours(folder):
-    program = "import subprocess; print(subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL).pid)"
-    (folder / "leaves.py").write_text(program)
-    run = forked.run([sys.executable, "-m", "leaves"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder)
-    orphan = int(run.stdout)
-    os.kill(orphan, signal.SIGKILL)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(orphan, 0)
-
-
-def test_a_folder_that_is_not_there(folder):
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        forked.run([sys.executable, "-m", "probe"], cwd=folder / "nowhere")
+    assert run.stdout == f"{is_forked}\n"
