@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from stowplan.api.api_errors import Forbidden
-from stowplan.client.http.lanes import Lanes, Turns
+from stowplan.client.http.lanes import Lanes, RateLimitedLanes
 from stowplan.config import load_config
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.live import scheduler as loop
@@ -23,7 +23,7 @@ class Limited:
 
     def __init__(self, api, *, at_once):
         self._api = api
-        self.turns = Turns(Lanes(qps=1e-6, burst=at_once, now=0.0), clock=lambda: 0.0, sleep=_never)
+        self.turns = RateLimitedLanes(Lanes(qps=1e-6, burst=at_once, now=0.0), clock=lambda: 0.0, sleep=_never)
         self.answering = asyncio.Event()
         self.sent = []
 

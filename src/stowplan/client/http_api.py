@@ -35,7 +35,7 @@ from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.http.answers import Answer, Subject
 from stowplan.client.http.decoding import LineSplitter, WatchDecoder, decode_one, decode_page
 from stowplan.client.http.discovery import Discovery
-from stowplan.client.http.lanes import Lanes, Turns
+from stowplan.client.http.lanes import Lanes, RateLimitedLanes
 from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.request_metrics import RequestMetrics
 from stowplan.timing.times import REAL_TIMES, Times
@@ -87,7 +87,7 @@ class HttpApi:
         lanes = Lanes(qps=client_settings.qps, burst=client_settings.burst, now=times.clock())
         self.lanes = lanes
         self._watch_silence = watch_silence
-        self._turns = Turns(lanes, clock=times.clock, sleep=times.sleep)
+        self._turns = RateLimitedLanes(lanes, clock=times.clock, sleep=times.sleep)
         self._transport = Transport(
             connection,
             turns=self._turns,

@@ -29,7 +29,7 @@ from stowplan.client.endpoint.proxies import proxy_from_environment
 from stowplan.client.endpoint.server_url import server_url
 from stowplan.client.endpoint.tls import TlsSettings
 from stowplan.client.http.answers import Subject
-from stowplan.client.http.lanes import Lanes, Turns
+from stowplan.client.http.lanes import Lanes, RateLimitedLanes
 from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.http.user_agent import user_agent
 from stowplan.client.local_sockets import LocalSocketError, check_socket, sockets_of, why_no_sockets
@@ -324,7 +324,7 @@ async def transport_to(endpoint: SchedulerEndpoint, *, purpose: str) -> Transpor
 
 def _transport(connection: Connection, purpose: str) -> Transport:
     times = REAL_TIMES
-    turns = Turns(Lanes(qps=-1, burst=1, now=times.clock()), clock=times.clock, sleep=times.sleep)
+    turns = RateLimitedLanes(Lanes(qps=-1, burst=1, now=times.clock()), clock=times.clock, sleep=times.sleep)
     agent = user_agent(command="stowplan", version=__version__, purpose=purpose)
     return Transport(connection, turns=turns, times=times, agent=agent, limits=_LIMITS)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.client.errors import RequestDropped
-from stowplan.client.http.lanes import FAIR_TURN, Lanes, Turns
+from stowplan.client.http.lanes import FAIR_TURN, Lanes, RateLimitedLanes
 from support.api.clients import VirtualTime
 
 LANES = ("bind", "default", "status", "event")
@@ -207,7 +207,7 @@ def test_leaving_releases_the_slot_once():
 
 async def test_turns_are_waited_for():
     time = VirtualTime()
-    turns = Turns(Lanes(qps=10, burst=1, now=0.0), clock=time.clock, sleep=time.sleep)
+    turns = RateLimitedLanes(Lanes(qps=10, burst=1, now=0.0), clock=time.clock, sleep=time.sleep)
     done = []
 
     async def request(lane):
@@ -235,7 +235,7 @@ async def test_no_request_is_stuck_when_sleeps_end_early():
         now += int(seconds * 1000) / 1000
         await asyncio.sleep(0)
 
-    turns = Turns(Lanes(qps=1000, burst=1, now=0.0), clock=clock, sleep=sleep)
+    turns = RateLimitedLanes(Lanes(qps=1000, burst=1, now=0.0), clock=clock, sleep=sleep)
     done = []
 
     async def request(number):
@@ -253,7 +253,7 @@ async def test_no_request_is_stuck_when_sleeps_end_early():
 
 
 async def test_closing_a_lane_cancels_its_requests_only():
-    turns = Turns(Lanes(qps=0.001, burst=2, now=0.0, in_flight=3), clock=lambda: 0.0, sleep=asyncio.sleep)
+    turns = RateLimitedLanes(Lanes(qps=0.001, burst=2, now=0.0, in_flight=3), clock=lambda: 0.0, sleep=asyncio.sleep)
     release = asyncio.Event()
     sent = []
 
@@ -277,7 +277,7 @@ async def test_closing_a_lane_cancels_its_requests_only():
 
 
 async def test_a_cancelled_request_frees_its_place():
-    turns = Turns(Lanes(qps=-1, burst=0, now=0.0, in_flight=1), clock=lambda: 0.0, sleep=asyncio.sleep)
+    turns = RateLimitedLanes(Lanes(qps=-1, burst=0, now=0.0, in_flight=1), clock=lambda: 0.0, sleep=asyncio.sleep)
     release = asyncio.Event()
     done = []
 
@@ -299,7 +299,7 @@ async def test_a_cancelled_request_frees_its_place():
 
 
 async def test_a_request_cancelled_at_its_turn_returns_the_turn():
-    turns = Turns(Lanes(qps=-1, burst=0, now=0.0, in_flight=1), clock=lambda: 0.0, sleep=asyncio.sleep)
+    turns = RateLimitedLanes(Lanes(qps=-1, burst=0, now=0.0, in_flight=1), clock=lambda: 0.0, sleep=asyncio.sleep)
     leave = asyncio.Event()
 
     async def request():
@@ -318,7 +318,7 @@ async def test_a_request_cancelled_at_its_turn_returns_the_turn():
 
 
 async def test_closing_ends_the_wait_for_tokens():
-    turns = Turns(Lanes(qps=0.001, burst=1, now=0.0), clock=lambda: 0.0, sleep=asyncio.sleep)
+    turns = RateLimitedLanes(Lanes(qps=0.001, burst=1, now=0.0), clock=lambda: 0.0, sleep=asyncio.sleep)
 
     async def request():
         async with turns.turn("default"):

@@ -103,7 +103,7 @@ class AiohttpSession:
 
 
 def _connector(socket_path: str) -> aiohttp.BaseConnector:
-    # `Turns` bounds the concurrent short requests; watches are added to those.
+    # `RateLimitedLanes` bounds the concurrent short requests; watches are added to those.
     if socket_path:
         return aiohttp.UnixConnector(socket_path, limit=0, keepalive_timeout=KEPT_IDLE)
     return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_IDLE, socket_factory=probed_socket)

@@ -10,7 +10,7 @@ order alone, a flood of binds could starve the lease renewal, so:
   binds take every token. At most `EVENT_QUEUE` wait, further ones are dropped and counted; and they occupy at most half
   of the slots, so that slow ones do not block the rest.
 
-`Lanes` is the pure algorithm with the time as an argument; `Turns` lets coroutines wait for it.
+`Lanes` is the pure algorithm with the time as an argument; `RateLimitedLanes` lets coroutines wait for it.
 
 Upstream has one bucket for everything (client-go/util/flowcontrol/throttle.go), which is why an event storm delays
 binding there.
@@ -47,7 +47,7 @@ class Ticket:
     #: Sequence number over all lanes.
     number: int
     state: Literal["waiting", "in flight", "done"] = "waiting"
-    #: Set by `Turns`, for waiting tickets.
+    #: Set by `RateLimitedLanes`, for waiting tickets.
     granted: asyncio.Future[None] | None = field(default=None, repr=False)
     task: asyncio.Task[object] | None = field(default=None, repr=False)
 
@@ -75,7 +75,7 @@ class Lanes:
         self._flying = 0
         self._flying_events = 0
         self._arrivals = 0
-        #: Turns since the last fair one that a later lane waited for.
+        #: RateLimitedLanes since the last fair one that a later lane waited for.
         self._passed_over = 0
         #: Events dropped because their lane was full.
         self.dropped = 0
@@ -127,7 +127,7 @@ class Lanes:
             lane = self._next_lane()
             if lane is None:
                 break
-            granted.append(self._let_go(lane))
+            granted.append(self._dispatch(lane))
         return granted
 
     def seconds_to_next(self, now: float) -> float | None:
@@ -145,7 +145,7 @@ class Lanes:
             self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * max(self._qps, 0.0))
             self._filled_at = now
 
-    def _let_go(self, lane: Lane) -> Ticket:
+    def _dispatch(self, lane: Lane) -> Ticket:
         ticket = self._lanes[lane].popleft()
         ticket.state = "in flight"
         self._waiting -= 1
@@ -156,7 +156,7 @@ class Lanes:
         return ticket
 
     def _next_lane(self) -> Lane | None:
-        ready = [lane for lane in _ORDER if self._lanes[lane] and self._may_fly(lane)]
+        ready = [lane for lane in _ORDER if self._lanes[lane] and self._has_free_slot(lane)]
         if not ready:
             return None
         later = [lane for lane in ready[1:] if lane != "event" or ready[0] != "bind"]
@@ -168,11 +168,11 @@ class Lanes:
         self._passed_over = 0
         return min(later, key=lambda lane: self._lanes[lane][0].number)
 
-    def _may_fly(self, lane: Lane) -> bool:
+    def _has_free_slot(self, lane: Lane) -> bool:
         return lane != "event" or self._flying_events < self._event_places
 
 
-class Turns:
+class RateLimitedLanes:
     """Coroutines that wait for their turn; a task wakes them when the next token is available."""
 
     def __init__(
@@ -231,7 +231,7 @@ class _Turn:
 
     __slots__ = ("_lane", "_ticket", "_turns")
 
-    def __init__(self, turns: Turns, lane: Lane) -> None:
+    def __init__(self, turns: RateLimitedLanes, lane: Lane) -> None:
         self._turns = turns
         self._lane = lane
 

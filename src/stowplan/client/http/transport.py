@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.api_errors import ApiError
     from stowplan.client.connection import Connection
-    from stowplan.client.http.lanes import Turns
+    from stowplan.client.http.lanes import RateLimitedLanes
     from stowplan.client.request_metrics import MethodMetrics, RequestMetrics
     from stowplan.timing.times import Times
 
@@ -107,7 +107,7 @@ class Transport:
         self,
         connection: Connection,
         *,
-        turns: Turns,
+        turns: RateLimitedLanes,
         times: Times,
         agent: str,
         limits: Limits | None = None,

@@ -111,9 +111,9 @@ class HttpConnection(RequestHandler):
         "_head_bytes",
         "_head_timer",
         "_held",
-        "_patience",
         "_server",
         "_since_head",
+        "_write_timer",
         "cut_off",
         "is_authorized",
     )
@@ -122,7 +122,7 @@ class HttpConnection(RequestHandler):
         super().__init__(server, **kwargs)
         self._server = server
         #: Runs while the client has more to read than fits into its buffer.
-        self._patience = Timer(server.sleep)
+        self._write_timer = Timer(server.sleep)
         #: Runs while the head of a request is incomplete.
         self._head_timer = Timer(server.sleep)
         self._head_bytes = 0
@@ -147,14 +147,14 @@ class HttpConnection(RequestHandler):
     @property
     def awaits_client(self) -> bool:
         """Whether the next step is the client's."""
-        return not self.busy or not self._body.is_eof() or self._patience.runs
+        return not self.busy or not self._body.is_eof() or self._write_timer.runs
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._await_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._patience.stop()
+        self._write_timer.stop()
         self._head_timer.stop()
         self._hold(-self._held)
         super().connection_lost(exc)
@@ -163,13 +163,13 @@ class HttpConnection(RequestHandler):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._patience.start(self._server.write_timeout, self._lose_patience)
+        self._write_timer.start(self._server.write_timeout, self._on_write_timeout)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._patience.stop()
+        self._write_timer.stop()
 
-    def _lose_patience(self) -> None:
+    def _on_write_timeout(self) -> None:
         self.cut_off = True
         if self.transport is not None:
             self.transport.abort()
