@@ -2,9 +2,6 @@
 
 `validation.definitions` validates names, versions and columns; this module validates whatever depends on the schema.
 
-Parity: the reference moves what all versions share to the top before validating it, which shows in error paths:
-`spec.validation.openAPIV3Schema` unless versions differ.
-
 Upstream: apiextensions-apiserver/pkg/apis/apiextensions (v1/conversion.go, validation/validation.go),
 registry/customresourcedefinition/strategy.go.
 """
@@ -49,8 +46,14 @@ def schema_of_version(version: JsonObject) -> JsonObject | None:
 
 def validate_definition(definition: JsonObject, old: JsonObject | None) -> Errors:
     """Validate the schemas and whatever refers to them; unchanged schemas are skipped."""
-    versions = versions_of(definition)
-    errors = [*_schema_errors(versions, old), *_selectable_errors(versions)]
+    before = {version.get("name"): schema_of_version(version) for version in versions_of(old or {})}
+    errors: Errors = []
+    for index, version in enumerate(versions_of(definition)):
+        path, schema = f"spec.versions[{index}]", schema_of_version(version)
+        if schema is not None and not equal(schema, before.get(version.get("name"))):
+            errors += schema_errors(schema, f"{path}.schema.openAPIV3Schema")
+        fields = [field.get("jsonPath") or "" for field in version.get("selectableFields") or ()]
+        errors += _field_errors(fields, schema or {}, f"{path}.selectableFields")
     if (definition.get("spec") or {}).get("preserveUnknownFields") and not _preserved(old):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -61,36 +64,6 @@ def validate_definition(definition: JsonObject, old: JsonObject | None) -> Error
 
 def _preserved(old: JsonObject | None) -> bool:
     return bool(((old or {}).get("spec") or {}).get("preserveUnknownFields"))
-
-
-def _shared(versions: list[JsonObject], name: str) -> bool:
-    return all(equal(version.get(name), versions[0].get(name)) for version in versions)
-
-
-def _schema_errors(versions: list[JsonObject], old: JsonObject | None) -> Errors:
-    shared = _shared(versions, "schema")
-    before = {version.get("name"): schema_of_version(version) for version in versions_of(old or {})}
-    errors: Errors = []
-    for index, version in enumerate(versions[:1] if shared else versions):
-        schema = schema_of_version(version)
-        if schema is None or equal(schema, before.get(version.get("name"))):
-            continue
-        path = "spec.validation" if shared else f"spec.versions[{index}].schema"
-        errors += schema_errors(schema, f"{path}.openAPIV3Schema")
-    return errors
-
-
-# Selectable fields
-
-
-def _selectable_errors(versions: list[JsonObject]) -> Errors:
-    shared = _shared(versions, "selectableFields")
-    errors: Errors = []
-    for index, version in enumerate(versions[:1] if shared else versions):
-        path = "spec.selectableFields" if shared else f"spec.versions[{index}].selectableFields"
-        fields = [field.get("jsonPath") or "" for field in version.get("selectableFields") or ()]
-        errors += _field_errors(fields, schema_of_version(version) or {}, path)
-    return errors
 
 
 def _field_errors(fields: list[str], schema: JsonObject, path: str) -> Errors:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _MAX_PARAMETERS, _MAX_PARAMETERS_SIZE = 512, 256 * 1024
 _MAX_NODE_ID = 256
-_MAX_ATTACH_ERROR = 1024
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLES = ("Persistent", "Ephemeral")
@@ -145,7 +144,6 @@ def check_csi_driver(errors: Errors, driver: JsonObject) -> None:
         if spec.get(name) is None:
             errors.append(required(f"spec.{shown}"))
     check_supported(errors, "spec.fsGroupPolicy", spec.get("fsGroupPolicy"), _GROUP_POLICIES)
-    _check_token_requests(errors, spec)
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in _LIFECYCLES:
             errors.append(not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES))
@@ -153,31 +151,6 @@ def check_csi_driver(errors: Errors, driver: JsonObject) -> None:
     if period is not None and period < 10:
         detail = "must be greater than or equal to 10 seconds"
         errors.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, detail))
-
-
-def _check_token_requests(errors: Errors, spec: JsonObject) -> None:
-    seen: set[str] = set()
-    requests = spec.get("tokenRequests") or []
-    for index, request in enumerate(requests):
-        at, audience, seconds = (
-            f"spec.tokenRequests[{index}]",
-            request.get("audience", ""),
-            request.get("expirationSeconds"),
-        )
-        if audience in seen:
-            errors.append(duplicate(f"{at}.audience", audience))
-            continue
-        seen.add(audience)
-        if seconds is not None and seconds < 600:
-            detail = "may not specify a duration less than 10 minutes"
-            errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
-        if seconds is not None and seconds > 1 << 32:
-            detail = "may not specify a duration larger than 2^32 seconds"
-            errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
-    in_secrets = spec.get("serviceAccountTokenInSecrets")
-    if in_secrets is not None and not requests:
-        detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, detail))
 
 
 def check_csi_driver_update(errors: Errors, driver: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -207,12 +180,6 @@ def check_attachment(errors: Errors, attachment: JsonObject) -> None:
     _check_attached(errors, "spec.source", spec.get("source") or {})
     node = spec.get("nodeName", "")
     check_texts(errors, "spec.nodeName", node, names.dns_subdomain(node))
-    status = attachment.get("status") or {}
-    for name in ("attachError", "detachError"):
-        problem = status.get(name) or {}
-        if byte_length(problem.get("message", "")) > _MAX_ATTACH_ERROR:
-            # Parity: the message names the limit of another field.
-            errors.append(too_long(f"status.{name}.message", _MAX_PARAMETERS_SIZE))
 
 
 def _check_attached(errors: Errors, path: str, source: JsonObject) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from stowplan_cluster.apiserver.custom.definitions import definition_warnings, validate_definition
 
-AT = "spec.validation.openAPIV3Schema"
+AT = "spec.versions[0].schema.openAPIV3Schema"
 STRING = {"type": "string"}
 
 
@@ -162,7 +162,7 @@ def test_unchanged_schemas_are_not_validated_again():
     assert complaints(a_definition(obj(spec={}, status={})), bad) != []
 
 
-FIRST = "spec.selectableFields[0].jsonPath"
+FIRST = "spec.versions[0].selectableFields[0].jsonPath"
 SELECTABLE = obj(spec=obj(color=STRING, tags={"type": "array", "items": STRING}))
 
 
@@ -186,7 +186,7 @@ SELECTABLE = obj(spec=obj(color=STRING, tags={"type": "array", "items": STRING})
                 "boolean or integer. Enum string fields and strings with formats are allowed."
             ],
         ),
-        ([".spec.color"] * 2, ['spec.selectableFields[1].jsonPath: Duplicate value: ".spec.color"']),
+        ([".spec.color"] * 2, ['spec.versions[0].selectableFields[1].jsonPath: Duplicate value: ".spec.color"']),
     ],
 )
 def test_selectable_fields(fields, expected):
