@@ -41,11 +41,6 @@ SHORT = {"type": "string", "maxLength": 10}
 NAMED = obj(name=SHORT, size=INTEGER, required=["name"])
 
 CASES = {
-    "a field": (ruled(INTEGER, "self < 5"), [4, 7, 3]),
-    "an object": (obj("self.min <= self.max", min=INTEGER, max=INTEGER), [{"min": 1, "max": 2}, {"min": 3, "max": 2}]),
-    "a missing field": (obj("self.min < 5", min=INTEGER, other=INTEGER), [{"other": 1}, {"min": 1}]),
-    "has": (obj("has(self.min) || self.other > 3", min=INTEGER, other=INTEGER), [{"other": 1}, {"min": 1}]),
-    "message": (obj(rule("self.a == 'x'", " must be x "), a=SHORT), [{"a": "y"}, {"a": "x"}]),
     "message expression": (
         obj(rule("self.a == 'x'", messageExpression="'a is ' + self.a"), a=SHORT),
         [{"a": "y"}, {"a": ""}],
@@ -68,32 +63,13 @@ CASES = {
         ),
         [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}, {"a": 5}],
     ),
-    "reasons of a scalar": (
-        ruled(
-            INTEGER,
-            rule("self != 1", reason="FieldValueForbidden"),
-            rule("self != 2", reason="FieldValueRequired"),
-            rule("self != 3", reason="FieldValueDuplicate"),
-        ),
-        [1, 2, 3, 5],
-    ),
-    "field path": (
-        obj(rule("self.a.b < 5", fieldPath=".a.b"), a=obj(b=INTEGER)),
-        [{"a": {"b": 7}}, {"a": {"b": 3}}],
-    ),
     "field path of a map": (
         obj(rule("self.a['x.y'] < 5", fieldPath=".a['x.y']"), a=mapping(INTEGER, maxProperties=3)),
         [{"a": {"x.y": 7}}, {"a": {"x.y": 3}}],
     ),
-    "transition": (ruled(INTEGER, "self >= oldSelf"), [3, 5, 4]),
-    "immutable": (ruled(SHORT, rule("self == oldSelf", "is immutable")), ["a", "b", "a"]),
     "optional old self": (
         ruled(INTEGER, rule("!oldSelf.hasValue() || self > oldSelf.value()", optionalOldSelf=True)),
         [3, 2, 4],
-    ),
-    "optional old self on create": (
-        ruled(SHORT, rule("oldSelf.hasValue() || self == 'first'", optionalOldSelf=True)),
-        ["second", "first", "second"],
     ),
     "transition in a list map": (
         array(ruled(NAMED, "self.size >= oldSelf.size"), maxItems=5, **LIST_MAP),
@@ -103,15 +79,7 @@ CASES = {
         mapping(ruled(INTEGER, "self >= oldSelf"), maxProperties=5),
         [{"a": 2}, {"a": 1, "b": 1}, {"a": 3}],
     ),
-    "lists": (
-        array(INTEGER, "self.all(x, x > 1)", "self.exists(x, x == 5)", "size(self) < 3", maxItems=9),
-        [[2, 5], [1], [5, 5, 5], [2, 2]],
-    ),
     "items": (array(ruled(INTEGER, "self > 1"), maxItems=9), [[2], [0, 3, 1]]),
-    "maps": (
-        mapping(INTEGER, "self.all(k, self[k] > 1)", "'a' in self", maxProperties=9),
-        [{"a": 2}, {"b": 1}],
-    ),
     "int or string": (
         ruled(
             {"x-kubernetes-int-or-string": True, "maxLength": 9},
@@ -183,18 +151,6 @@ CASES = {
     "maps of objects": (
         mapping(obj(rule("self.a > 1", "too small", fieldPath=".a"), a=INTEGER), maxProperties=5),
         [{"x": {"a": 2}}, {"x": {"a": 1}, "y": {"a": 0}}],
-    ),
-    "several rules, one of which cannot be evaluated": (
-        obj("self.a > 1", "self.b > 1", a=INTEGER, b=INTEGER),
-        [{"a": 0}, {"a": 2, "b": 2}],
-    ),
-    "messages with spaces and quotes": (
-        ruled(SHORT, rule('self != "x"', '  say "y"  '), rule("  self != 'z'  ")),
-        ["x", "z", "y"],
-    ),
-    "unchanged violation": (
-        obj("!has(self.b) || self.a < 5", a=ruled(INTEGER, "self < 9"), b=INTEGER),
-        [{"a": 7}, {"b": 1}, {"a": 3, "b": 1}],
     ),
 }
 
