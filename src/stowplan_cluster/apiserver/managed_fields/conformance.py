@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.schema.types import Type
 
 _NUMBERS = frozenset({Scalar.INT32, Scalar.INT64, Scalar.NUMBER})
+#: Of any form: upstream's OpenAPI documents give them no type.
+_ANY = frozenset({Scalar.ANY, Scalar.SCHEMA_OR_LIST, Scalar.SCHEMA_OR_BOOL, Scalar.SCHEMA_OR_NAMES})
 _TEXTS = frozenset({Scalar.STRING, Scalar.BYTES, Scalar.DURATION})
 
 
@@ -30,7 +32,7 @@ def complaints_text(obj: JsonObject, type: Struct) -> str:
 
 
 def _complaints(value: Any, type: Type, path: str) -> Iterator[str]:
-    if value is None or type is Scalar.ANY:
+    if value is None or type in _ANY:
         return
     if isinstance(type, ListType):
         if isinstance(value, list):

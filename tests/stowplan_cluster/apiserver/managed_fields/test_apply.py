@@ -377,6 +377,20 @@ def test_refused_configurations(config, error, message):
     assert (type(refused.value), str(refused.value)) == (error, message)
 
 
+def test_schemas_of_definitions_are_applied():
+    """They hold schemas where there may be a list, a boolean or names as well."""
+    definition = struct_named("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition")
+    schema = {"type": "array", "items": {"type": "string"}, "additionalProperties": {}, "dependencies": {"a": {}}}
+    version = {"name": "v1", "schema": {"openAPIV3Schema": schema}}
+    config = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "a.b.c"},
+        "spec": {"versions": [version]},
+    }
+    assert applied(None, config, type=definition)["spec"] == {"versions": [version]}
+
+
 def test_another_version_is_refused():
     with pytest.raises(BadRequest, match=r"^invalid object type: x\.io/v2, Kind=Widget$"):
         apply(
