@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.field_errors import go_quote
-from stowplan_cluster.apiserver.tables import access, core, events, inert, pods, scheduling, storage, workloads
+from stowplan_cluster.apiserver.tables import access, core, events, pods, scheduling, storage, workloads
 from stowplan_cluster.apiserver.tables.cells import NAME, Cell, Column, Printer, name_of, part
 from stowplan_cluster.apiserver.tables.custom import custom_printer
 
@@ -61,9 +61,9 @@ _PRINTERS: dict[str, Printer] = {
     "devicetaintrules.resource.k8s.io": scheduling.DEVICE_TAINT_RULES,
     "clusterrolebindings.rbac.authorization.k8s.io": access.BINDINGS,
     "rolebindings.rbac.authorization.k8s.io": access.BINDINGS,
-    "cronjobs.batch": inert.CRON_JOBS,
-    "horizontalpodautoscalers.autoscaling": inert.AUTOSCALERS,
-    "resourcequotas": inert.QUOTAS,
+    "cronjobs.batch": workloads.CRON_JOBS,
+    "horizontalpodautoscalers.autoscaling": workloads.AUTOSCALERS,
+    "resourcequotas": core.QUOTAS,
 }
 
 

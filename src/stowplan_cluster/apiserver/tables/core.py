@@ -123,6 +123,18 @@ def _name_and_age(obj: JsonObject, now: float) -> list[Cell]:
     return [name_of(obj), age_of(obj, now)]
 
 
+def _quota(obj: JsonObject, now: float) -> list[Cell]:
+    status = part(obj, "status")
+    hard, used = part(status, "hard"), part(status, "used")
+    rows = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
+    return [
+        name_of(obj),
+        ", ".join(row for name, row in rows.items() if not name.startswith("limits.")),
+        ", ".join(row for name, row in rows.items() if name.startswith("limits.")),
+        age_of(obj, now),
+    ]
+
+
 NODES = Printer(
     (
         NAME,
@@ -154,6 +166,9 @@ NAMESPACES = Printer((NAME, text("Status", "Whether the namespace is in use or b
 CONFIG_MAPS = Printer((NAME, text("Data", "How many entries there are."), AGE), _config_map)
 SECRETS = Printer(
     (NAME, text("Type", "What the secret is for."), text("Data", "How many entries there are."), AGE), _secret
+)
+QUOTAS = Printer(
+    (NAME, text("Request", "Requests used and allowed."), text("Limit", "Limits used and allowed."), AGE), _quota
 )
 #: The printer of kinds with no columns but name and age.
 NAME_AND_AGE = Printer((NAME, AGE), _name_and_age)

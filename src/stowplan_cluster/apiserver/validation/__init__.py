@@ -87,6 +87,7 @@ _CORE = {
     "replicationcontrollers": _Rules(
         workloads.check_controller, workloads.check_controller_update, names.long_name, judge_prefix=False
     ),
+    "resourcequotas": _Rules(quotas.check_quota, quotas.check_quota_update),
     "secrets": _Rules(data.check_secret, data.check_secret_update),
     "serviceaccounts": _Rules(_accept, _accept_update),
     "services": _Rules(services.check_service, services.check_service_update, names.dns_label),
@@ -98,6 +99,8 @@ _WORKLOADS = {
     "replicasets.apps": _Rules(workloads.check_replica_set, workloads.check_replica_set_update),
     "statefulsets.apps": _Rules(workloads.check_stateful_set, workloads.check_stateful_set_update, names.dns_label),
     "jobs.batch": _Rules(jobs.check_job, jobs.check_job_update),
+    "cronjobs.batch": _Rules(cron_jobs.check_cron_job, cron_jobs.check_cron_job_update),
+    "horizontalpodautoscalers.autoscaling": _Rules(autoscalers.check_autoscaler, autoscalers.check_autoscaler_update),
 }
 _STORAGE = {
     "csidrivers.storage.k8s.io": _Rules(storage.check_csi_driver, storage.check_csi_driver_update),
@@ -144,12 +147,6 @@ _EVENTS = {
     ),
     "events.events.k8s.io": _Rules(events.check_event, events.check_event_update),
 }
-#: Inert as yet: controllers for them are to come.
-_TO_COME = {
-    "cronjobs.batch": _Rules(cron_jobs.check_cron_job, cron_jobs.check_cron_job_update),
-    "horizontalpodautoscalers.autoscaling": _Rules(autoscalers.check_autoscaler, autoscalers.check_autoscaler_update),
-    "resourcequotas": _Rules(quotas.check_quota, quotas.check_quota_update),
-}
 _RULES = {
     **_CORE,
     **_WORKLOADS,
@@ -158,7 +155,6 @@ _RULES = {
     **_DEVICES,
     **_ACCESS,
     **_EVENTS,
-    **_TO_COME,
     "customresourcedefinitions.apiextensions.k8s.io": _Rules(
         definitions.check_definition, definitions.check_definition_update, known_finalizers=False
     ),
