@@ -52,8 +52,8 @@ class Resource:
     #: For custom resources: their CustomResourceColumnDefinitions.
     printer_columns: tuple[Mapping[str, str | int], ...] = ()
     custom: bool = False
-    #: Inert: stored only, without controllers or admission; most are not validated beyond metadata.
-    inert: bool = False
+    #: Without controllers or admission; most are not validated beyond metadata.
+    stored_only: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "singular", self.singular or self.kind.lower())
@@ -364,8 +364,8 @@ _FLOW_CONTROL: dict[str, object] = {
 _SCALED: dict[str, object] = {"group": "autoscaling", "categories": ("all",), "subresources": ("status",)}
 _NETWORKING: dict[str, object] = {"group": "networking.k8s.io", "generation": True}
 #: Kinds that no controller here acts on: stored only, so that manifests with them load.
-_INERT = tuple(
-    replace(resource, inert=True)
+_STORED_ONLY = tuple(
+    replace(resource, stored_only=True)
     for resource in (
         _resource("endpoints", "Endpoints", "ep", created_by_update=True),
         _resource("limitranges", "LimitRange", "limits"),
@@ -425,5 +425,5 @@ BUILT_IN: tuple[Resource, ...] = (
     *_DEVICES,
     *_ACCESS,
     *_EXTENSIONS,
-    *_INERT,
+    *_STORED_ONLY,
 )

@@ -121,7 +121,7 @@ def _quota(quota: JsonObject) -> Iterator[str]:
 _POLICIES = "admissionregistration.k8s.io"
 _UNROUTED = "nothing is routed by it"
 _NO_WEBHOOKS, _NO_EXPRESSIONS = "the webhooks are not called", "its expressions are not evaluated"
-#: What inert kinds do in a real cluster and not here; None if they do nothing there, either. The warnings are ours.
+#: What kinds that are stored only do in a real cluster; None if they do nothing there, either. The warnings are ours.
 _MISSING_EFFECTS = {
     f"validatingwebhookconfigurations.{_POLICIES}": f"{_NO_WEBHOOKS}, and refuse nothing",
     f"mutatingwebhookconfigurations.{_POLICIES}": f"{_NO_WEBHOOKS}, and change nothing",
@@ -166,7 +166,7 @@ _SILENT_UPDATES = frozenset({"pods", "replicationcontrollers"})
 
 
 def warnings_of_create(resource: Resource, obj: JsonObject) -> list[str]:
-    if resource.inert:
+    if resource.stored_only:
         return list(_stored_only(resource))
     warn = _WARNINGS.get(resource.storage)
     return list(warn(obj)) if warn is not None else []

@@ -76,7 +76,7 @@ class Filling:
                 self._add(obj, uids)
 
     def notes(self) -> list[str]:
-        """Notes for the user: one per inert or skipped kind, one per kind of fix."""
+        """Notes for the user: one per kind that is stored only or skipped, one per kind of fix."""
         notes = []
         if self._made_namespaces:
             made = listed(self._made_namespaces, _MAX_NAMES)
@@ -123,7 +123,7 @@ class Filling:
         except AlreadyExists:
             return
         self._uids.add(stored.uid)
-        if resource.inert or resource.custom:
+        if resource.stored_only or resource.custom:
             self._kept[resource] += 1
         if not dumped or resource.storage != "pods":
             return

@@ -44,7 +44,7 @@ _NOTHING: JsonObject = {}
 
 def start(resource: Resource, obj: JsonObject) -> None:
     """Set the initial status, overwriting the client's. Nodes keep theirs."""
-    beginning = _STARTS.get(resource.storage, _NOTHING if resource.inert and resource.has_status else None)
+    beginning = _STARTS.get(resource.storage, _NOTHING if resource.stored_only and resource.has_status else None)
     if beginning is not None:
         obj["status"] = {name: _fresh(value) for name, value in beginning.items()}
 

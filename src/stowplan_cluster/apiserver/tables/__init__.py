@@ -101,7 +101,7 @@ def table_of(
 def _printer_of(resource: Resource) -> Printer:
     if resource.custom:
         return custom_printer(resource)
-    return _PRINTERS.get(resource.qualified, core.NAME_AND_AGE if resource.inert else _PLAIN)
+    return _PRINTERS.get(resource.qualified, core.NAME_AND_AGE if resource.stored_only else _PLAIN)
 
 
 def _checked(include_object: str) -> IncludeObject:

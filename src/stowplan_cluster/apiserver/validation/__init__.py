@@ -75,7 +75,7 @@ def _accept_update(errors: Errors, obj: JsonObject, old: JsonObject, subresource
 
 _CUSTOM = _Rules(_accept, _accept_update, known_finalizers=False)
 #: Names follow the most permissive rule of these kinds.
-_INERT = _Rules(_accept, _accept_update, names.path_segment, known_finalizers=False)
+_STORED_ONLY = _Rules(_accept, _accept_update, names.path_segment, known_finalizers=False)
 
 _CORE = {
     "configmaps": _Rules(data.check_config_map, data.check_config_map_update),
@@ -164,7 +164,7 @@ _RULES = {
 def _rules_of(resource: Resource) -> _Rules | None:
     if resource.custom:
         return _CUSTOM
-    return _RULES.get(resource.qualified, _INERT if resource.inert else None)
+    return _RULES.get(resource.qualified, _STORED_ONLY if resource.stored_only else None)
 
 
 def validate_create(resource: Resource, obj: JsonObject) -> list[FieldError]:

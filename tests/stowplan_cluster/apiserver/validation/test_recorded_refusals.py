@@ -1,10 +1,10 @@
-"""Kinds that are inert as yet are refused with the recorded messages of a kube-apiserver."""
+"""Cron jobs, autoscalers and quotas are refused with the recorded messages of a kube-apiserver."""
 
 import json
 
 import pytest
 
-from support.api.wrong_inert_manifests import RECORDED, manifests
+from support.api.wrong_manifests import RECORDED, manifests
 
 RECORDED_MESSAGES = json.loads(RECORDED.read_text())
 MANIFESTS = dict(manifests())

@@ -1,4 +1,4 @@
-"""Kinds that are inert as yet read back as from a real kube-apiserver, with its defaults."""
+"""Cron jobs, autoscalers and quotas read back as from a real kube-apiserver, with its defaults."""
 
 import json
 from copy import deepcopy
@@ -7,7 +7,7 @@ import pytest
 
 from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.server import ApiServer
-from support.api import wrong_inert_manifests
+from support.api import wrong_manifests
 from support.processes.servers import assets, real_server
 
 pytestmark = pytest.mark.skipif(assets() is None, reason="KUBEBUILDER_ASSETS names no kube-apiserver")
@@ -30,17 +30,15 @@ def without_what_the_server_sets(obj):
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
 
 
-@pytest.mark.parametrize("name", wrong_inert_manifests.GOOD)
+@pytest.mark.parametrize("name", wrong_manifests.GOOD)
 def test_defaults(reference, name):
     created = reference.kubectl(
-        "create", "-n", "default", "-f", "-", "-o", "json", stdin=[wrong_inert_manifests.GOOD[name]]
+        "create", "--dry-run=server", "-n", "default", "-f", "-", "-o", "json", stdin=[wrong_manifests.GOOD[name]]
     )
     theirs = json.loads(created.stdout)
-    ours = stored_here(wrong_inert_manifests.GOOD[name])
+    ours = stored_here(wrong_manifests.GOOD[name])
     assert without_what_the_server_sets(ours) == without_what_the_server_sets(theirs)
 
 
 def test_refusals(reference):
-    assert wrong_inert_manifests.refusals(reference.kubeconfig) == json.loads(
-        wrong_inert_manifests.RECORDED.read_text()
-    )
+    assert wrong_manifests.refusals(reference.kubeconfig) == json.loads(wrong_manifests.RECORDED.read_text())

@@ -1,6 +1,6 @@
-"""Manifests of kinds that are inert as yet, valid and invalid; the errors of a real API server are recorded.
+"""Manifests of cron jobs, autoscalers and quotas, valid and invalid; the errors of a real API server are recorded.
 
-`python -m support.api.wrong_inert_manifests KUBECONFIG` prints a server's errors, to record them again.
+`python -m support.api.wrong_manifests KUBECONFIG` prints a server's errors, to record them again.
 """
 
 import copy
@@ -13,7 +13,7 @@ from pathlib import Path
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from support.processes.api_client import Client
 
-RECORDED = Path(__file__).parent / "wrong_inert_manifests.json"
+RECORDED = Path(__file__).parent / "wrong_manifests.json"
 _CATALOGUE = Catalogue(BUILT_IN)
 _GONE = object()
 
