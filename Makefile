@@ -38,7 +38,7 @@ wheel: $(STAMP) ## a wheel, installed into an environment of its own, and its co
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
 	cd build/wheel && venv/bin/stowplan --version && venv/bin/kube-scheduler --version && venv/bin/stowplan demo >demo.txt
-	build/wheel/venv/bin/python -c 'from stowplan.page.assets import assets; assert "assets/page.js" in assets()'
+	build/wheel/venv/bin/python -c 'from stowplan.ui.assets import assets; assert "assets/page.js" in assets()'
 	@tail -n 3 build/wheel/demo.txt
 
 lock: ## the versions and hashes that the image installs, anew from pyproject.toml
@@ -60,7 +60,7 @@ demo: $(USABLE) ## a small cluster comes up, a workload is placed, one pod that 
 site: $(STAMP) ## the documentation, in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-page: ## the page's client, from page/ into src/stowplan/page/static; needs Node, which users do not
+page: ## the page's client, from page/ into packages/stowplan/src/stowplan/ui/static; needs Node, which users do not
 	cd page && npm ci --silent --no-audit --no-fund && npm run --silent check && npm test --silent && npm run --silent build
 
 bench: $(STAMP) ## µs for each decision, at several cluster sizes

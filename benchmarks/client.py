@@ -23,12 +23,12 @@ from pathlib import Path
 import apiserver as shapes
 import uvloop
 
-from stowplan.api.types import Event, ObjectMeta, ObjectReference, Pod
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.http_api import HttpApi
-from stowplan.client.watching.list_watch import ListWatch
-from stowplan.config import ClientConnection
-from stowplan.timing.times import REAL_TIMES
+from stowplan.kube.api.types import Event, ObjectMeta, ObjectReference, Pod
+from stowplan.kube.config import ClientConnection
+from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.http_api import HttpApi
+from stowplan.net.client.watching.list_watch import ListWatch
 from stowplan_cluster.apiserver.server import ApiServer
 
 NODES = 1000

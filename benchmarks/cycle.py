@@ -19,8 +19,8 @@ import msgspec
 import shapes
 
 import stowplan
-from stowplan.api.decode import decode_json
-from stowplan.api.types import Pod
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.types import Pod
 
 
 def loaded(nodes: int, scenario: str, existing: int, *, reuse: bool) -> stowplan.Cluster:

@@ -32,17 +32,17 @@ from typing import TYPE_CHECKING, Any
 import shapes
 from virtual_time import Meter
 
-from stowplan.api.decode import convert
-from stowplan.api.types import DeviceClass, Node, Pod, ResourceClaim, ResourceSlice
-from stowplan.config import load_config
-from stowplan.engine.engine import Engine
-from stowplan.engine.inputs import Schedule
-from stowplan.engine.settings import EngineSettings
-from stowplan.framework.requests import Create, Delete, Request
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.simulate.driver import VirtualTime
-from stowplan.simulate.object_store import ObjectStore
-from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.drivers.virtual_time.driver import VirtualTime
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.drivers.virtual_time.virtual_api import VirtualApi
+from stowplan.kube.api.decode import convert
+from stowplan.kube.api.types import DeviceClass, Node, Pod, ResourceClaim, ResourceSlice
+from stowplan.kube.config import load_config
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.inputs import Schedule
+from stowplan.scheduler.engine.settings import EngineSettings
+from stowplan.scheduler.framework.requests import Create, Delete, Request
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import dra
 from storage_race import COMMAND, NAMESPACE, bindings, cpu_of, rate, side_by_side
 
-from stowplan.api.decode import convert, to_dict
-from stowplan.api.types import DeviceClass, Node, Pod, ResourceClaim, ResourceSlice
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.http_api import HttpApi
-from stowplan.config import ClientConnection
+from stowplan.kube.api.decode import convert, to_dict
+from stowplan.kube.api.types import DeviceClass, Node, Pod, ResourceClaim, ResourceSlice
+from stowplan.kube.config import ClientConnection
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.http_api import HttpApi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 import shapes
 from aiohttp import web
-
 from live import Cluster, Meter, Moment, late, now, scheduling
 
 if TYPE_CHECKING:

@@ -36,11 +36,11 @@ import shapes
 import storage_race as race
 
 import stowplan
-from stowplan.api.decode import convert
-from stowplan.api.types import Namespace, Node, Pod, PodGroup
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.http_api import HttpApi
-from stowplan.config import ClientConnection
+from stowplan.kube.api.decode import convert
+from stowplan.kube.api.types import Namespace, Node, Pod, PodGroup
+from stowplan.kube.config import ClientConnection
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.http_api import HttpApi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any
 
 import shapes
 
-from stowplan.api.documents import Documents
-from stowplan.config import load_config
-from stowplan.extenders.calls import kinds_wanted
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.scheduler import Scheduler, SchedulerSettings
+from stowplan.drivers.live.scheduler import Scheduler, SchedulerSettings
+from stowplan.kube.api.documents import Documents
+from stowplan.kube.config import load_config
+from stowplan.scheduler.extenders.calls import kinds_wanted
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.apiserver.server import ApiServer

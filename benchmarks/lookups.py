@@ -19,8 +19,8 @@ import msgspec
 import shapes
 
 import stowplan
-from stowplan.api.decode import decode_json, decode_object
-from stowplan.api.types import Pod
+from stowplan.kube.api.decode import decode_json, decode_object
+from stowplan.kube.api.types import Pod
 
 #: Pods of each turn that do not count.
 _WARM_UP = 20

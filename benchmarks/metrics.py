@@ -24,19 +24,19 @@ from typing import TYPE_CHECKING
 
 import shapes
 
-from stowplan.api.decode import decode_object
-from stowplan.api.types import Node, Pod
-from stowplan.client.request_metrics import RequestMetrics
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.engine import Engine
-from stowplan.framework.requests import Create, Delete
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.metrics.client import ClientMetrics
-from stowplan.metrics.registry import MetricsRegistry
-from stowplan.metrics.scheduler import SchedulerMetrics
-from stowplan.simulate.driver import VirtualTime
-from stowplan.simulate.object_store import ObjectStore
-from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.drivers.virtual_time.driver import VirtualTime
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.drivers.virtual_time.virtual_api import VirtualApi
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.metrics.client import ClientMetrics
+from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.net.client.request_metrics import RequestMetrics
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.framework.requests import Create, Delete
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,14 +31,14 @@ from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING
 
-from stowplan.api.decode import decode_object
-from stowplan.cluster.state import ClusterState
-from stowplan.page.event_stream import Broadcaster, PlanStreams
-from stowplan.page.page_routes import page_routes, page_served
-from stowplan.page.plan_follower import INTERVAL, PlanFollower, stream_plan
-from stowplan.page.source_records import ConfigurationRecord, SourceRecord
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.testing import a_node, a_pod
-from stowplan.timing.garbage import collect_garbage_less_often
+from stowplan.ui.event_stream import Broadcaster, PlanStreams
+from stowplan.ui.page_routes import page_routes, page_served
+from stowplan.ui.plan_follower import INTERVAL, PlanFollower, stream_plan
+from stowplan.ui.source_records import ConfigurationRecord, SourceRecord
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession

@@ -27,27 +27,27 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from metrics import STAY, pods_of
 from shapes import node
 
-from metrics import STAY, pods_of
-from stowplan.api.changes import Change
-from stowplan.api.decode import decode_json, decode_object, encode_json
-from stowplan.api.port import Listing
-from stowplan.api.types import Node, Pod
-from stowplan.config import load_config
-from stowplan.daemon.recording_file import recording
-from stowplan.engine.decision.attempt import on_node
-from stowplan.engine.inputs import Changes
-from stowplan.guarding.hang_guard import HangGuard
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.scheduler import Scheduler
+from stowplan.app.daemon.recording_file import recording
+from stowplan.drivers.hang_guard.hang_guard import HangGuard
+from stowplan.drivers.live.scheduler import Scheduler
+from stowplan.kube.api.changes import Change
+from stowplan.kube.api.decode import decode_json, decode_object, encode_json
+from stowplan.kube.api.port import Listing
+from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.config import load_config
+from stowplan.scheduler.engine.decision.attempt import on_node
+from stowplan.scheduler.engine.inputs import Changes
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from stowplan.daemon.recording_file import RecordingFile
-    from stowplan.engine.engine import Engine
-    from stowplan.engine.input_log.input_recorder import Recorder
+    from stowplan.app.daemon.recording_file import RecordingFile
+    from stowplan.scheduler.engine.engine import Engine
+    from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 
 
 class Nothing:

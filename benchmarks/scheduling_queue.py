@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 import shapes
 
-from stowplan.api.decode import decode_object
-from stowplan.cluster.state import ClusterState
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.framework.events import (
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE,
@@ -27,14 +29,12 @@ from stowplan.framework.events import (
     Hint,
     on,
 )
-from stowplan.framework.handle import Handle
-from stowplan.framework.runtime.framework import Framework
-from stowplan.framework.status import Code, Status
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.metrics.registry import MetricsRegistry
-from stowplan.metrics.scheduler import SchedulerMetrics
-from stowplan.queue.metrics import QueueMetrics
-from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.status import Code, Status
+from stowplan.scheduler.in_tree.registry import in_tree_registry
+from stowplan.scheduler.queue.metrics import QueueMetrics
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

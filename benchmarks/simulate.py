@@ -18,8 +18,8 @@ from typing import Any
 import shapes
 import virtual_time
 
-from stowplan.scenarios.simulation import simulate_scenario
-from stowplan.timing.garbage import collect_garbage_less_often
+from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan_lab.simulation.simulate import simulate_scenario
 
 GROUPS = 10
 KINDS = 5

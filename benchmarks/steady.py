@@ -189,7 +189,7 @@ def verdict(found: list[tuple[float, float, float]]) -> str:
 
 @contextmanager
 def scheduling(kubeconfig: Path, options: argparse.Namespace):
-    command = [sys.executable, "-m", "stowplan.cli.kube_scheduler", f"--kubeconfig={kubeconfig}", *options.flags]
+    command = [sys.executable, "-m", "stowplan.app.cli.kube_scheduler", f"--kubeconfig={kubeconfig}", *options.flags]
     # The default of 50 requests a second is made for small clusters.
     command += ["--kube-api-qps=1000", "--kube-api-burst=2000", "--bind-address=127.0.0.1"]
     with subprocess.Popen(command) as process:

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import storage
 
-from stowplan.api.decode import convert
-from stowplan.api.types import (
+from stowplan.kube.api.decode import convert
+from stowplan.kube.api.types import (
     CSINode,
     Node,
     PersistentVolume,
@@ -38,16 +38,16 @@ from stowplan.api.types import (
     Pod,
     StorageClass,
 )
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.http_api import HttpApi
-from stowplan.config import ClientConnection
+from stowplan.kube.config import ClientConnection
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.http_api import HttpApi
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
 SCENARIOS = ("plain", "csi", "migrated", "wffc")
 COMMAND = (
-    f"{sys.executable} -m stowplan.cli.kube_scheduler --kubeconfig={{kubeconfig}} --leader-elect=false --secure-port=0"
+    f"{sys.executable} -m stowplan.app.cli.kube_scheduler --kubeconfig={{kubeconfig}} --leader-elect=false --secure-port=0"
     " --kube-api-qps=5000 --kube-api-burst=10000"
 )
 SELECTED = "volume.kubernetes.io/selected-node"

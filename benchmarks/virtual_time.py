@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING, Any
 import shapes
 from msgspec.structs import replace
 
-from stowplan.api.decode import convert
-from stowplan.api.types import Node, Pod
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.engine import Engine
-from stowplan.engine.settings import EngineSettings
-from stowplan.framework.requests import Create
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.metrics.registry import MetricsRegistry
-from stowplan.metrics.scheduler import SchedulerMetrics
-from stowplan.simulate.driver import VirtualTime
-from stowplan.simulate.object_store import ObjectStore
-from stowplan.simulate.virtual_api import VirtualApi
-from stowplan.timing.garbage import collect_garbage_less_often
+from stowplan.drivers.virtual_time.driver import VirtualTime
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.drivers.virtual_time.virtual_api import VirtualApi
+from stowplan.kube.api.decode import convert
+from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.settings import EngineSettings
+from stowplan.scheduler.framework.requests import Create
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

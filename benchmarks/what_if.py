@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import shapes
 
 from stowplan import Cluster
-from stowplan.what_if import AddNodes, NodeKind, Remove, drain, fit, fit_group, survive, what_if
-from stowplan.what_if.survive import ZONE
+from stowplan.ask.what_if import AddNodes, NodeKind, Remove, drain, fit, fit_group, survive, what_if
+from stowplan.ask.what_if.survive import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

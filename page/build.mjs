@@ -1,4 +1,4 @@
-// Bundles the page into src/stowplan/page/static, or into the folder that is named.
+// Bundles the page into packages/stowplan/src/stowplan/ui/static, or into the folder that is named.
 import { copyFileSync, mkdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const out = process.argv[2] ?? join(here, "../src/stowplan/page/static");
+const out = process.argv[2] ?? join(here, "../packages/stowplan/src/stowplan/ui/static");
 const LIMIT = 300 * 1024;
 
 mkdirSync(join(out, "assets"), { recursive: true });

@@ -12,10 +12,10 @@ import json
 
 from msgspec import UNSET, inspect
 
-from stowplan.inspection.records import DecisionsRecord, GroupStateRecord, Record
-from stowplan.page.plan_messages import DeltaMessage, PartMessage
-from stowplan.page.saved_copy import SavedData
-from stowplan.page.workbench import WhatIfChange, WorkbenchRecord
+from stowplan.scheduler.inspection.records import DecisionsRecord, GroupStateRecord, Record
+from stowplan.ui.plan_messages import DeltaMessage, PartMessage
+from stowplan.ui.saved_copy import SavedData
+from stowplan.ui.workbench import WhatIfChange, WorkbenchRecord
 
 ROOTS = (SavedData, PartMessage, DeltaMessage, DecisionsRecord, GroupStateRecord, WorkbenchRecord, WhatIfChange)
 HEAD = """/**

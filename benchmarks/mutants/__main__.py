@@ -1,6 +1,6 @@
 """Small faults in the code, and how many of them the tests notice: before a change and after it.
 
-    python benchmarks/mutants draw stowplan.queue=50 stowplan.config=60 > benchmarks/mutants/sample.jsonl
+    python benchmarks/mutants draw stowplan.scheduler.queue=50 stowplan.kube.config=60 > benchmarks/mutants/sample.jsonl
     python benchmarks/mutants run before.jsonl [--budget 10] [--pytest=ARGUMENTS]     (later: after.jsonl)
     python benchmarks/mutants report before.jsonl [after.jsonl]
 

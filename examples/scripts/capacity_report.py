@@ -3,7 +3,7 @@
 import sys
 
 import stowplan
-from stowplan.what_if import fit
+from stowplan.ask.what_if import fit
 
 
 def report(cluster):

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from random import Random
 
 from answers.states import State, ordered
-from stowplan.api.types import PersistentVolumeClaim
-from stowplan.loading.live_cluster import read_from
-from stowplan.loading.wanted_events import EventsWanted
-from stowplan.loading.workloads import workload_of
-from stowplan.offline import Cluster
-from stowplan.sources.cluster_source import ClusterSource
-from stowplan.what_if import what_if
-from stowplan.what_if.changes import Change, Scale
-from stowplan.what_if.pods import pods_of
-from stowplan.what_if.settling import Settling
+from stowplan.app.sources.cluster_source import ClusterSource
+from stowplan.ask.loading.live_cluster import read_from
+from stowplan.ask.loading.wanted_events import EventsWanted
+from stowplan.ask.loading.workloads import workload_of
+from stowplan.ask.offline import Cluster
+from stowplan.ask.what_if import what_if
+from stowplan.ask.what_if.changes import Change, Scale
+from stowplan.ask.what_if.pods import pods_of
+from stowplan.ask.what_if.settling import Settling
+from stowplan.kube.api.types import PersistentVolumeClaim
 
 
 class Asked:

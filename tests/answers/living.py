@@ -4,14 +4,14 @@ import asyncio
 from random import Random
 
 from answers.states import State
-from stowplan.api.api_errors import TooManyRequests
-from stowplan.api.decode import decode_object
-from stowplan.config import load_config
-from stowplan.engine.engine import TICK
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.scheduler import Scheduler
-from stowplan.loading.workloads import workload_of
-from stowplan.timing.manual_time import ManualTime
+from stowplan.ask.loading.workloads import workload_of
+from stowplan.drivers.live.scheduler import Scheduler
+from stowplan.kube.api.api_errors import TooManyRequests
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.config import load_config
+from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.scheduler.engine.engine import TICK
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.apiserver.eviction import evict

@@ -15,20 +15,20 @@ from answers.asked import AnyOfThem
 from answers.living import COLLECTED, FLUSHED
 from answers.states import State, different
 from answers.worlds import ZONE, changed, may_refuse, more_objects
-from stowplan.api.decode import decode_object, to_dict
-from stowplan.api.types import PersistentVolumeClaim
-from stowplan.cli.explain.answers import about_pods
-from stowplan.cluster.object_dependencies import key_of
-from stowplan.explain.text.tables import plain
-from stowplan.loading.daemon_sets import node_of
-from stowplan.loading.files import objects_of_files
-from stowplan.loading.workloads import workload_of
-from stowplan.sources.references import reference
-from stowplan.sources.selection import Selection
-from stowplan.sources.templates import pod_named
-from stowplan.what_if import AddNodes, Label, Put, Remove, Scale, Taint, drain, fit, survive
-from stowplan.what_if.nodes import node_like, node_named, pods_on
-from stowplan.what_if.pods import Fate, fate_of
+from stowplan.app.cli.explain.answers import about_pods
+from stowplan.app.sources.references import reference
+from stowplan.app.sources.selection import Selection
+from stowplan.app.sources.templates import pod_named
+from stowplan.ask.explain.text.tables import plain
+from stowplan.ask.loading.daemon_sets import node_of
+from stowplan.ask.loading.files import objects_of_files
+from stowplan.ask.loading.workloads import workload_of
+from stowplan.ask.what_if import AddNodes, Label, Put, Remove, Scale, Taint, drain, fit, survive
+from stowplan.ask.what_if.nodes import node_like, node_named, pods_on
+from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.kube.api.decode import decode_object, to_dict
+from stowplan.kube.api.types import PersistentVolumeClaim
+from stowplan.scheduler.cluster.object_dependencies import key_of
 
 STORAGE = {
     "Deployment": "deployments.apps",

@@ -6,9 +6,9 @@ Names of pods differ, and which of several equal nodes one takes is chance.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from stowplan.api.decode import decode_object
-from stowplan.api.pod import FINISHED
-from stowplan.loading.workloads import workload_of
+from stowplan.ask.loading.workloads import workload_of
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.pod import FINISHED
 
 
 @dataclass

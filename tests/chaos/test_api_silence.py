@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.http_api import HttpApi
-from stowplan.config import load_config
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.scheduler import Scheduler
+from stowplan.drivers.live.scheduler import Scheduler
+from stowplan.kube.config import load_config
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.http_api import HttpApi
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.api.clients import AGENT, UNLIMITED
 from support.chaos.proxy import Proxy
 from support.chaos.witness import PODS, Witness

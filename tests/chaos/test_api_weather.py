@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
+from stowplan.kube.timing.manual_time import ManualTime
 from stowplan.testing import a_node, a_pod
-from stowplan.timing.manual_time import ManualTime
 from support.api.faulty_api import yield_control
 from support.chaos.checks import check_consistency, check_pending_pods_are_explained
 from support.chaos.faults import NO_FAULTS, WRITES, FaultInjectingApi, Faults, refusing

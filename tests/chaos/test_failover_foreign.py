@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import yaml
 
-from stowplan.api.timestamps import micro_timestamp, parse_timestamp
+from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp
 from support.api.manifests import node
 from support.chaos.outside_view import LEASES, Cluster
 from support.chaos.replicas import DEADLINE, DURATION, LONG, RETRY, Replicas, pods_arriving, report_gap

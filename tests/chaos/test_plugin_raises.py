@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 
 import stowplan
-from stowplan.framework.interface import RequestBinder, extension_points
-from stowplan.framework.runtime.profile_plugins import PluginInitError
-from stowplan.live_testing import live_cluster
 from stowplan.plugins import (
     NODE,
     SKIP,
@@ -48,7 +45,10 @@ from stowplan.plugins import (
     on,
     unschedulable,
 )
+from stowplan.scheduler.framework.interface import RequestBinder, extension_points
+from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 from stowplan.testing import a_node, a_pod
+from stowplan.testing.live import live_cluster
 from support.live.live_scheduler import live
 from support.plugins import hanging_plugins as hanging
 from support.scheduling.groups import a_group

@@ -27,14 +27,14 @@ SLACK, LEAKED = 24 * KB * KB, 20 * KB
 QUICK = ("--kube-api-qps=100000", "--kube-api-burst=100000")
 PROGRAM = """
 import sys
-from stowplan.client.events import event_series
-from stowplan.cluster import state
-from stowplan.inspection.stories import Stories
+from stowplan.net.client.events import event_series
+from stowplan.scheduler.cluster import state
+from stowplan.scheduler.inspection.stories import Stories
 Stories.__init__.__kwdefaults__.update(pods=100, decisions=100)
 state._IDLE_SHAPES = 20
 event_series.MAX_REMEMBERED = 100
 {leak}
-from stowplan.cli.kube_scheduler import main
+from stowplan.app.cli.kube_scheduler import main
 sys.exit(main())
 """
 LEAK = f"""

@@ -13,11 +13,11 @@ from collections import Counter, deque
 import pytest
 from yarl import URL
 
-from stowplan.client.http.connection_pool import ConnectionPool
-from stowplan.client.http.failures import NotAnswered
-from stowplan.client.http.transport import Limits
-from stowplan.cluster import state
-from stowplan.engine.decision import algorithm
+from stowplan.net.client.http.connection_pool import ConnectionPool
+from stowplan.net.client.http.failures import NotAnswered
+from stowplan.net.client.http.transport import Limits
+from stowplan.scheduler.cluster import state
+from stowplan.scheduler.engine.decision import algorithm
 from stowplan.testing import a_node, a_pod, selector
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.examples import SCALE

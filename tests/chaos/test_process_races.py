@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from stowplan.api.api_errors import Conflict
-from stowplan.config import load_config
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.scheduler import Scheduler
+from stowplan.drivers.live.scheduler import Scheduler
+from stowplan.kube.api.api_errors import Conflict
+from stowplan.kube.config import load_config
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.live_scheduler import live

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from stowplan.client.connection import connect_from_scheduler_flags
+from stowplan.net.client.connection import connect_from_scheduler_flags
 from support.api import manifests
 from support.http.certificates import make_ca, make_client_certificate
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig

@@ -2,7 +2,7 @@
 
 from click.shell_completion import ShellComplete
 
-from stowplan.cli.main import cli
+from stowplan.app.cli.main import cli
 
 
 def test_nodes_of_a_live_cluster(cluster):

@@ -15,12 +15,13 @@ import aiohttp
 import pytest
 import yaml
 
-from stowplan.api.users import UserInfo
-from stowplan.client.http_api import HttpApi
-from stowplan.metrics.registry import MetricsRegistry
-from stowplan.metrics.serving import ServingMetrics
-from stowplan.serving.authentication.lookup import NAME, NAMESPACE
-from stowplan.serving.delegation import (
+from stowplan.kube.api.users import UserInfo
+from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.serving import ServingMetrics
+from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.client.http_api import HttpApi
+from stowplan.net.serving.authentication.lookup import NAME, NAMESPACE
+from stowplan.net.serving.delegation import (
     CLIENT_LIMITS,
     CLIENT_SETTINGS,
     AuthenticationOptions,
@@ -28,10 +29,9 @@ from stowplan.serving.delegation import (
     delegated,
     delegated_connection,
 )
-from stowplan.serving.requests.messages import text
-from stowplan.serving.server import SecureServer
-from stowplan.serving.settings import ServingSettings
-from stowplan.timing.times import REAL_TIMES
+from stowplan.net.serving.requests.messages import text
+from stowplan.net.serving.server import SecureServer
+from stowplan.net.serving.settings import ServingSettings
 from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.front.server import Front
 from stowplan_cluster.front.settings import FrontSettings

@@ -8,10 +8,10 @@ import urllib.request
 
 import pytest
 
-from stowplan.api.decode import convert
-from stowplan.api.types import Pod
-from stowplan.framework.requests import Create, Delete, Patch
-from stowplan.simulate.object_store import ObjectStore
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.kube.api.decode import convert
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.framework.requests import Create, Delete, Patch
 from support.http.raw_sockets import Target
 from support.processes.api_client import Client
 

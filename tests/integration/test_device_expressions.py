@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stowplan.cel.device_selectors import MAX_COST, compile_selector
+from stowplan.kube.cel.device_selectors import MAX_COST, compile_selector
 from stowplan_cluster.apiserver.validation.selector_costs import most_cost
 from support.http.raw_sockets import Target
 

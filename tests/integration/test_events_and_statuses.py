@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from stowplan.api.types import Container, CoreEvent, ObjectMeta, Pod, PodCondition, PodSpec
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.events.event_recorder import EventBroadcaster
-from stowplan.client.http.user_agent import user_agent
-from stowplan.client.http_api import HttpApi
-from stowplan.config import ClientConnection
-from stowplan.timing.times import REAL_TIMES
+from stowplan.kube.api.types import Container, CoreEvent, ObjectMeta, Pod, PodCondition, PodSpec
+from stowplan.kube.config import ClientConnection
+from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.events.event_recorder import EventBroadcaster
+from stowplan.net.client.http.user_agent import user_agent
+from stowplan.net.client.http_api import HttpApi
 from support.live.driven_statuses import DrivenStatuses
 
 SECONDS = 20

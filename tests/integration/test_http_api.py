@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from stowplan.api.api_errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
-from stowplan.api.types import (
+from stowplan.kube.api.api_errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
+from stowplan.kube.api.types import (
     Container,
     DeviceClass,
     Event,
@@ -21,12 +21,12 @@ from stowplan.api.types import (
     PodSchedulingGate,
     PodSpec,
 )
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.http.user_agent import user_agent
-from stowplan.client.http_api import HttpApi
-from stowplan.client.watching.list_watch import ListWatch
-from stowplan.config import ClientConnection
-from stowplan.timing.times import REAL_TIMES
+from stowplan.kube.config import ClientConnection
+from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.http.user_agent import user_agent
+from stowplan.net.client.http_api import HttpApi
+from stowplan.net.client.watching.list_watch import ListWatch
 
 TIME = "2027-07-07T07:07:07.070707Z"
 SECONDS = 20

@@ -12,15 +12,15 @@ from itertools import count
 
 import pytest
 
-from stowplan.api.api_errors import NotFound
-from stowplan.api.timestamps import parse_timestamp
-from stowplan.api.types import Lease, LeaseCandidate
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.election.leader_election import LeaderElector, LeadershipLost
-from stowplan.client.election.lease_candidate import LeaseCandidates
-from stowplan.client.http_api import HttpApi
-from stowplan.config import Duration, LeaderElection
-from stowplan.timing.times import REAL_TIMES
+from stowplan.kube.api.api_errors import NotFound
+from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.types import Lease, LeaseCandidate
+from stowplan.kube.config import Duration, LeaderElection
+from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.election.leader_election import LeaderElector, LeadershipLost
+from stowplan.net.client.election.lease_candidate import LeaseCandidates
+from stowplan.net.client.http_api import HttpApi
 from support.api.clients import AGENT, UNLIMITED
 from support.processes import forked
 from support.processes.servers import assets, real_server

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from stowplan.cli.kube_scheduler import main
-from stowplan.serving.tls.certificates import self_signed
+from stowplan.app.cli.kube_scheduler import main
+from stowplan.net.serving.tls.certificates import self_signed
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.processes.beside_reference import OUR_FLAGS
 from support.processes.servers import assets, free_port

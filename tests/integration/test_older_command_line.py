@@ -5,11 +5,11 @@ import json
 import pytest
 
 from stowplan import load_config
-from stowplan.api.config_map import ConfigMap
-from stowplan.api.types import ObjectMeta
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.http_api import HttpApi
-from stowplan.config import ClientConnection
+from stowplan.kube.api.config_map import ConfigMap
+from stowplan.kube.api.types import ObjectMeta
+from stowplan.kube.config import ClientConnection
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.http_api import HttpApi
 from support.older_configurations import named, policy
 from support.processes import forked
 from support.processes.scheduler_process import COMMAND

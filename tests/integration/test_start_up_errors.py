@@ -13,8 +13,8 @@ import socket
 import pytest
 import yaml
 
-from stowplan.cli.kube_scheduler import main
-from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
+from stowplan.app.cli.kube_scheduler import main
+from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from support.http.certificates import make_ca, make_client_certificate, make_server_certificate
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler

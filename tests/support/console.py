@@ -22,7 +22,7 @@ from pathlib import Path
 from click import Context
 from click.testing import CliRunner
 
-from stowplan.cli.main import cli
+from stowplan.app.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 100

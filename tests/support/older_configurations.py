@@ -3,8 +3,8 @@
 Each was valid in its release, and uses something that v1 expresses differently.
 """
 
-from stowplan.config.older.predicates import PREDICATES
-from stowplan.config.older.priorities import PRIORITIES
+from stowplan.kube.config.older.predicates import PREDICATES
+from stowplan.kube.config.older.priorities import PRIORITIES
 
 GROUP = "kubescheduler.config.k8s.io"
 

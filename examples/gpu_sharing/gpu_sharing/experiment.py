@@ -29,14 +29,14 @@ from gpu_sharing.policies import (
 from gpu_sharing.request import WHOLE
 from gpu_sharing.sharing import GpuSharing
 from gpu_sharing.workload import workload
-from stowplan.api.decode import decode_object
+from stowplan.kube.api.decode import decode_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpu_sharing.fragmentation import PodKind
     from gpu_sharing.trace import TraceNode, TracePod
-    from stowplan.api.types import Pod
+    from stowplan.kube.api.types import Pod
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from gpu_sharing.request import GpuRequest
-    from stowplan.api.types import Pod
+    from stowplan.kube.api.types import Pod
     from stowplan.plugins import (
         ClusterEventWithHint,
         CycleState,

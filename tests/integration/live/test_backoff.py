@@ -5,11 +5,11 @@ from math import ceil
 import numpy as np
 import pytest
 
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.framework.events import NODE, Action, on
-from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import Code, Reason, Status, unschedulable
-from stowplan.live.scheduler import SchedulerSettings
+from stowplan.drivers.live.scheduler import SchedulerSettings
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.scheduler.framework.events import NODE, Action, on
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.status import Code, Reason, Status, unschedulable
 from support.api.manifests import node, pod
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.framework.interface import PreBindPreFlightResult
-from stowplan.framework.status import SKIP, Code, Status, error, unschedulable
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.scheduler.framework.interface import PreBindPreFlightResult
+from stowplan.scheduler.framework.status import SKIP, Code, Status, error, unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered
 from support.live.http_scheduler import scheduled

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from stowplan.api.api_errors import Forbidden, InternalError
-from stowplan.framework.status import Code, Status, unschedulable
+from stowplan.kube.api.api_errors import Forbidden, InternalError
+from stowplan.scheduler.framework.status import Code, Status, unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled

@@ -5,8 +5,8 @@ import asyncio
 
 import pytest
 
-from stowplan.api.port import Unreachable
-from stowplan.api.types import ResourceClaim
+from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.types import ResourceClaim
 from support.api.manifests import node, pod
 from support.live.http_scheduler import scheduled
 from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, exactly

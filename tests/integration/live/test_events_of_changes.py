@@ -2,10 +2,10 @@
 
 import pytest
 
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.framework.events import NODE, POD, PVC, Action, Hint
-from stowplan.framework.events import on as registered
-from stowplan.framework.status import Code, Status, unschedulable
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.scheduler.framework.events import NODE, POD, PVC, Action, Hint
+from stowplan.scheduler.framework.events import on as registered
+from stowplan.scheduler.framework.status import Code, Status, unschedulable
 from support.api.manifests import node, pod
 from support.api.storage_objects import claim
 from support.live.http_scheduler import scheduled

@@ -6,11 +6,11 @@ Each case is one row of the failure matrix, with a pod that has a nomination at 
 import numpy as np
 import pytest
 
-from stowplan.api.api_errors import Forbidden
-from stowplan.framework.events import NODE, Action, on
-from stowplan.framework.interface import PostFilterResult, PreFilterResult
-from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.kube.api.api_errors import Forbidden
+from stowplan.scheduler.framework.events import NODE, Action, on
+from stowplan.scheduler.framework.interface import PostFilterResult, PreFilterResult
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Tampered, raising
 from support.live.http_scheduler import scheduled

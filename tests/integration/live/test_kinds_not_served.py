@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from stowplan.api import types as t
-from stowplan.api.api_errors import Forbidden, not_found
-from stowplan.live.scheduler import SchedulerSettings
+from stowplan.drivers.live.scheduler import SchedulerSettings
+from stowplan.kube.api import types as t
+from stowplan.kube.api.api_errors import Forbidden, not_found
 from support.api.manifests import budget, node, pod
 from support.live.http_scheduler import scheduled
 from support.scheduling.attempts import asking, labelled

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stowplan.api.api_errors import Conflict
-from stowplan.framework.status import Code, Status
+from stowplan.kube.api.api_errors import Conflict
+from stowplan.scheduler.framework.status import Code, Status
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from stowplan.api.api_errors import Forbidden
-from stowplan.config.features import with_chosen
-from stowplan.framework.interface import ReservePlugin
-from stowplan.framework.status import unschedulable
+from stowplan.kube.api.api_errors import Forbidden
+from stowplan.kube.config.features import with_chosen
+from stowplan.scheduler.framework.interface import ReservePlugin
+from stowplan.scheduler.framework.status import unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import Objects, scheduled

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stowplan.api.api_errors import Forbidden, InternalError
+from stowplan.kube.api.api_errors import Forbidden, InternalError
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stowplan.framework.events import NODE, Action
-from stowplan.framework.events import on as registered
-from stowplan.framework.status import unschedulable
+from stowplan.scheduler.framework.events import NODE, Action
+from stowplan.scheduler.framework.events import on as registered
+from stowplan.scheduler.framework.status import unschedulable
 from support.api.manifests import node, pod
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from stowplan.framework.interface import PostFilterResult, PreFilterResult
-from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import Reason, unschedulable
+from stowplan.scheduler.framework.interface import PostFilterResult, PreFilterResult
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.status import Reason, unschedulable
 from support.api.manifests import node, pod
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile

@@ -2,12 +2,12 @@
 
 import pytest
 
-from stowplan.api.api_errors import Conflict, InternalError
-from stowplan.api.port import Unreachable
-from stowplan.client.errors import OutcomeUnknown
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.framework.events import POD, Action, on
-from stowplan.framework.status import Code, Status, unschedulable
+from stowplan.kube.api.api_errors import Conflict, InternalError
+from stowplan.kube.api.port import Unreachable
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.scheduler.framework.events import POD, Action, on
+from stowplan.scheduler.framework.status import Code, Status, unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled

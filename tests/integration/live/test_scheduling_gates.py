@@ -1,7 +1,7 @@
 """Pods gated before their first attempt: by their scheduling gates, and by a plugin's PreEnqueue."""
 
-from stowplan.framework.events import NODE, Action, on
-from stowplan.framework.status import error, unresolvable
+from stowplan.scheduler.framework.events import NODE, Action, on
+from stowplan.scheduler.framework.status import error, unresolvable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Tampered
 from support.live.http_scheduler import scheduled

@@ -1,7 +1,7 @@
 """Pods that are popped and skipped, and pods of other schedulers."""
 
-from stowplan.api.types import Pod
-from stowplan.framework.status import Code, Status, unschedulable
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.framework.status import Code, Status, unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered
 from support.live.http_scheduler import scheduled

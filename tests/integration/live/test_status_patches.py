@@ -2,10 +2,10 @@
 
 import pytest
 
-from stowplan.api.api_errors import Conflict, Forbidden, InternalError, NotFound, ServiceUnavailable
-from stowplan.api.port import Unreachable
-from stowplan.framework.interface import PostFilterResult
-from stowplan.framework.status import Code, Status, unschedulable
+from stowplan.kube.api.api_errors import Conflict, Forbidden, InternalError, NotFound, ServiceUnavailable
+from stowplan.kube.api.port import Unreachable
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.status import Code, Status, unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stowplan.api.api_errors import Forbidden
-from stowplan.framework.events import NODE, Action, on
-from stowplan.framework.status import Code, Status, error, unschedulable
+from stowplan.kube.api.api_errors import Forbidden
+from stowplan.scheduler.framework.events import NODE, Action, on
+from stowplan.scheduler.framework.status import Code, Status, error, unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled

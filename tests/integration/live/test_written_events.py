@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from stowplan.api.api_errors import Forbidden
-from stowplan.framework.status import unschedulable
-from stowplan.live.scheduler import SchedulerSettings
+from stowplan.drivers.live.scheduler import SchedulerSettings
+from stowplan.kube.api.api_errors import Forbidden
+from stowplan.scheduler.framework.status import unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Tampered
 from support.live.http_scheduler import scheduled

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-from stowplan.client.connection import Connection
-from stowplan.client.credentials.request_credentials import UserCredentials
-from stowplan.client.http.transport import Limits
-from stowplan.client.http.user_agent import user_agent
-from stowplan.client.http_api import HttpApi
-from stowplan.config import ClientConnection
+from stowplan.kube.config import ClientConnection
+from stowplan.net.client.connection import Connection
+from stowplan.net.client.credentials.request_credentials import UserCredentials
+from stowplan.net.client.http.transport import Limits
+from stowplan.net.client.http.user_agent import user_agent
+from stowplan.net.client.http_api import HttpApi
 
 #: 2027-07-02, in seconds since the epoch.
 NOW = 1_815_000_000.0

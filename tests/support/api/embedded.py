@@ -3,7 +3,7 @@
 from copy import deepcopy
 from random import Random
 
-from stowplan.timing.manual_time import START
+from stowplan.kube.timing.manual_time import START
 from stowplan_cluster.apiserver.server import ApiServer
 
 

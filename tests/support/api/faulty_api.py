@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter
 from contextlib import aclosing
 
-from stowplan.api.api_errors import Conflict, Expired, InternalError, ServiceUnavailable
-from stowplan.api.port import Unreachable
-from stowplan.client.errors import OutcomeUnknown
+from stowplan.kube.api.api_errors import Conflict, Expired, InternalError, ServiceUnavailable
+from stowplan.kube.api.port import Unreachable
+from stowplan.net.client.errors import OutcomeUnknown
 
 REFUSALS = (InternalError, ServiceUnavailable, Conflict)
 READING = ("refused", "unreachable", "late")

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from copy import deepcopy
 
-from stowplan.api.decode import convert, to_dict
+from stowplan.kube.api.decode import convert, to_dict
 
 
 class WritingApi:

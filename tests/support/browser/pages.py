@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from functools import partial
 
 from stowplan import simulate_scenario
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.daemon.plugin_registry import registry_with
-from stowplan.offline import Cluster
-from stowplan.page.cluster_inspection import ClusterInspection
-from stowplan.page.plan import plan_of
-from stowplan.page.saved_copy import save_copy
-from stowplan.page.source_records import SourceRecord, configuration_record
-from stowplan.page.timeline import Run, timeline_of
-from stowplan.page.timeline_routes import Timelines
-from stowplan.sources.cluster_source import ClusterSource
-from stowplan.timing.waits import WaitingPods
+from stowplan.app.daemon.plugin_registry import registry_with
+from stowplan.app.sources.cluster_source import ClusterSource
+from stowplan.ask.offline import Cluster
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.timing.waits import WaitingPods
+from stowplan.ui.cluster_inspection import ClusterInspection
+from stowplan.ui.plan import plan_of
+from stowplan.ui.saved_copy import save_copy
+from stowplan.ui.source_records import SourceRecord, configuration_record
+from stowplan.ui.timeline import Run, timeline_of
+from stowplan.ui.timeline_routes import Timelines
 from support.processes import forked
 from support.what_if.objects import node, owned, pod
 

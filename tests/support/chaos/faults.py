@@ -9,9 +9,9 @@ from collections import Counter
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
-from stowplan.api.api_errors import Conflict, Expired, InternalError, NotFound, TooManyRequests
-from stowplan.api.port import BadObject, Listing, Unreachable, WatchEvent
-from stowplan.client.errors import OutcomeUnknown, StreamSilent
+from stowplan.kube.api.api_errors import Conflict, Expired, InternalError, NotFound, TooManyRequests
+from stowplan.kube.api.port import BadObject, Listing, Unreachable, WatchEvent
+from stowplan.net.client.errors import OutcomeUnknown, StreamSilent
 
 WRITES = ("bind", "create", "patch", "delete")
 EVERYTHING = (*WRITES, "get", "list", "watch")

@@ -1,12 +1,12 @@
 """Everything that reads untrusted files: each reader succeeds, or raises its own error."""
 
 import stowplan
-from stowplan.api.load import LoadError, load_files, load_manifests
-from stowplan.client.credentials.kubeconfig import parse_kubeconfig, select
-from stowplan.client.endpoint.config_error import ClientConfigError
-from stowplan.command_line.flags.validation import read_allow_list
-from stowplan.engine.dumped import DumpError, decode_dump
-from stowplan.engine.input_log.recording import RecordingError, read_entries, read_header
+from stowplan.app.command_line.flags.validation import read_allow_list
+from stowplan.kube.api.load import LoadError, load_files, load_manifests
+from stowplan.net.client.credentials.kubeconfig import parse_kubeconfig, select
+from stowplan.net.client.endpoint.config_error import ClientConfigError
+from stowplan.scheduler.engine.dumped import DumpError, decode_dump
+from stowplan.scheduler.engine.input_log.recording import RecordingError, read_entries, read_header
 from stowplan_cluster.front.kubeconfig_file import is_ours
 
 

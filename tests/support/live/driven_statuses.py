@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import contextmanager
 
-from stowplan.engine.outbox import Outbox
-from stowplan.engine.statuses import PodStatuses
-from stowplan.live.effects import Effects
+from stowplan.drivers.live.effects import Effects
+from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.engine.statuses import PodStatuses
 
 
 class DrivenStatuses:

@@ -17,14 +17,14 @@ from random import Random
 import aiohttp
 import yaml
 
-from stowplan.api.types import Pod
-from stowplan.client.connection import connect_from_flags
-from stowplan.client.http_api import HttpApi
-from stowplan.command_line.event_loop import run_in_background
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.engine.engine import TICK
-from stowplan.live.scheduler import SchedulerSettings
-from stowplan.timing.manual_time import ManualTime
+from stowplan.app.command_line.event_loop import run_in_background
+from stowplan.drivers.live.scheduler import SchedulerSettings
+from stowplan.kube.api.types import Pod
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.http_api import HttpApi
+from stowplan.scheduler.engine.engine import TICK
 from support.api.clients import AGENT, UNLIMITED
 from support.live.live_scheduler import opened, stopped
 

@@ -4,13 +4,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from random import Random
 
-from stowplan.api.api_errors import Conflict, InternalError
-from stowplan.api.port import Unreachable
-from stowplan.api.types import Lease
-from stowplan.client.election.leader_election import LeaderElector, LeadershipLost
-from stowplan.client.errors import OutcomeUnknown
-from stowplan.config import LeaderElection
-from stowplan.timing.manual_time import ManualTime, settle
+from stowplan.kube.api.api_errors import Conflict, InternalError
+from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.types import Lease
+from stowplan.kube.config import LeaderElection
+from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.net.client.election.leader_election import LeaderElector, LeadershipLost
+from stowplan.net.client.errors import OutcomeUnknown
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as ApiInMemory
 

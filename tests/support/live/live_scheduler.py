@@ -6,14 +6,14 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stowplan.api.documents import Documents
-from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
-from stowplan.api.types import Node, Pod
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.engine import TICK
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.scheduler import SHUTDOWN_TIMEOUT, Scheduler, SchedulerSettings
-from stowplan.timing.manual_time import ManualTime
+from stowplan.drivers.live.scheduler import SHUTDOWN_TIMEOUT, Scheduler, SchedulerSettings
+from stowplan.kube.api.documents import Documents
+from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.scheduler.engine.engine import TICK
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.controllers.controller_manager import set_up_controllers

@@ -5,10 +5,10 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
-from stowplan.api.api_errors import not_found
-from stowplan.api.port import Listing
-from stowplan.client.election.leader_election import LeadershipLost
-from stowplan.daemon.process import ConnectedCluster, Election
+from stowplan.app.daemon.process import ConnectedCluster, Election
+from stowplan.kube.api.api_errors import not_found
+from stowplan.kube.api.port import Listing
+from stowplan.net.client.election.leader_election import LeadershipLost
 
 
 class FakeScheduler:

@@ -14,13 +14,13 @@ from collections import Counter
 from random import Random
 from zlib import crc32
 
-from stowplan.api.api_errors import ApiError, Conflict, InternalError, ServiceUnavailable
-from stowplan.api.types import Namespace, Pod
-from stowplan.engine.effects import Wake
-from stowplan.framework.requests import Bind, Create, Delete, Patch, Read
-from stowplan.simulate.latency import Latency
-from stowplan.simulate.object_store import ObjectStore, runs
-from stowplan.timing.manual_time import ManualTime
+from stowplan.drivers.virtual_time.latency import Latency
+from stowplan.drivers.virtual_time.object_store import ObjectStore, runs
+from stowplan.kube.api.api_errors import ApiError, Conflict, InternalError, ServiceUnavailable
+from stowplan.kube.api.types import Namespace, Pod
+from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.scheduler.engine.effects import Wake
+from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Read
 from support.live.live_scheduler import live
 from support.simulate.simulations import simulation
 

@@ -2,10 +2,10 @@
 
 from types import MappingProxyType
 
-from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
-from stowplan.metrics.build_info import BuildInfo, CompatibilityVersions
-from stowplan.metrics.component import ComponentMetrics
-from stowplan.metrics.registry import MetricsOptions
+from stowplan.kube.config.features import DEFAULT_FEATURES, FeatureGates
+from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
+from stowplan.kube.metrics.component import ComponentMetrics
+from stowplan.kube.metrics.registry import MetricsOptions
 
 BUILD = BuildInfo(
     major="1",

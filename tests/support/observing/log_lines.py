@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from stowplan.klog.logger import configure
+from stowplan.kube.klog.logger import configure
 
 
 class LogLines:

@@ -1,12 +1,12 @@
 """Metrics for parts that are tested alone, and how tests read them."""
 
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.engine.decision.attempt_metrics import AttemptMetrics
-from stowplan.framework.runtime.metrics import FrameworkMetrics
-from stowplan.metrics.families import Histogram
-from stowplan.metrics.registry import MetricsRegistry
-from stowplan.metrics.scheduler import SchedulerMetrics
-from stowplan.queue.metrics import QueueMetrics
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.metrics.families import Histogram
+from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
+from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
+from stowplan.scheduler.queue.metrics import QueueMetrics
 
 
 def scheduler_metrics():

@@ -10,7 +10,7 @@ An answer may be a function of the plugin's arguments; for PreBind, Bind and Pos
 
 import inspect
 
-from stowplan.framework.interface import EnqueueExtensions, PostFilterResult
+from stowplan.scheduler.framework.interface import EnqueueExtensions, PostFilterResult
 from support.plugins.recording_plugins import Recording, recorder
 
 

@@ -3,17 +3,17 @@
 import asyncio
 from types import SimpleNamespace
 
-from stowplan.engine.binding.binding_records import Binding, Stage
-from stowplan.engine.binding.bindings import Bindings
-from stowplan.engine.decision.attempt import Attempt
-from stowplan.engine.decision.attempt_metrics import NoAttemptMetrics
-from stowplan.engine.effects import Cancel, RunPlugin
-from stowplan.engine.outbox import Outbox
-from stowplan.framework.requests import Done
-from stowplan.framework.runtime.binding import call_plugin
-from stowplan.framework.status import error
-from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
-from stowplan.inspection.stories import NoStories
+from stowplan.scheduler.engine.binding.binding_records import Binding, Stage
+from stowplan.scheduler.engine.binding.bindings import Bindings
+from stowplan.scheduler.engine.decision.attempt import Attempt
+from stowplan.scheduler.engine.decision.attempt_metrics import NoAttemptMetrics
+from stowplan.scheduler.engine.effects import Cancel, RunPlugin
+from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.framework.requests import Done
+from stowplan.scheduler.framework.runtime.binding import call_plugin
+from stowplan.scheduler.framework.status import error
+from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.scheduler.inspection.stories import NoStories
 from support.scheduling.recording_reporter import RecordingReporter
 
 

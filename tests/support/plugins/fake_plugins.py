@@ -1,11 +1,6 @@
 """Plugins with scripted answers, and a framework of such plugins alone."""
 
-from stowplan.config import DEFAULT_FEATURES, Profile, load_config
-from stowplan.engine.evaluation.evaluation import Evaluation
-from stowplan.framework.handle import Handle
-from stowplan.framework.interface import EXTENSION_POINTS, extension_points
-from stowplan.framework.runtime.framework import Framework
-from stowplan.framework.runtime.registry import Registry
+from stowplan.kube.config import DEFAULT_FEATURES, Profile, load_config
 from stowplan.plugins import (
     NodeFilterPlugin,
     NodePodExtensions,
@@ -15,6 +10,11 @@ from stowplan.plugins import (
     PreScorePlugin,
     ShapeSigned,
 )
+from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
+from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.interface import EXTENSION_POINTS, extension_points
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.registry import Registry
 from support.scheduling.worlds import struct
 
 __all__ = ["Profile", "fake", "framework_of", "judged"]
@@ -99,7 +99,7 @@ def framework_of(state, *plugins, weights=None):
     points["multiPoint"] = {"disabled": [{"name": "*"}]}
     points["queueSort"] = {"enabled": [{"name": "PrioritySort"}], "disabled": [{"name": "*"}]}
     points["bind"] = {"enabled": [{"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}
-    from stowplan.in_tree.registry import in_tree_registry
+    from stowplan.scheduler.in_tree.registry import in_tree_registry
 
     registry = in_tree_registry()
     registry.merge(Registry(plugins))

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from stowplan.cluster.view import Nodes
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.handle import Handle
-from stowplan.framework.interface import PreFilterPlugin, PreScorePlugin
-from stowplan.framework.status import Code, Status
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.interface import PreFilterPlugin, PreScorePlugin
+from stowplan.scheduler.framework.status import Code, Status
 
 SKIPPED = "skipped"
 

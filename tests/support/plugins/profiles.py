@@ -1,10 +1,10 @@
 """The default profile with users' plugins in it."""
 
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.framework.handle import Handle
-from stowplan.framework.runtime.framework import Framework
-from stowplan.guarding.guarded_plugins import guarded_registry
-from stowplan.guarding.hang_guard import CallGuard
+from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.hang_guard import CallGuard
+from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.runtime.framework import Framework
 
 
 def configuration(*plugins, first=False):

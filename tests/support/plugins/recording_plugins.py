@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from stowplan.api.decode import decode_object
-from stowplan.cluster.state import ClusterState
-from stowplan.config import DEFAULT_FEATURES
-from stowplan.config.types import PluginRef, Profile
-from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.handle import Handle
-from stowplan.framework.interface import (
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.config.types import PluginRef, Profile
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.interface import (
     EXTENSION_POINTS,
     BindPlugin,
     FilterPlugin,
@@ -26,10 +26,10 @@ from stowplan.framework.interface import (
     ScorePlugin,
     extension_points,
 )
-from stowplan.framework.rejections import Rejections
-from stowplan.framework.runtime.framework import Framework
-from stowplan.framework.runtime.registry import Registry
-from stowplan.framework.status import Reason, unschedulable
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan.scheduler.framework.status import Reason, unschedulable
 from stowplan.testing import a_pod
 from support.plugins.raised import in_short
 

@@ -1,7 +1,6 @@
 """Plugins of all kinds whose answers a test switches, and which pods opt in to by label."""
 
-from stowplan.api.types import Pod
-from stowplan.framework.requests import Patch, Wait
+from stowplan.kube.api.types import Pod
 from stowplan.plugins import (
     NODE,
     POD,
@@ -21,6 +20,7 @@ from stowplan.plugins import (
     unresolvable,
     unschedulable,
 )
+from stowplan.scheduler.framework.requests import Patch, Wait
 
 #: Answers of plugins that may refuse a pod: it passes, is refused, or meets an error.
 ANSWER_NAMES = ("yes", "no", "error")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from click.testing import CliRunner
 
-from stowplan.cli.main import cli
+from stowplan.app.cli.main import cli
 
 
 @dataclass

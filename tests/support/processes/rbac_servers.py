@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from stowplan.api.users import UserInfo
+from stowplan.kube.api.users import UserInfo
 from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.front.server import Front
 from stowplan_cluster.front.settings import FrontSettings

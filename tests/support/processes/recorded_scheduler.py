@@ -12,14 +12,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stowplan.cli.kube_scheduler import main
-from stowplan.daemon.process import opened
-from stowplan.daemon.recording_file import RecordingFile, recording
-from stowplan.engine.input_log.recording import Replay
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.recordings.container import lines_of
-from stowplan.recordings.files import opened as opened_recording
-from stowplan.timing.manual_time import ManualTime
+from stowplan.app.cli.kube_scheduler import main
+from stowplan.app.daemon.process import opened
+from stowplan.app.daemon.recording_file import RecordingFile, recording
+from stowplan.history.recordings.container import lines_of
+from stowplan.history.recordings.files import opened as opened_recording
+from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.scheduler.engine.input_log.recording import Replay
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 
 PROGRAM = [sys.executable, "-m", "support.processes.recorded_scheduler"]
 

@@ -12,7 +12,7 @@ from support.http.certificates import make_ca, make_client_certificate
 from support.processes import forked
 from support.processes.servers import free_port, running, until
 
-COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
+COMMAND = [sys.executable, "-m", "stowplan.app.cli.kube_scheduler"]
 
 CLIENTS = make_ca("clients")
 #: Users who may see everything, and nothing.

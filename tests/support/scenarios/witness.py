@@ -13,15 +13,15 @@ from statistics import fmean
 
 import pytest
 
-from stowplan.api.meta import controller_of
-from stowplan.api.pod import FINISHED, Pod
-from stowplan.api.pod_requests import pod_requests, to_vector
-from stowplan.api.quantity import milli_value, parse_quantity, value
-from stowplan.api.types import Node
-from stowplan.compare.runs import values_of
-from stowplan.scenarios.results.output import Kept
-from stowplan.scenarios.simulation import Simulation
-from stowplan.tuning.measures import measured_since
+from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.pod import FINISHED, Pod
+from stowplan.kube.api.pod_requests import pod_requests, to_vector
+from stowplan.kube.api.quantity import milli_value, parse_quantity, value
+from stowplan.kube.api.types import Node
+from stowplan_lab.compare.runs import values_of
+from stowplan_lab.simulation.results.output import Kept
+from stowplan_lab.simulation.simulate import Simulation
+from stowplan_lab.tuning.measures import measured_since
 
 #: A pod may be bound to a node that is gone, and is removed after this many seconds.
 ORPHANED = 61

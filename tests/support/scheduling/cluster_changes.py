@@ -4,12 +4,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from stowplan.api.selectors import compile_label_selector
-from stowplan.cluster.many_pods import place_all
-from stowplan.cluster.node_table import NodeTable
-from stowplan.cluster.pod_table import PodTable
-from stowplan.cluster.state import ClusterState
-from stowplan.cluster.terms import HeldCounts, MatchCounts, PodTerm
+from stowplan.kube.api.selectors import compile_label_selector
+from stowplan.scheduler.cluster.many_pods import place_all
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pod_table import PodTable
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.terms import HeldCounts, MatchCounts, PodTerm
 from stowplan.testing import a_pod
 from support.scheduling.dump import dump
 from support.scheduling.worlds import HOST, MOMENTS, RACK, SELECTORS, ZONE, bound, nodes, pods, struct

@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 
-from stowplan.cluster.pod_info import Disk
+from stowplan.scheduler.cluster.pod_info import Disk
 
 #: Disks that probe the disk index: each conflicts with every mount of the name.
 PROBES = [Disk("gcePersistentDisk", frozenset((name,)), (), False) for name in ("d1", "d2")]

@@ -8,18 +8,18 @@ from collections import defaultdict
 from math import inf
 from random import Random
 
-from stowplan.api.api_errors import ApiError
-from stowplan.api.changes import Change
-from stowplan.client.errors import OutcomeUnknown
-from stowplan.config import load_config
-from stowplan.engine.effects import Cancel, EmitEvent, RunPlugin, Wake, Withdraw
-from stowplan.engine.engine import SCHEDULE, TICK, Engine
-from stowplan.engine.inputs import Answer, Changes, Started
-from stowplan.engine.settings import EngineSettings
-from stowplan.framework.requests import Ask, Create, Delete, Done, Read, Refused, Unknown
-from stowplan.framework.status import error as error_status
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.simulate.object_store import ObjectStore
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.changes import Change
+from stowplan.kube.config import load_config
+from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.scheduler.engine.effects import Cancel, EmitEvent, RunPlugin, Wake, Withdraw
+from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine
+from stowplan.scheduler.engine.inputs import Answer, Changes, Started
+from stowplan.scheduler.engine.settings import EngineSettings
+from stowplan.scheduler.framework.requests import Ask, Create, Delete, Done, Read, Refused, Unknown
+from stowplan.scheduler.framework.status import error as error_status
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.scheduling.worlds import struct
 
 #: Not a whole second, as backoffs end at those.

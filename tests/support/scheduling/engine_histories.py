@@ -6,14 +6,14 @@ that a plain check of the cluster confirms.
 
 from hypothesis import strategies as st
 
-from stowplan.api.api_errors import ApiError, Conflict, InternalError
-from stowplan.api.port import Unreachable
-from stowplan.api.quantity import milli_value, parse_quantity
-from stowplan.api.types import Node, Pod
-from stowplan.cluster.pod_info import scheduler_name_of
-from stowplan.engine.inputs import Closing, Served, Started, Stopped
-from stowplan.framework.requests import Bind, Create, Delete, Patch, Update
-from stowplan.queue.queued_pod import Place
+from stowplan.kube.api.api_errors import ApiError, Conflict, InternalError
+from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.quantity import milli_value, parse_quantity
+from stowplan.kube.api.types import Node, Pod
+from stowplan.scheduler.cluster.pod_info import scheduler_name_of
+from stowplan.scheduler.engine.inputs import Closing, Served, Started, Stopped
+from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Update
+from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.plugins.switchable_plugins import ANSWER_NAMES, PluginSwitches, plugins_of
 from support.scheduling.engine_by_hand import EngineByHand

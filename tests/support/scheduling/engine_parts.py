@@ -1,11 +1,11 @@
 """The shared parts of an engine, for tests of one part."""
 
-from stowplan.cluster.state import ClusterState
-from stowplan.engine.leaving_pods import LeavingPods
-from stowplan.engine.outbox import Outbox
-from stowplan.engine.parts import Parts
-from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
-from stowplan.inspection.stories import Stories
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.engine.leaving_pods import LeavingPods
+from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.engine.parts import Parts
+from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.scheduler.inspection.stories import Stories
 from support.scheduling.recording_reporter import RecordingReporter
 
 

@@ -12,17 +12,17 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stowplan.api.changes import Change
-from stowplan.api.types import Node, Pod
-from stowplan.cluster.pod_info import scheduler_name_of
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.effects import Cancel, EmitEvent, Wake, Withdraw
-from stowplan.engine.engine import SCHEDULE, TICK, Engine
-from stowplan.engine.inputs import Adopted, Answer, Changes, Offered, Started
-from stowplan.engine.settings import EngineSettings
-from stowplan.framework.requests import Ask, Bind, Done, Patch
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.timing.manual_time import ManualTime
+from stowplan.kube.api.changes import Change
+from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.scheduler.cluster.pod_info import scheduler_name_of
+from stowplan.scheduler.engine.effects import Cancel, EmitEvent, Wake, Withdraw
+from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine
+from stowplan.scheduler.engine.inputs import Adopted, Answer, Changes, Offered, Started
+from stowplan.scheduler.engine.settings import EngineSettings
+from stowplan.scheduler.framework.requests import Ask, Bind, Done, Patch
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.scheduling.scripted_effects import as_outcome
 from support.scheduling.worlds import struct
 

@@ -7,17 +7,17 @@ tested.
 from collections import namedtuple
 from types import SimpleNamespace
 
-from stowplan.api.api_errors import ApiError
-from stowplan.api.decode import decode_json, to_dict
-from stowplan.api.types import Pod
-from stowplan.cluster.state import ClusterState
-from stowplan.engine.eviction.evictions import Evictions
-from stowplan.engine.leaving_pods import LeavingPods
-from stowplan.engine.outbox import Outbox
-from stowplan.engine.statuses import PodStatuses
-from stowplan.framework.eviction_plan import EvictionPlan
-from stowplan.framework.requests import Delete, Done, Patch, Read
-from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.decode import decode_json, to_dict
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.engine.eviction.evictions import Evictions
+from stowplan.scheduler.engine.leaving_pods import LeavingPods
+from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.engine.statuses import PodStatuses
+from stowplan.scheduler.framework.eviction_plan import EvictionPlan
+from stowplan.scheduler.framework.requests import Delete, Done, Patch, Read
+from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.testing import a_node
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi

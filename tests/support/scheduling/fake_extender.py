@@ -1,6 +1,6 @@
 """An extender for tests: its questions and answers are lists and dicts of names."""
 
-from stowplan.framework.extender import Extender, Filtered, Victims
+from stowplan.scheduler.framework.extender import Extender, Filtered, Victims
 
 
 class FakeExtender(Extender):

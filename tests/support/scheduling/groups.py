@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stowplan.engine.groups.placement_trial import PlacementTrial
+from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
 from stowplan.testing import a_node, a_pod
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from functools import cmp_to_key
 from math import floor, inf
 
-from stowplan.framework.events import events_of_change
+from stowplan.scheduler.framework.events import events_of_change
 
 ALL = 8191
 PLACES = ("ACTIVE", "BACKOFF", "ERROR_BACKOFF", "UNSCHEDULABLE")

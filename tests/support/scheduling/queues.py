@@ -1,10 +1,10 @@
 """A scheduling queue with a manual clock and plugins with scripted answers."""
 
-from stowplan.cluster.state import ClusterState
-from stowplan.framework.events import Action, ClusterEvent
 from stowplan.plugins import EnqueueExtensions
-from stowplan.queue.observer import QueueObserver
-from stowplan.queue.scheduling_queue import QueueSettings, SchedulingQueue
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework.events import Action, ClusterEvent
+from stowplan.scheduler.queue.observer import QueueObserver
+from stowplan.scheduler.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from support.observing.metrics import queue_metrics
 from support.plugins.fake_plugins import fake, framework_of
 from support.scheduling.worlds import struct

@@ -1,6 +1,6 @@
 """A reporter that records the reports."""
 
-from stowplan.engine.reporter import Reporter
+from stowplan.scheduler.engine.reporter import Reporter
 
 
 class RecordingReporter(Reporter):

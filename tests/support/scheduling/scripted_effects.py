@@ -3,11 +3,11 @@
 from collections import deque
 from contextlib import contextmanager
 
-from stowplan.api.decode import DecodeError
-from stowplan.client.errors import OutcomeUnknown
-from stowplan.engine.effects import EmitEvent, Wake, Withdraw
-from stowplan.engine.outbox import Outbox
-from stowplan.framework.requests import Done, Refused, Unknown
+from stowplan.kube.api.decode import DecodeError
+from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.scheduler.engine.effects import EmitEvent, Wake, Withdraw
+from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.framework.requests import Done, Refused, Unknown
 
 
 class ScriptedEffects:

@@ -7,8 +7,8 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from stowplan.api.decode import decode_object
-from stowplan.api.types import ApiStruct
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.types import ApiStruct
 from stowplan.testing import a_node, a_pod, expression, selector
 
 ZONE, HOST, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack"
@@ -316,7 +316,7 @@ def clusters(draw, *, most_nodes=6, most_pods=10, special=PLACEABLE, least_nodes
 
 def state_of(nodes_, pods_=(), objects=(), *, state=None):
     """A ClusterState with all of it."""
-    from stowplan.cluster.state import ClusterState
+    from stowplan.scheduler.cluster.state import ClusterState
 
     state = state or ClusterState()
     for node in nodes_:

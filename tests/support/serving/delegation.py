@@ -6,8 +6,8 @@ import asyncio
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from stowplan.api.reviews import ReviewedUser, SubjectAccessReviewStatus, TokenReview, TokenReviewStatus
-from stowplan.serving.user import Peer
+from stowplan.kube.api.reviews import ReviewedUser, SubjectAccessReviewStatus, TokenReview, TokenReviewStatus
+from stowplan.net.serving.user import Peer
 
 NOBODY = Peer()
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from msgspec.structs import replace
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from stowplan.api.api_errors import Forbidden, Unauthorized
-from stowplan.api.users import ANONYMOUS_USER, UserInfo
-from stowplan.serving.requests.messages import Request
-from stowplan.serving.server import SecureServer
-from stowplan.serving.settings import ServingSettings
-from stowplan.serving.tls.key_pairs import CertificateFiles
-from stowplan.timing.times import REAL_TIMES
+from stowplan.kube.api.api_errors import Forbidden, Unauthorized
+from stowplan.kube.api.users import ANONYMOUS_USER, UserInfo
+from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.serving.requests.messages import Request
+from stowplan.net.serving.server import SecureServer
+from stowplan.net.serving.settings import ServingSettings
+from stowplan.net.serving.tls.key_pairs import CertificateFiles
 from support.http.certificates import make_ca, make_server_certificate
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="serving-")

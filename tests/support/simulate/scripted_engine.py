@@ -1,7 +1,7 @@
 """An engine with scripted reactions, on simulated time, which records its inputs."""
 
-from stowplan.engine.effects import Effect
-from stowplan.engine.inputs import Answer, Changes, Schedule, Started
+from stowplan.scheduler.engine.effects import Effect
+from stowplan.scheduler.engine.inputs import Answer, Changes, Schedule, Started
 
 
 class ScriptedEngine:

@@ -2,15 +2,15 @@
 
 from random import Random
 
-from stowplan.api.decode import convert
-from stowplan.api.types import Node, Pod
-from stowplan.config import load_config
-from stowplan.engine.engine import Engine
-from stowplan.framework.requests import Create
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.simulate.driver import VirtualTime
-from stowplan.simulate.object_store import ObjectStore
-from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.drivers.virtual_time.driver import VirtualTime
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.drivers.virtual_time.virtual_api import VirtualApi
+from stowplan.kube.api.decode import convert
+from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.config import load_config
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.framework.requests import Create
+from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 
 

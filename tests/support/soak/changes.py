@@ -7,7 +7,7 @@ change, `Changes.kubelets` makes what nodes do by themselves. `done` counts the 
 from collections import Counter
 from datetime import UTC, datetime
 
-from stowplan.api.api_errors import ApiError
+from stowplan.kube.api.api_errors import ApiError
 from stowplan.plugins import SKIP, Code, PermitPlugin, PreBindPlugin, ShapeSigned, Status
 from stowplan.testing import a_node, a_pod, selector
 from stowplan_cluster.apiserver.deletion import DeleteOptions

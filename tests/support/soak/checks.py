@@ -3,12 +3,12 @@
 from collections import Counter, defaultdict
 
 import stowplan
-from stowplan.api.decode import decode_json
-from stowplan.api.quantity import parse_quantity
-from stowplan.api.types import Node, Pod
-from stowplan.cluster.objects import STORED
-from stowplan.cluster.state import ClusterState
-from stowplan.queue.queued_pod import Place
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.api.types import Node, Pod
+from stowplan.scheduler.cluster.objects import STORED
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.queue.queued_pod import Place
 from support.scheduling.dump import dump
 from support.soak.changes import CONFIG, FOREIGN, HOST, ZONE, delaying_plugin
 

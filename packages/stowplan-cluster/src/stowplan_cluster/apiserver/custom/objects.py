@@ -1,0 +1,97 @@
+"""Checks of custom resources beyond the schema: scale, lists and embedded resources.
+
+Upstream: apiextensions-apiserver/pkg/registry/customresource (strategy.go, validator.go), apiserver/schema/objectmeta.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.kube.api.field_errors import child
+from stowplan.kube.api.meta import MAX_INT32
+from stowplan_cluster.apiserver.custom.correlation import ABSENT
+from stowplan_cluster.apiserver.custom.errors import invalid_value
+from stowplan_cluster.apiserver.custom.lists import list_errors
+from stowplan_cluster.apiserver.custom.openapi import validate_value
+from stowplan_cluster.apiserver.json_values import go_text, go_type
+from stowplan_cluster.apiserver.objects import value_at
+from stowplan_cluster.apiserver.validation.fields import Errors, required
+from stowplan_cluster.apiserver.validation.names import dns_1035_label
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+
+
+def object_errors(resource: Resource, schema: JsonObject, obj: JsonObject, old: JsonObject | None) -> Errors:
+    errors = validate_value(schema, obj, old=ABSENT if old is None else old)
+    errors += scale_errors(resource, obj)
+    errors += embedded_errors(schema, obj)
+    if old is None or not list_errors(schema, old):
+        errors += list_errors(schema, obj)
+    return errors
+
+
+def scale_errors(resource: Resource, obj: JsonObject) -> Errors:
+    if resource.scale_paths is None:
+        return []
+    spec, status, selector = resource.scale_paths
+    errors = [*_replicas_errors(obj, spec), *_replicas_errors(obj, status)]
+    if selector:
+        value = value_at(obj, selector)
+        if value is not None and not isinstance(value, str):
+            errors.append(invalid_value(selector, "", _not_of_type(selector, value, "string")))
+    return errors
+
+
+def _replicas_errors(obj: JsonObject, path: str) -> Errors:
+    value = value_at(obj, path)
+    if value is None:
+        return []
+    if type(value) is not int:
+        return [invalid_value(path, 0, _not_of_type(path, value, "int64"))]
+    if value < 0:
+        return [invalid_value(path, value, "should be a non-negative integer")]
+    if value > MAX_INT32:
+        return [invalid_value(path, value, f"should be less than or equal to {MAX_INT32}")]
+    return []
+
+
+def _not_of_type(path: str, value: Any, wanted: str) -> str:
+    return f"{path} accessor error: {go_text(value)} is of the type {go_type(value)}, expected {wanted}"
+
+
+def embedded_errors(schema: JsonObject, value: Any, path: str = "") -> Errors:
+    """Check that embedded resources (`x-kubernetes-embedded-resource`) have a kind and an apiVersion."""
+    errors: Errors = []
+    if isinstance(value, list) and schema.get("items"):
+        for index, item in enumerate(value):
+            errors += embedded_errors(schema["items"], item, f"{path}[{index}]")
+    if not isinstance(value, dict):
+        return errors
+    if schema.get("x-kubernetes-embedded-resource"):
+        errors += _resource_errors(value, path)
+    properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    for name, item in value.items():
+        if name in properties:
+            errors += embedded_errors(properties[name], item, child(path, name))
+        elif isinstance(others, dict):
+            errors += embedded_errors(others, item, f"{path}[{name}]")
+    return errors
+
+
+def _resource_errors(value: JsonObject, path: str) -> Errors:
+    errors: Errors = []
+    for name in ("apiVersion", "kind"):
+        at = child(path, name)
+        if name not in value:
+            errors.append(required(at))
+        elif not isinstance(value[name], str):
+            errors.append(invalid_value(at, value[name], "must be a string"))
+        elif not value[name]:
+            errors.append(invalid_value(at, "", "must not be empty"))
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind and (complaints := dns_1035_label(kind.lower())):
+        detail = "may have mixed case, but should otherwise match: " + ",".join(complaints)
+        errors.append(invalid_value(child(path, "kind"), kind, detail))
+    return errors

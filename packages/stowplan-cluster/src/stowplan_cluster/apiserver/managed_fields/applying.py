@@ -1,0 +1,233 @@
+"""Server-side apply: merge a configuration into the live object and take ownership of its fields.
+
+Fields that the manager applied before and no longer applies are removed, unless another manager owns them. Changing a
+value that another manager owns is a conflict, unless forced. Nothing is changed in place, so a rejected apply has no
+effect.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (structuredmerge.go, skipnonapplied.go),
+sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.kube.api.api_errors import ApiError, BadRequest
+from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.json_values import copy_of, same
+from stowplan_cluster.apiserver.managed_fields.conflicts import FieldConflict, conflict_error
+from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
+from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
+from stowplan_cluster.apiserver.managed_fields.field_sets import (
+    difference,
+    has,
+    intersection,
+    ordered,
+    paths,
+    union,
+    without,
+)
+from stowplan_cluster.apiserver.managed_fields.last_applied import KUBECTL, fields_applied_before, update_annotation
+from stowplan_cluster.apiserver.managed_fields.managers import (
+    APPLY,
+    UPDATE,
+    ManagedEntry,
+    ManagerKey,
+    Managers,
+    capped,
+    key_of,
+    read_sent,
+    written,
+)
+from stowplan_cluster.apiserver.managed_fields.merging import merge
+from stowplan_cluster.apiserver.managed_fields.owned_fields import (
+    fields_of,
+    reconciled,
+    remove_items,
+    with_named_fields,
+)
+from stowplan_cluster.apiserver.managed_fields.path_elements import BadElementError
+from stowplan_cluster.apiserver.managed_fields.updates import after_update, owned_changes, remaining_managers
+from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.patches.nesting import bounded
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.schema.types import Struct
+
+#: The manager that owns fields set before managed fields were tracked.
+_BEFORE_FIRST_APPLY = "before-first-apply"
+
+
+class _Application(PlainStruct, frozen=True):
+    """The inputs of one apply."""
+
+    live: JsonObject
+    applied: JsonObject
+    type: Struct
+    key: ManagerKey
+    api_version: str
+    reset: FieldSet
+    managers: Managers
+
+
+class _Outcome(PlainStruct, frozen=True):
+    merged: JsonObject
+    managers: Managers
+    conflicts: list[FieldConflict]
+
+
+@bounded
+def apply(
+    *,
+    live: JsonObject | None,
+    applied: JsonObject,
+    type: Struct,
+    manager: str,
+    force: bool,
+    subresource: str,
+    api_version: str,
+    time: str,
+    reset: FieldSet | None = None,
+) -> JsonObject:
+    """The object after a server-side apply, including its managed fields; `live` is None for a new object.
+
+    Defaults are not set yet, and nulls of the configuration are kept.
+    """
+    _check_applied(live, applied, type, api_version)
+    base = {} if live is None else copy_of(live)
+    metadata_of(base).pop("managedFields", None)
+    try:
+        application = _Application(
+            live=base,
+            applied=applied,
+            type=type,
+            key=key_of(manager=manager, operation=APPLY, api_version=api_version, subresource=subresource),
+            api_version=api_version,
+            reset=reset_fields(type, subresource) if reset is None else reset,
+            managers=_managers_of(live, type),
+        )
+        if live is not None and not application.managers:
+            application = _with_first_owner(application, time)
+        outcome = _applied(application, manager, force=force)
+    except BadElementError as error:
+        raise ApiError(f"failed to create typed live object ({_described(base)}): {error}") from None
+    return _finished(application, outcome, manager, time)
+
+
+def _check_applied(live: JsonObject | None, applied: JsonObject, type: Struct, api_version: str) -> None:
+    if not isinstance(applied, dict):
+        raise BadRequest("error decoding YAML: the configuration is not an object")
+    kind = live.get("kind") if live else type.name.rpartition(".")[2]
+    if applied.get("apiVersion") != api_version or (kind and applied.get("kind") != kind):
+        raise BadRequest(f"invalid object type: {_described_type(applied)}")
+    metadata = applied.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise BadRequest("metadata.managedFields must be nil")
+    if complaints := complaints_text(applied, type):
+        raise ApiError(f"failed to create typed patch object ({_described(applied)}): {complaints}")
+
+
+def _described(obj: JsonObject) -> str:
+    metadata = obj.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    return f"{names.get('namespace') or ''}/{names.get('name') or ''}; {_described_type(obj)}"
+
+
+def _described_type(obj: JsonObject) -> str:
+    group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
+    return f"{group}/{version}, Kind={obj.get('kind') or ''}"
+
+
+def _managers_of(live: JsonObject | None, type: Struct) -> Managers:
+    if live is None:
+        return {}
+    try:
+        managers = read_sent(metadata_of(live).get("managedFields"))
+    except ValueError as error:
+        raise ApiError(f"failed to decode managed fields: {error}") from None
+    if type.name:
+        return managers
+    return {key: replace(entry, fields=reconciled(entry.fields, type)) for key, entry in managers.items()}
+
+
+def _with_first_owner(application: _Application, time: str) -> _Application:
+    changes = owned_changes({}, application.live, application.type, application.reset)
+    key = key_of(
+        manager=_BEFORE_FIRST_APPLY,
+        operation=UPDATE,
+        api_version=application.api_version,
+        subresource=application.key.subresource,
+    )
+    managers = after_update({}, changes, key=key, api_version=application.api_version, time=time)
+    return replace(application, managers=capped(managers))
+
+
+def _applied(application: _Application, manager: str, *, force: bool) -> _Outcome:
+    outcome = _attempted(application)
+    conflicts = [] if force else outcome.conflicts
+    if conflicts and manager == KUBECTL:
+        mine = fields_applied_before(application.live, application.type, api_version=application.api_version)
+        conflicts = [conflict for conflict in conflicts if not has(mine, conflict.path)]
+    if conflicts:
+        raise conflict_error(conflicts)
+    return outcome
+
+
+def _attempted(application: _Application) -> _Outcome:
+    """Merge and prune as if forced; the outcome lists the conflicts."""
+    key, type = application.key, application.type
+    merged = merge(application.live, application.applied, type)
+    owned = without(fields_of(application.applied, type), application.reset)
+    before = application.managers.get(key)
+    others = {other: entry for other, entry in application.managers.items() if other != key}
+    if before is not None:
+        claimed = reduce(union, (entry.fields for entry in others.values()), owned)
+        merged = _pruned(merged, before.fields, claimed, type)
+    changes = owned_changes(application.live, merged, type, application.reset)
+    conflicts = [
+        FieldConflict(other, path)
+        for other in sorted(others)
+        for path in paths(intersection(others[other].fields, changes.changed))
+    ]
+    managers = remaining_managers(others, changes)
+    managers[key] = ManagedEntry(application.api_version, owned, before.time if before is not None else "")
+    return _Outcome(merged, managers, conflicts)
+
+
+def _pruned(merged: JsonObject, last: FieldSet, claimed: FieldSet, type: Struct) -> JsonObject:
+    """Remove fields that were applied last time and have no owner now.
+
+    Parents of owned fields remain, and so do fields that never had an owner.
+    """
+    last, claimed = with_named_fields(last, type), with_named_fields(claimed, type)
+    all_fields = with_named_fields(fields_of(merged, type), type)
+    left = _named_fields_of(remove_items(merged, last, type), type)
+    gone = difference(all_fields, union(left, claimed))
+    left = _named_fields_of(remove_items(merged, gone, type), type)
+    pruned: JsonObject = remove_items(merged, intersection(difference(all_fields, left), last), type)
+    return pruned
+
+
+def _named_fields_of(obj: JsonObject, type: Struct) -> FieldSet:
+    return with_named_fields(fields_of(obj, type), type)
+
+
+def _finished(application: _Application, outcome: _Outcome, manager: str, time: str) -> JsonObject:
+    managers = dict(outcome.managers)
+    entry = managers.pop(application.key)
+    fields = ordered(difference(entry.fields, SERVERS_OWN))
+    unchanged = same(outcome.merged, application.live)
+    if fields:
+        # Parity: an apply that changes no value keeps the time, even if it is the manager's first.
+        managers[application.key] = replace(entry, fields=fields, time=entry.time if unchanged else time)
+    result = outcome.merged
+    if manager == KUBECTL:
+        update_annotation(result, application.applied)
+    if managers:
+        metadata_of(result)["managedFields"] = written(managers)
+    return result

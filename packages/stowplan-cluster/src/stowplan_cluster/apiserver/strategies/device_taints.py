@@ -1,0 +1,44 @@
+"""Set timeAdded of device taints; tolerationSeconds count from it.
+
+A taint without a time gets the current one. A rule whose effect changes gets the current time, too, unless the update
+sets another time.
+
+Upstream: SetDefaults_DeviceTaint in pkg/apis/resource/v1/defaults.go, pkg/registry/resource/devicetaintrule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api.timestamps import timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+
+_SLICES, _RULES = "resourceslices.resource.k8s.io", "devicetaintrules.resource.k8s.io"
+
+
+def date(resource: Resource, obj: JsonObject, old: JsonObject | None, now: float) -> None:
+    """Set missing times; `old` is the object before an update."""
+    if resource.storage not in (_SLICES, _RULES):
+        return
+    for taint in _taints(resource, obj):
+        if not taint.get("timeAdded"):
+            taint["timeAdded"] = timestamp(now)
+    if resource.storage == _RULES and old is not None:
+        (taint,), (before,) = _taints(resource, obj), _taints(resource, old)
+        changed = taint.get("effect") != before.get("effect")
+        if changed and taint["timeAdded"] == before.get("timeAdded"):
+            taint["timeAdded"] = timestamp(now)
+
+
+def _taints(resource: Resource, obj: JsonObject) -> Iterator[JsonObject]:
+    spec = obj.setdefault("spec", {})
+    if resource.storage == _RULES:
+        yield spec.setdefault("taint", {})
+        return
+    for device in spec.get("devices") or ():
+        yield from device.get("taints") or ()

@@ -1,0 +1,110 @@
+"""Columns, rows and cell formats shared by the printers of several kinds.
+
+A `Printer` is data: columns, and a function from an object and the current time to cells.
+Rows always have all columns; kubectl hides those of priority 1 without `-o wide`.
+
+Upstream: pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.label_selectors import format_selector
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.tables.durations import time_since
+
+Cell = str | int | float | bool | None
+Rows = Callable[[JsonObject, float], list[Cell]]
+
+NONE = "<none>"
+UNSET = "<unset>"
+WIDE = 1
+
+
+class Column(PlainStruct, frozen=True):
+    name: str
+    type: str
+    description: str
+    format: str = ""
+    priority: int = 0
+
+    def to_dict(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+class Printer(PlainStruct, frozen=True):
+    columns: tuple[Column, ...]
+    cells: Rows
+    #: Row conditions: kubectl may hide completed pods.
+    conditions: Callable[[JsonObject], list[JsonObject]] | None = None
+
+
+def text(name: str, description: str, *, priority: int = 0) -> Column:
+    return Column(name, "string", description, priority=priority)
+
+
+def number(name: str, description: str) -> Column:
+    return Column(name, "integer", description)
+
+
+def boolean(name: str, description: str) -> Column:
+    return Column(name, "boolean", description)
+
+
+NAME = Column("Name", "string", "What the object is called; unique within its namespace.", format="name")
+AGE = text("Age", "How long ago the object was created.")
+#: Columns of kinds with a pod template.
+TEMPLATE = (
+    text("Containers", "The names of the template's containers.", priority=WIDE),
+    text("Images", "The images of the template's containers.", priority=WIDE),
+)
+
+
+def part(obj: Mapping[str, Any], *path: str) -> JsonObject:
+    """The object at a path; {} if any part of it is missing or null."""
+    for key in path:
+        obj = obj.get(key) or {}
+    return dict(obj)
+
+
+def name_of(obj: JsonObject) -> str:
+    name: str = part(obj, "metadata").get("name", "")
+    return name
+
+
+def age_of(obj: JsonObject, now: float) -> str:
+    return time_since(part(obj, "metadata").get("creationTimestamp"), now)
+
+
+def is_terminating(obj: JsonObject) -> bool:
+    return bool(part(obj, "metadata").get("deletionTimestamp"))
+
+
+def or_else(value: Any, default: str) -> str:
+    """The value as a string, or the default if it is absent or ""."""
+    return default if value is None or value == "" else str(value)
+
+
+def template_cells(template: JsonObject) -> list[Cell]:
+    containers = part(template, "spec").get("containers") or []
+    return [",".join(container.get(key) or "" for container in containers) for key in ("name", "image")]
+
+
+def format_labels(labels: Mapping[str, str] | None) -> str:
+    return ",".join(sorted(f"{key}={value}" for key, value in (labels or {}).items())) or NONE
+
+
+def selector_cell(selector: JsonObject | None) -> str:
+    try:
+        return format_selector(selector) or NONE
+    except ValueError:
+        return "<error>"

@@ -1,0 +1,303 @@
+"""Tables of workloads: Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and their autoscalers.
+
+Upstream: pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan_cluster.apiserver.conditions import is_true
+from stowplan_cluster.apiserver.label_selectors import format_selector
+from stowplan_cluster.apiserver.tables.cells import (
+    AGE,
+    NAME,
+    NONE,
+    TEMPLATE,
+    UNSET,
+    WIDE,
+    Cell,
+    Printer,
+    age_of,
+    boolean,
+    format_labels,
+    is_terminating,
+    name_of,
+    number,
+    or_else,
+    part,
+    selector_cell,
+    template_cells,
+    text,
+)
+from stowplan_cluster.apiserver.tables.durations import time_since
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_UNKNOWN = "<unknown>"
+_SHOWN_METRICS = 2
+_SELECTOR = text("Selector", "Which pods belong to it.", priority=WIDE)
+_READY = text("Ready", "How many pods are ready, of how many wanted.")
+_JOB_STATUSES = (
+    ("Complete", "Complete"),
+    ("Failed", "Failed"),
+    ("", "Terminating"),
+    ("Suspended", "Suspended"),
+    ("FailureTarget", "FailureTarget"),
+    ("SuccessCriteriaMet", "SuccessCriteriaMet"),
+)
+
+
+def _template(obj: JsonObject) -> JsonObject:
+    return part(obj, "spec", "template")
+
+
+def _counts(counts: JsonObject, *names: str) -> list[Cell]:
+    return [counts.get(name) or 0 for name in names]
+
+
+def _deployment(obj: JsonObject, now: float) -> list[Cell]:
+    spec, status = part(obj, "spec"), part(obj, "status")
+    try:
+        selector = format_selector(spec.get("selector"))
+    except ValueError:
+        selector = "<invalid>"
+    return [
+        name_of(obj),
+        f"{status.get('readyReplicas') or 0}/{spec.get('replicas') or 0}",
+        *_counts(status, "updatedReplicas", "availableReplicas"),
+        age_of(obj, now),
+        *template_cells(_template(obj)),
+        selector,
+    ]
+
+
+def _replicas(obj: JsonObject) -> list[Cell]:
+    return [*_counts(part(obj, "spec"), "replicas"), *_counts(part(obj, "status"), "replicas", "readyReplicas")]
+
+
+def _replica_set(obj: JsonObject, now: float) -> list[Cell]:
+    selector = selector_cell(part(obj, "spec").get("selector"))
+    return [name_of(obj), *_replicas(obj), age_of(obj, now), *template_cells(_template(obj)), selector]
+
+
+def _replication_controller(obj: JsonObject, now: float) -> list[Cell]:
+    selector = format_labels(part(obj, "spec").get("selector"))
+    return [name_of(obj), *_replicas(obj), age_of(obj, now), *template_cells(_template(obj)), selector]
+
+
+def _stateful_set(obj: JsonObject, now: float) -> list[Cell]:
+    spec, status = part(obj, "spec"), part(obj, "status")
+    ready = f"{status.get('readyReplicas') or 0}/{spec.get('replicas') or 0}"
+    return [name_of(obj), ready, age_of(obj, now), *template_cells(_template(obj))]
+
+
+def _daemon_set(obj: JsonObject, now: float) -> list[Cell]:
+    return [
+        name_of(obj),
+        *_counts(
+            part(obj, "status"),
+            "desiredNumberScheduled",
+            "currentNumberScheduled",
+            "numberReady",
+            "updatedNumberScheduled",
+            "numberAvailable",
+        ),
+        format_labels(part(_template(obj), "spec").get("nodeSelector")),
+        age_of(obj, now),
+        *template_cells(_template(obj)),
+        selector_cell(part(obj, "spec").get("selector")),
+    ]
+
+
+def _job_status(obj: JsonObject) -> str:
+    for type, shown in _JOB_STATUSES:
+        if is_true(part(obj, "status"), type) if type else is_terminating(obj):
+            return shown
+    return "Running"
+
+
+def _job_completions(obj: JsonObject) -> str:
+    spec, succeeded = part(obj, "spec"), part(obj, "status").get("succeeded") or 0
+    if (completions := spec.get("completions")) is not None:
+        return f"{succeeded}/{completions}"
+    parallelism = spec.get("parallelism") or 0
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _job_duration(obj: JsonObject, now: float) -> str:
+    status = part(obj, "status")
+    start, end = status.get("startTime"), status.get("completionTime")
+    if not start:
+        return ""
+    return time_since(start, parse_timestamp(end)) if end else time_since(start, now)
+
+
+def _job(obj: JsonObject, now: float) -> list[Cell]:
+    return [
+        name_of(obj),
+        _job_status(obj),
+        _job_completions(obj),
+        _job_duration(obj, now),
+        age_of(obj, now),
+        *template_cells(_template(obj)),
+        selector_cell(part(obj, "spec").get("selector")),
+    ]
+
+
+def _controller_revision(obj: JsonObject, now: float) -> list[Cell]:
+    owners = part(obj, "metadata").get("ownerReferences") or []
+    owner = next((owner for owner in owners if owner.get("controller")), None)
+    return [name_of(obj), _owner_cell(owner) if owner else NONE, obj.get("revision") or 0, age_of(obj, now)]
+
+
+def _owner_cell(owner: JsonObject) -> str:
+    group, _, version = owner.get("apiVersion", "").rpartition("/")
+    kind = f"{owner.get('kind', '')}.{group}" if version and group else owner.get("kind", "")
+    return f"{kind.lower()}/{owner.get('name', '')}"
+
+
+_REPLICAS = (
+    NAME,
+    number("Desired", "How many pods are wanted."),
+    number("Current", "How many pods there are."),
+    number("Ready", "How many pods are ready."),
+    AGE,
+    *TEMPLATE,
+    _SELECTOR,
+)
+
+
+def _cron_job(obj: JsonObject, now: float) -> list[Cell]:
+    spec, status = part(obj, "spec"), part(obj, "status")
+    job = part(spec, "jobTemplate", "spec")
+    last = status.get("lastScheduleTime")
+    return [
+        name_of(obj),
+        spec.get("schedule") or "",
+        or_else(spec.get("timeZone"), NONE),
+        bool(spec.get("suspend")),
+        len(status.get("active") or ()),
+        time_since(last, now) if last else NONE,
+        age_of(obj, now),
+        *template_cells(part(job, "template")),
+        selector_cell(job.get("selector")),
+    ]
+
+
+def _autoscaler(obj: JsonObject, now: float) -> list[Cell]:
+    spec, status = part(obj, "spec"), part(obj, "status")
+    target = part(spec, "scaleTargetRef")
+    return [
+        name_of(obj),
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        _metrics(spec),
+        str(spec.get("minReplicas", UNSET)),
+        str(spec.get("maxReplicas", 0)),
+        str(status.get("currentReplicas", 0)),
+        age_of(obj, now),
+    ]
+
+
+def _metrics(spec: JsonObject) -> str:
+    """The targets of an autoscaler; current metrics are unknown here."""
+    percentage = spec.get("targetCPUUtilizationPercentage")
+    found = [] if percentage is None else [f"cpu: {_UNKNOWN}/{percentage}%"]
+    found += [_metric(metric) for metric in spec.get("metrics") or ()]
+    rest = f" + {len(found) - _SHOWN_METRICS} more..." if len(found) > _SHOWN_METRICS else ""
+    return ", ".join(found[:_SHOWN_METRICS]) + rest if found else NONE
+
+
+def _metric(metric: JsonObject) -> str:
+    kind = metric.get("type") or ""
+    source = part(metric, kind[:1].lower() + kind[1:])
+    target = part(source, "target")
+    if kind in ("Resource", "ContainerResource"):
+        percentage = target.get("averageUtilization")
+        wanted = target.get("averageValue") or ("<auto>" if percentage is None else f"{percentage}%")
+        return f"{source.get('name')}: {_UNKNOWN}/{wanted}"
+    average = target.get("averageValue")
+    return (
+        f"{_UNKNOWN}/{average} (avg)" if average and kind != "Pods" else f"{_UNKNOWN}/{average or target.get('value')}"
+    )
+
+
+DEPLOYMENTS = Printer(
+    (
+        NAME,
+        _READY,
+        text("Up-to-date", "How many pods follow the present template."),
+        text("Available", "How many pods have been ready for long enough."),
+        AGE,
+        *TEMPLATE,
+        _SELECTOR,
+    ),
+    _deployment,
+)
+REPLICA_SETS = Printer(_REPLICAS, _replica_set)
+REPLICATION_CONTROLLERS = Printer(_REPLICAS, _replication_controller)
+STATEFUL_SETS = Printer((NAME, _READY, AGE, *TEMPLATE), _stateful_set)
+DAEMON_SETS = Printer(
+    (
+        NAME,
+        number("Desired", "How many nodes should run its pod."),
+        number("Current", "How many of those nodes have one."),
+        number("Ready", "How many of those nodes have a ready one."),
+        number("Up-to-date", "How many nodes have a pod of the present template."),
+        number("Available", "How many nodes have a pod that has been ready for long enough."),
+        text("Node Selector", "Labels of the nodes that may run its pod."),
+        AGE,
+        *TEMPLATE,
+        _SELECTOR,
+    ),
+    _daemon_set,
+)
+JOBS = Printer(
+    (
+        NAME,
+        text("Status", "How far the job is."),
+        text("Completions", "How many pods succeeded, of how many wanted."),
+        text("Duration", "How long the job took, or has been running."),
+        AGE,
+        *TEMPLATE,
+        _SELECTOR,
+    ),
+    _job,
+)
+CONTROLLER_REVISIONS = Printer(
+    (
+        NAME,
+        text("Controller", "Whose history it belongs to."),
+        text("Revision", "Its place in that history."),
+        AGE,
+    ),
+    _controller_revision,
+)
+CRON_JOBS = Printer(
+    (
+        NAME,
+        text("Schedule", "When jobs start, in cron's notation."),
+        text("Timezone", "The time zone of the schedule."),
+        boolean("Suspend", "Whether no jobs are started."),
+        number("Active", "Jobs that are running."),
+        text("Last Schedule", "How long ago a job was started."),
+        AGE,
+        *TEMPLATE,
+        text("Selector", "Which pods belong to its jobs.", priority=WIDE),
+    ),
+    _cron_job,
+)
+AUTOSCALERS = Printer(
+    (
+        NAME,
+        text("Reference", "What is scaled."),
+        text("Targets", "What is measured and wanted."),
+        text("MinPods", "The least number of pods."),
+        text("MaxPods", "The largest number of pods."),
+        text("Replicas", "Pods that there are."),
+        AGE,
+    ),
+    _autoscaler,
+)

@@ -1,0 +1,266 @@
+"""Validate regular, init and ephemeral containers.
+
+Upstream: pkg/apis/core/validation (validateContainers, validateInitContainers, validateEphemeralContainers).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation.environment import check_environment, check_environment_from
+from stowplan_cluster.apiserver.validation.fields import (
+    Errors,
+    check_enum,
+    check_texts,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+    too_many,
+)
+from stowplan_cluster.apiserver.validation.mounts import check_devices, check_mounts
+from stowplan_cluster.apiserver.validation.probes import PROBES, check_lifecycle, check_probes
+from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_requirements
+from stowplan_cluster.apiserver.validation.security import check_container_security
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_RESTART_POLICIES = ("Always", "Never", "OnFailure")
+_RESTART_ACTIONS = ("Restart", "RestartAllContainers")
+_MAX_RESTART_RULES, _MAX_EXIT_CODES = 20, 255
+_EPHEMERAL_FIELDS = frozenset(
+    {
+        "name",
+        "image",
+        "command",
+        "args",
+        "workingDir",
+        "envFrom",
+        "env",
+        "volumeMounts",
+        "volumeDevices",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "imagePullPolicy",
+        "securityContext",
+        "stdin",
+        "stdinOnce",
+        "tty",
+        "targetContainerName",
+    }
+)
+
+
+class PodContext(PlainStruct, frozen=True, kw_only=True):
+    """The parts of a pod that its containers refer to."""
+
+    volumes: dict[str, JsonObject]
+    #: Names in spec.resourceClaims.
+    claims: frozenset[str]
+    grace: int | None
+    restart_policy: str
+    host_users: bool
+    #: Whether this is a pod rather than a template of one.
+    is_pod: bool
+
+
+def check_containers(errors: Errors, path: str, containers: list[JsonObject], pod: PodContext) -> None:
+    if not containers:
+        errors.append(required(path))
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]"
+        _check_common(errors, at, container, pod)
+        _check_unique(errors, at, container.get("name", ""), seen)
+        _check_long_running(errors, at, container, pod)
+        if "restartPolicy" in container or "restartPolicyRules" in container:
+            _check_restart_policy(errors, at, container)
+    check_host_ports(errors, path, containers)
+
+
+def check_init_containers(
+    errors: Errors, path: str, containers: list[JsonObject], pod: PodContext, *, others: set[str]
+) -> None:
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]"
+        _check_common(errors, at, container, pod)
+        if "restartPolicy" in container or "restartPolicyRules" in container:
+            _check_restart_policy(errors, at, container)
+        _check_unique(errors, at, container.get("name", ""), others)
+        # Parity: the reference reports these with index 0.
+        check_host_ports(errors, path, [container])
+        if container.get("restartPolicy") == "Always":
+            _check_long_running(errors, at, container, pod)
+        else:
+            _check_short_lived(errors, at, container)
+
+
+def check_ephemeral_containers(
+    errors: Errors, path: str, containers: list[JsonObject], pod: PodContext, *, others: set[str]
+) -> None:
+    seen = set(others)
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]"
+        _check_common(errors, at, container, pod)
+        _check_unique(errors, at, container.get("name", ""), seen)
+        target = container.get("targetContainerName", "")
+        if target and target not in others:
+            errors.append(not_found(f"{at}.targetContainerName", target))
+        for name, value in container.items():
+            if name not in _EPHEMERAL_FIELDS and value:
+                errors.append(forbidden(f"{at}.{name}", "cannot be set for an Ephemeral Container"))
+        for position, mount in enumerate(container.get("volumeMounts") or ()):
+            for name in ("subPath", "subPathExpr"):
+                if mount.get(name):
+                    where = f"{at}.volumeMounts[{position}].{name}"
+                    errors.append(forbidden(where, "cannot be set for an Ephemeral Container"))
+
+
+def _check_unique(errors: Errors, path: str, name: str, seen: set[str]) -> None:
+    if name in seen:
+        errors.append(duplicate(f"{path}.name", name))
+    elif name:
+        seen.add(name)
+
+
+def _check_common(errors: Errors, path: str, container: JsonObject, pod: PodContext) -> None:
+    name = container.get("name", "")
+    if not name:
+        errors.append(required(f"{path}.name"))
+    elif complaints := names.dns_label(name):
+        check_texts(errors, f"{path}.name", name, complaints)
+    _check_image(errors, f"{path}.image", container.get("image", ""), pod)
+    policy = container.get("terminationMessagePolicy")
+    if policy not in _MESSAGE_POLICIES:
+        check_enum(errors, f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
+    if ports := container.get("ports"):
+        _check_ports(errors, f"{path}.ports", ports)
+    if env := container.get("env"):
+        check_environment(errors, f"{path}.env", env)
+    if sources := container.get("envFrom"):
+        check_environment_from(errors, f"{path}.envFrom", sources)
+    if container.get("volumeMounts"):
+        check_mounts(errors, f"{path}.volumeMounts", container, pod.volumes)
+    if container.get("volumeDevices"):
+        check_devices(errors, f"{path}.volumeDevices", container, pod.volumes)
+    if container.get("imagePullPolicy") not in _PULL_POLICIES:
+        check_enum(errors, f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
+    if resources := container.get("resources"):
+        check_requirements(
+            errors,
+            f"{path}.resources",
+            resources,
+            name_rule=check_container_resource_name,
+            claims=pod.claims,
+        )
+    if policies := container.get("resizePolicy"):
+        _check_resize_policies(errors, f"{path}.resizePolicy", policies, pod.restart_policy)
+    if context := container.get("securityContext"):
+        check_container_security(errors, f"{path}.securityContext", context, host_users=pod.host_users)
+
+
+def _check_image(errors: Errors, path: str, image: str, pod: PodContext) -> None:
+    if not image:
+        errors.append(required(path))
+    elif pod.is_pod and image != image.strip():
+        errors.append(invalid(path, image, "must not have leading or trailing whitespace"))
+
+
+def _check_long_running(errors: Errors, path: str, container: JsonObject, pod: PodContext) -> None:
+    if lifecycle := container.get("lifecycle"):
+        check_lifecycle(errors, f"{path}.lifecycle", lifecycle, pod.grace)
+    check_probes(errors, path, container, pod.grace)
+
+
+def _check_short_lived(errors: Errors, path: str, container: JsonObject) -> None:
+    for name in ("lifecycle", *PROBES):
+        if container.get(name) is not None:
+            detail = "may not be set for init containers without restartPolicy=Always"
+            errors.append(forbidden(f"{path}.{name}", detail))
+    for index, policy in enumerate(container.get("resizePolicy") or ()):
+        if policy.get("restartPolicy") == "RestartContainer":
+            at = f"{path}.resizePolicy[{index}].restartPolicy"
+            detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+            errors.append(invalid(at, "RestartContainer", detail))
+
+
+def _check_ports(errors: Errors, path: str, ports: list[JsonObject]) -> None:
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        at, name = f"{path}[{index}]", port.get("name", "")
+        if name:
+            if complaints := names.port_name(name):
+                check_texts(errors, f"{at}.name", name, complaints)
+            else:
+                _check_unique(errors, at, name, seen)
+        number, host = port.get("containerPort", 0), port.get("hostPort", 0)
+        if not number:
+            errors.append(required(f"{at}.containerPort"))
+        elif complaints := names.port_number(number):
+            errors.append(invalid(f"{at}.containerPort", number, complaints[0]))
+        if host and (complaints := names.port_number(host)):
+            errors.append(invalid(f"{at}.hostPort", host, complaints[0]))
+        check_enum(errors, f"{at}.protocol", port.get("protocol"), _PROTOCOLS)
+
+
+def check_host_ports(errors: Errors, path: str, containers: list[JsonObject]) -> None:
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        for position, port in enumerate(container.get("ports") or ()):
+            number = port.get("hostPort", 0)
+            if not number:
+                continue
+            key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{number}"
+            if key in seen:
+                errors.append(duplicate(f"{path}[{index}].ports[{position}].hostPort", key))
+            seen.add(key)
+
+
+def _check_resize_policies(errors: Errors, path: str, policies: list[JsonObject], restart_policy: str) -> None:
+    # Parity: the path has no index, except for duplicates.
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        resource, action = policy.get("resourceName", ""), policy.get("restartPolicy", "")
+        if resource in seen:
+            errors.append(duplicate(f"{path}[{index}]", resource))
+        seen.add(resource)
+        check_enum(errors, path, resource, ("cpu", "memory"))
+        check_enum(errors, path, action, ("NotRequired", "RestartContainer"))
+        if restart_policy == "Never" and action != "NotRequired":
+            detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            errors.append(invalid(path, action, detail))
+
+
+def _check_restart_policy(errors: Errors, path: str, container: JsonObject) -> None:
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or []
+    if policy is None:
+        if rules:
+            detail = "must specify restartPolicy when restart rules are used"
+            errors.append(required(f"{path}.restartPolicy", detail))
+    elif policy not in _RESTART_POLICIES:
+        errors.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
+    if len(rules) > _MAX_RESTART_RULES:
+        errors.append(too_many(f"{path}.restartPolicyRules", len(rules), _MAX_RESTART_RULES))
+    for index, rule in enumerate(rules):
+        _check_restart_rule(errors, f"{path}.restartPolicyRules[{index}]", rule)
+
+
+def _check_restart_rule(errors: Errors, path: str, rule: JsonObject) -> None:
+    action, codes = rule.get("action", ""), rule.get("exitCodes")
+    if action not in _RESTART_ACTIONS:
+        errors.append(not_supported(f"{path}.action", action, _RESTART_ACTIONS))
+    if codes is None:
+        errors.append(required(f"{path}.exitCodes", "must be specified"))
+        return
+    if codes.get("operator", "") not in ("In", "NotIn"):
+        errors.append(not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn")))
+    if len(codes.get("values") or ()) > _MAX_EXIT_CODES:
+        errors.append(too_many(f"{path}.exitCodes.values", len(codes["values"]), _MAX_EXIT_CODES))

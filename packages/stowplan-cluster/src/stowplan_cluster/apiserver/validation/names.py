@@ -1,0 +1,196 @@
+"""Name formats: each rule takes a string and returns the errors.
+
+Rules for label keys and values are in `stowplan.kube.api.labels`. Those limits are in bytes, these in characters, and the
+messages say so.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from stowplan.kube.api.labels import dns1123_subdomain_errors
+
+NameRule = Callable[[str], tuple[str, ...]]
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL_WITH_UNDERSCORE = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_SUBDOMAIN_WITH_UNDERSCORE = rf"{_LABEL_WITH_UNDERSCORE}(\.{_LABEL_WITH_UNDERSCORE})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
+_HTTP_HEADER = "[-A-Za-z0-9]+"
+_PERCENT = "[0-9]+%"
+_C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
+_HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+
+
+_LABEL_RE, _SUBDOMAIN_RE = re.compile(_LABEL), re.compile(_SUBDOMAIN)
+_SUBDOMAIN_WITH_UNDERSCORE_RE = re.compile(_SUBDOMAIN_WITH_UNDERSCORE)
+_LABEL_1035_RE = re.compile(_LABEL_1035)
+_CONFIG_KEY_RE, _HTTP_HEADER_RE = re.compile(_CONFIG_KEY), re.compile(_HTTP_HEADER)
+_PERCENT_RE, _C_IDENTIFIER_RE = re.compile(_PERCENT), re.compile(_C_IDENTIFIER)
+_HTTP_PATH_RE = re.compile(_HTTP_PATH)
+_PORT_NAME_RE = re.compile("[-a-z0-9]+")
+_LETTER_RE = re.compile("[a-z]")
+
+_LABEL_SAYS = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character"
+)
+_SUBDOMAIN_SAYS = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, {}'-' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+_LABEL_1035_SAYS = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+    "start with an alphabetic character, and end with an alphanumeric character"
+)
+
+MAX_LABEL = 63
+MAX_SUBDOMAIN = 253
+
+
+def _too_long(value: str, limit: int, unit: str = "characters") -> tuple[str, ...]:
+    long = len(value.encode("utf-8", "surrogatepass")) > limit
+    return (f"must be no more than {limit} {unit}",) if long else ()
+
+
+def _says(what: str, pattern: str, *examples: str) -> str:
+    # Parity: the reference has a stray comma before the alternative and the pattern.
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+@lru_cache(maxsize=65536)
+def dns_label(value: str) -> tuple[str, ...]:
+    return _dns_label(value, "characters")
+
+
+@lru_cache(maxsize=65536)
+def dns_subdomain(value: str) -> tuple[str, ...]:
+    errors = _too_long(value, MAX_SUBDOMAIN)
+    if _SUBDOMAIN_RE.fullmatch(value):
+        return errors
+    return (*errors, _says(_SUBDOMAIN_SAYS.format(""), _SUBDOMAIN, "example.com"))
+
+
+@lru_cache(maxsize=4096)
+def short_name(value: str) -> tuple[str, ...]:
+    """A DNS label, with the messages of declarative validation."""
+    return _dns_label(value, "bytes")
+
+
+@lru_cache(maxsize=4096)
+def long_name(value: str) -> tuple[str, ...]:
+    """A DNS subdomain, with the messages of declarative validation."""
+    return tuple(dns1123_subdomain_errors(value))
+
+
+def _dns_label(value: str, unit: str) -> tuple[str, ...]:
+    errors = _too_long(value, MAX_LABEL, unit)
+    if _LABEL_RE.fullmatch(value):
+        return errors
+    if _SUBDOMAIN_RE.fullmatch(value):
+        return (*errors, "must not contain dots")
+    return (*errors, _says(_LABEL_SAYS, _LABEL, "my-name", "123-abc"))
+
+
+def dns_subdomain_with_underscore(value: str) -> tuple[str, ...]:
+    errors = _too_long(value, MAX_SUBDOMAIN)
+    if _SUBDOMAIN_WITH_UNDERSCORE_RE.fullmatch(value):
+        return errors
+    return (*errors, _says(_SUBDOMAIN_SAYS.format("'_', "), _SUBDOMAIN_WITH_UNDERSCORE, "example.com"))
+
+
+def dns_1035_label(value: str) -> tuple[str, ...]:
+    errors = _too_long(value, MAX_LABEL)
+    if _LABEL_1035_RE.fullmatch(value):
+        return errors
+    return (*errors, _says(_LABEL_1035_SAYS, _LABEL_1035, "my-name", "abc-123"))
+
+
+@lru_cache(maxsize=4096)
+def path_segment(value: str) -> tuple[str, ...]:
+    """A name that can be a URL path segment: for RBAC objects."""
+    if value in (".", ".."):
+        return (f"may not be '{value}'",)
+    return tuple(f"may not contain '{part}'" for part in ("/", "%") if part in value)
+
+
+@lru_cache(maxsize=4096)
+def port_name(value: str) -> tuple[str, ...]:
+    checks = (
+        (len(value) <= 15, "must be no more than 15 characters"),
+        (
+            _PORT_NAME_RE.fullmatch(value) is not None,
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (_LETTER_RE.search(value) is not None, "must contain at least one letter (a-z)"),
+        ("--" not in value, "must not contain consecutive hyphens"),
+        (not value.startswith("-") and not value.endswith("-"), "must not begin or end with a hyphen"),
+    )
+    return tuple(complaint for holds, complaint in checks if not holds)
+
+
+def port_number(value: int) -> tuple[str, ...]:
+    return () if 1 <= value <= 65535 else ("must be between 1 and 65535, inclusive",)
+
+
+@lru_cache(maxsize=4096)
+def environment_name(value: str) -> tuple[str, ...]:
+    if not value:
+        return ("environment variable name must be non-empty",)
+    if all(" " <= char <= "~" and char != "=" for char in value):
+        return ()
+    return ("a valid environment variable name must consist only of printable ASCII characters other than '='",)
+
+
+def http_header_name(value: str) -> tuple[str, ...]:
+    if _HTTP_HEADER_RE.fullmatch(value):
+        return ()
+    what = "a valid HTTP header must consist of alphanumeric characters or '-'"
+    return (_says(what, _HTTP_HEADER, "X-Header-Name"),)
+
+
+def percent(value: str) -> tuple[str, ...]:
+    if _PERCENT_RE.fullmatch(value):
+        return ()
+    what = "a valid percent string must be a numeric string followed by an ending '%'"
+    return (_says(what, _PERCENT, "1%", "93%"),)
+
+
+def c_identifier(value: str) -> tuple[str, ...]:
+    if _C_IDENTIFIER_RE.fullmatch(value):
+        return ()
+    what = (
+        "a valid C identifier must start with alphabetic character or '_', "
+        "followed by a string of alphanumeric characters or '_'"
+    )
+    return (_says(what, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
+
+
+@lru_cache(maxsize=4096)
+def config_key(value: str) -> tuple[str, ...]:
+    """A key of ConfigMaps and Secrets, which becomes a file name."""
+    errors = _too_long(value, MAX_SUBDOMAIN)
+    if not _CONFIG_KEY_RE.fullmatch(value):
+        what = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+        errors = (*errors, _says(what, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+    if value in (".", ".."):
+        return (*errors, f"must not be '{value}'")
+    return (*errors, "must not start with '..'") if value.startswith("..") else errors
+
+
+def http_path(value: str) -> tuple[str, ...]:
+    if _HTTP_PATH_RE.fullmatch(value):
+        return ()
+    return (f"Invalid path (regex used for validation is '{_HTTP_PATH}')",)
+
+
+def mask_trailing_dash(prefix: str) -> str:
+    """Replace a trailing dash before validating a generateName, as a suffix follows it."""
+    return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix

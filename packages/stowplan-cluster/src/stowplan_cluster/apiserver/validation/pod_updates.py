@@ -1,0 +1,242 @@
+"""Validate pod updates: few fields are mutable, some only through a subresource.
+
+Upstream: pkg/apis/core/validation (ValidatePodUpdate, ValidatePodResize, ValidatePodEphemeralContainersUpdate).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.kube.api.affinity import REQUIRED_TERMS
+from stowplan.kube.api.field_errors import go_quote
+from stowplan.kube.api.meta import MAX_INT32
+from stowplan_cluster.apiserver.defaults.aggregates import qos_class
+from stowplan_cluster.apiserver.validation.changes import difference, same
+from stowplan_cluster.apiserver.validation.fields import Errors, between, forbidden, invalid, required
+from stowplan_cluster.apiserver.validation.pod_status import check_pod_status_update
+from stowplan_cluster.apiserver.validation.pods import MIRROR_ANNOTATION, check_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_UPDATABLE = ",".join(
+    (
+        "`spec.containers[*].image`",
+        "`spec.initContainers[*].image`",
+        "`spec.activeDeadlineSeconds`",
+        "`spec.tolerations` (only additions to existing tolerations)",
+        "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+    )
+)
+_RESIZABLE = ("cpu", "memory")
+
+
+def check_pod_update(errors: Errors, pod: JsonObject, old: JsonObject, subresource: str) -> None:
+    _check_annotations_kept(errors, pod, old)
+    if subresource == "status":
+        check_pod_status_update(errors, pod, old)
+        return
+    spec, old_spec = pod.get("spec") or {}, old.get("spec") or {}
+    if spec != old_spec or pod["metadata"].get("annotations") != old["metadata"].get("annotations"):
+        # An unchanged spec was valid when it was stored.
+        check_pod(errors, pod)
+    if subresource == "ephemeralcontainers":
+        _check_ephemeral_containers(errors, spec, old_spec)
+    elif subresource == "resize":
+        _check_resize(errors, pod, old)
+    elif spec != old_spec:
+        _check_spec_update(errors, spec, old_spec)
+
+
+def _check_annotations_kept(errors: Errors, pod: JsonObject, old: JsonObject) -> None:
+    new_value, old_value = _mirror(pod), _mirror(old)
+    if new_value != old_value:
+        what = "add" if old_value is None else "remove or update"
+        errors.append(forbidden(f"metadata.annotations[{MIRROR_ANNOTATION}]", f"may not {what} mirror pod annotation"))
+
+
+def _mirror(pod: JsonObject) -> str | None:
+    annotations: dict[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
+    return annotations.get(MIRROR_ANNOTATION)
+
+
+def _check_spec_update(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
+    for name in ("containers", "initContainers"):
+        new_containers, old_containers = spec.get(name) or [], old.get(name) or []
+        if len(new_containers) != len(old_containers):
+            errors.append(forbidden(f"spec.{name}", "pod updates may not add or remove containers"))
+            return
+        for index, container in enumerate(new_containers):
+            if not container.get("image"):
+                errors.append(required(f"spec.{name}[{index}].image"))
+    if not _check_deadline(errors, spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")):
+        return
+    _check_tolerations_kept(errors, spec.get("tolerations") or [], old.get("tolerations") or [])
+    _check_gates_only_removed(errors, spec.get("schedulingGates") or [], old.get("schedulingGates") or [])
+    allowed = _with_what_may_change(errors, spec, old)
+    if not same(spec, allowed):
+        detail = f"pod updates may not change fields other than {_UPDATABLE}\n{difference(spec, allowed)}"
+        errors.append(forbidden("spec", detail))
+
+
+def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
+    """Check a change of activeDeadlineSeconds; return whether to validate the rest."""
+    path = "spec.activeDeadlineSeconds"
+    if new is None:
+        if old is not None:
+            errors.append(invalid(path, None, "must not update from a positive integer to nil value"))
+        return True
+    if not 0 <= new <= MAX_INT32:
+        errors.append(invalid(path, new, between(0, MAX_INT32)))
+        return False
+    if old is not None and old < new:
+        errors.append(invalid(path, new, "must be less than or equal to previous value"))
+        return False
+    return True
+
+
+def _check_tolerations_kept(errors: Errors, new: Sequence[JsonObject], old: Sequence[JsonObject]) -> None:
+    kept = [_without_seconds(toleration) for toleration in new]
+    if all(_without_seconds(toleration) in kept for toleration in old):
+        return
+    detail = "existing toleration can not be modified except its tolerationSeconds"
+    errors.append(forbidden("spec.tolerations", detail))
+
+
+def _without_seconds(toleration: JsonObject) -> JsonObject:
+    return {name: value for name, value in toleration.items() if name != "tolerationSeconds" and value}
+
+
+def _check_gates_only_removed(errors: Errors, new: Sequence[JsonObject], old: Sequence[JsonObject]) -> None:
+    known = {gate.get("name", "") for gate in old}
+    for index, gate in enumerate(new):
+        if (name := gate.get("name", "")) not in known:
+            detail = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            errors.append(forbidden(f"spec.schedulingGates[{index}].name", detail))
+
+
+def _with_what_may_change(errors: Errors, spec: JsonObject, old: JsonObject) -> JsonObject:
+    """The old spec with the new values of mutable fields; also checks what a gated pod may narrow."""
+    allowed = dict(old)
+    for name in ("containers", "initContainers"):
+        if name in old:
+            pairs = zip(old[name], spec.get(name) or [], strict=True)
+            allowed[name] = [before | {"image": after.get("image", "")} for before, after in pairs]
+    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        allowed[name] = spec.get(name)
+    if old.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
+        allowed["terminationGracePeriodSeconds"] = 1
+    if old.get("schedulingGates"):
+        allowed["nodeSelector"] = spec.get("nodeSelector")
+        _check_node_selector_narrowed(errors, spec.get("nodeSelector") or {}, old.get("nodeSelector") or {})
+        _allow_narrower_node_affinity(errors, allowed, spec)
+    return allowed
+
+
+def _check_node_selector_narrowed(errors: Errors, new: dict[str, str], old: dict[str, str]) -> None:
+    if any(new.get(key) != value for key, value in old.items()):
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        errors.append(invalid("spec.nodeSelector", new or None, detail))
+
+
+def _allow_narrower_node_affinity(errors: Errors, allowed: JsonObject, spec: JsonObject) -> None:
+    affinity = dict(allowed.get("affinity") or {})
+    old, new = affinity.get("nodeAffinity"), (spec.get("affinity") or {}).get("nodeAffinity")
+    if same(new, old):
+        return
+    _check_node_affinity_narrowed(errors, new or {}, old or {})
+    affinity["nodeAffinity"] = new
+    allowed["affinity"] = affinity
+
+
+def _check_node_affinity_narrowed(errors: Errors, new: JsonObject, old: JsonObject) -> None:
+    path = f"spec.affinity.nodeAffinity.{REQUIRED_TERMS}.nodeSelectorTerms"
+    old_terms = (old.get(REQUIRED_TERMS) or {}).get("nodeSelectorTerms") or []
+    new_terms = (new.get(REQUIRED_TERMS) or {}).get("nodeSelectorTerms") or []
+    if old_terms and len(old_terms) != len(new_terms):
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        errors.append(invalid(path, new_terms or None, detail))
+        return
+    for index, (after, before) in enumerate(zip(new_terms, old_terms, strict=False)):
+        if not _has_only_additions(after, before):
+            detail = "only additions are allowed (no mutations or deletions)"
+            errors.append(invalid(f"{path}[{index}]", after, detail))
+
+
+def _has_only_additions(new: JsonObject, old: JsonObject) -> bool:
+    lists = [(new.get(name) or [], old.get(name) or []) for name in ("matchExpressions", "matchFields")]
+    if not any(before for _, before in lists):
+        # An empty term matches nothing, so any addition would widen the affinity.
+        return not any(after for after, _ in lists)
+    return all(same(after[: len(before)], before) for after, before in lists)
+
+
+def _check_ephemeral_containers(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
+    path, new = (
+        "spec.ephemeralContainers",
+        {entry.get("name"): entry for entry in spec.get("ephemeralContainers") or ()},
+    )
+    for container in old.get("ephemeralContainers") or ():
+        name = container.get("name", "")
+        what = f"existing ephemeral containers {go_quote(name)} may not be"
+        if name not in new:
+            errors.append(forbidden(path, f"{what} removed\n"))
+        elif not same(new[name], container):
+            errors.append(forbidden(path, f"{what} changed\n{difference(new[name], container)}"))
+
+
+def _check_resize(errors: Errors, pod: JsonObject, old: JsonObject) -> None:
+    if MIRROR_ANNOTATION in ((old.get("metadata") or {}).get("annotations") or ()):
+        errors[:] = [forbidden("", "static pods cannot be resized")]
+        return
+    spec, old_spec = pod.get("spec") or {}, old.get("spec") or {}
+    before = (old.get("status") or {}).get("qosClass") or qos_class(old_spec)
+    if before != qos_class(spec):
+        errors.append(invalid("spec", before, "Pod QOS Class may not change as a result of resizing"))
+    for name in ("containers", "initContainers"):
+        if not _check_same_containers(errors, name, spec.get(name) or [], old_spec.get(name) or []):
+            return
+    found = len(errors)
+    allowed = dict(old_spec)
+    for name in ("containers", "initContainers"):
+        if name in old_spec:
+            allowed[name] = [
+                _check_container_resize(errors, f"spec.{name}[{index}].resources", after, container)
+                for index, (after, container) in enumerate(zip(spec.get(name) or [], old_spec[name], strict=True))
+            ]
+    if "resources" in spec:
+        allowed["resources"] = _resized(spec["resources"], old_spec.get("resources") or {})
+    if len(errors) == found and not same(spec, allowed):
+        errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+
+
+def _check_same_containers(errors: Errors, what: str, new: Sequence[JsonObject], old: Sequence[JsonObject]) -> bool:
+    path = f"spec.{what}"
+    if len(new) != len(old):
+        errors.append(forbidden(path, f"{what} may not be added or removed on resize"))
+        return False
+    for index, (after, before) in enumerate(zip(new, old, strict=True)):
+        if after.get("name") != before.get("name"):
+            errors.append(forbidden(f"{path}[{index}].name", f"{what} may not be renamed or reordered on resize"))
+            return False
+    return True
+
+
+def _check_container_resize(errors: Errors, path: str, new: JsonObject, old: JsonObject) -> JsonObject:
+    """The old container with the new values of the fields that a resize may change."""
+    resources, before = new.get("resources") or {}, old.get("resources") or {}
+    for kind in ("requests", "limits"):
+        if set(before.get(kind) or ()) - set(resources.get(kind) or ()):
+            errors.append(forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed"))
+    return old | {"resources": _resized(resources, before), "resizePolicy": new.get("resizePolicy")}
+
+
+def _resized(new: JsonObject, old: JsonObject) -> dict[str, Any]:
+    resized = dict(old)
+    for kind in ("requests", "limits"):
+        amounts = {name: value for name, value in (new.get(kind) or {}).items() if name in _RESIZABLE}
+        rest = {name: value for name, value in (old.get(kind) or {}).items() if name not in _RESIZABLE}
+        resized[kind] = rest | amounts
+    return resized

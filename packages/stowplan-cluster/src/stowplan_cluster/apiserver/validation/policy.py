@@ -1,0 +1,108 @@
+"""Validate PodDisruptionBudgets, Leases and LeaseCandidates.
+
+Upstream: pkg/apis/policy/validation, pkg/apis/coordination/validation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api.labels import is_qualified_name_errors
+from stowplan_cluster.apiserver.validation import semantic_versions
+from stowplan_cluster.apiserver.validation.changes import check_immutable_fields
+from stowplan_cluster.apiserver.validation.conditions import check_conditions
+from stowplan_cluster.apiserver.validation.fields import (
+    Errors,
+    check_not_negative_fields,
+    check_required_fields,
+    check_supported,
+    check_texts,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from stowplan_cluster.apiserver.validation.rolling import check_percentage
+from stowplan_cluster.apiserver.validation.selectors import check_label_selector
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+_LEASE_STRATEGY = "OldestEmulationVersion"
+
+
+def check_budget(errors: Errors, budget: JsonObject) -> None:
+    spec = budget.get("spec") or {}
+    given = [name for name in ("minAvailable", "maxUnavailable") if name in spec]
+    if len(given) > 1:
+        errors.append(invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+    for name in given:
+        check_percentage(errors, f"spec.{name}", spec[name], at_most_all=True)
+    check_label_selector(errors, "spec.selector", spec.get("selector"))
+    policy, supported = spec.get("unhealthyPodEvictionPolicy"), ("AlwaysAllow", "IfHealthyBudget")
+    check_supported(errors, "spec.unhealthyPodEvictionPolicy", policy, supported)
+
+
+def check_budget_update(errors: Errors, budget: JsonObject, old: JsonObject, subresource: str) -> None:
+    if subresource == "status":
+        status = budget.get("status") or {}
+        check_conditions(errors, "status.conditions", status.get("conditions") or [])
+        check_not_negative_fields(errors, "status", status, _COUNTS)
+    else:
+        check_budget(errors, budget)
+
+
+def check_lease(errors: Errors, lease: JsonObject) -> None:
+    spec = lease.get("spec") or {}
+    duration, strategy = spec.get("leaseDurationSeconds"), spec.get("strategy")
+    if duration is not None and duration <= 0:
+        errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+    check_not_negative_fields(errors, "spec", spec, ("leaseTransitions",))
+    if strategy is not None:
+        _check_strategy(errors, strategy)
+    if spec.get("preferredHolder") and not strategy:
+        errors.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
+
+
+def _check_strategy(errors: Errors, strategy: str) -> None:
+    # Parity: the path contains the field twice.
+    if "/" in strategy:
+        check_texts(errors, "spec.strategy.strategy", strategy, is_qualified_name_errors(strategy))
+    elif strategy != _LEASE_STRATEGY:
+        errors.append(not_supported("spec.strategy.strategy", strategy, (_LEASE_STRATEGY,)))
+
+
+def check_lease_update(errors: Errors, lease: JsonObject, old: JsonObject, subresource: str) -> None:
+    check_lease(errors, lease)
+
+
+def check_candidate(errors: Errors, candidate: JsonObject) -> None:
+    spec = candidate.get("spec") or {}
+    check_required_fields(errors, "spec", spec, ("leaseName",))
+    emulation = _check_version(errors, spec, "emulationVersion")
+    check_required_fields(errors, "spec", spec, ("binaryVersion",))
+    binary = _check_version(errors, spec, "binaryVersion")
+    strategy = spec.get("strategy") or ""
+    if spec.get("binaryVersion") and spec.get("emulationVersion") and binary < emulation:
+        detail = "must be greater than or equal to `emulationVersion`"
+        errors.append(invalid("spec.binaryVersion", spec["binaryVersion"], detail))
+    check_required_fields(errors, "spec", spec, ("strategy",))
+    if strategy == _LEASE_STRATEGY and emulation == semantic_versions.ZERO:
+        detail = f"must be specified when `strategy` is '{_LEASE_STRATEGY}'"
+        errors.append(required("spec.emulationVersion", detail))
+    if strategy:
+        _check_strategy(errors, strategy)
+
+
+def check_candidate_update(errors: Errors, candidate: JsonObject, old: JsonObject, subresource: str) -> None:
+    check_candidate(errors, candidate)
+    check_immutable_fields(errors, "spec", candidate.get("spec") or {}, old.get("spec") or {}, "leaseName")
+
+
+def _check_version(errors: Errors, spec: JsonObject, name: str) -> semantic_versions.Precedence:
+    text = spec.get(name) or ""
+    version = semantic_versions.parse(text)
+    if version is None and text:
+        errors.append(invalid(f"spec.{name}", text, "must be a valid semantic version"))
+    return version or semantic_versions.ZERO

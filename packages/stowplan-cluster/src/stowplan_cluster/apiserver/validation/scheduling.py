@@ -1,0 +1,219 @@
+"""Validate PriorityClasses, PodGroups and Workloads.
+
+All fields of groups are accepted; the scheduler's feature gates decide which take effect.
+
+Upstream: pkg/apis/scheduling/validation, the declarative rules in pkg/apis/scheduling/v1alpha2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api.policy import SYSTEM_PRIORITIES
+from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation.changes import check_immutable, same
+from stowplan_cluster.apiserver.validation.conditions import check_conditions
+from stowplan_cluster.apiserver.validation.fields import (
+    IMMUTABLE,
+    Errors,
+    check_enum,
+    check_supported,
+    check_texts,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_many,
+)
+from stowplan_cluster.apiserver.validation.selectors import check_label_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.validation.names import NameRule
+
+HIGHEST_USER_PRIORITY = 1_000_000_000
+SYSTEM_PREFIX = "system-"
+
+_PREEMPTION = ("PreemptLowerPriority", "Never")
+_MAX_TEMPLATES, _MAX_CLAIMS = 8, 4
+
+
+def check_priority_class(errors: Errors, priority_class: JsonObject) -> None:
+    name, value = (priority_class.get("metadata") or {}).get("name", ""), priority_class.get("value", 0)
+    if name.startswith(SYSTEM_PREFIX):
+        if problem := _system_problem(name, value, default=bool(priority_class.get("globalDefault"))):
+            detail = (
+                f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {problem}"
+            )
+            errors.append(forbidden("metadata.name", detail))
+    elif value > HIGHEST_USER_PRIORITY:
+        detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
+        errors.append(forbidden("value", detail))
+    if (policy := priority_class.get("preemptionPolicy")) is not None:
+        check_enum(errors, "preemptionPolicy", policy, _PREEMPTION)
+
+
+def _system_problem(name: str, value: int, *, default: bool) -> str:
+    known = SYSTEM_PRIORITIES.get(name)
+    if known is None:
+        return f"{name} is not a known system priority class"
+    if value != known:
+        return f"value of {name} PriorityClass must be {known}"
+    return f"globalDefault of {name} PriorityClass must be false" if default else ""
+
+
+def check_priority_class_update(errors: Errors, new: JsonObject, old: JsonObject, subresource: str) -> None:
+    if new.get("value", 0) != old.get("value", 0):
+        errors.append(forbidden("value", "may not be changed in an update."))
+    check_immutable(errors, "preemptionPolicy", new.get("preemptionPolicy"), old.get("preemptionPolicy"))
+
+
+def check_pod_group(errors: Errors, group: JsonObject) -> None:
+    spec = group.get("spec") or {}
+    if (reference := spec.get("podGroupTemplateRef")) is not None:
+        _check_template_reference(errors, "spec.podGroupTemplateRef", reference)
+    _check_group_fields(errors, "spec", spec)
+
+
+def _check_template_reference(errors: Errors, path: str, reference: JsonObject) -> None:
+    workload = reference.get("workload")
+    if workload is None:
+        errors.append(invalid(path, "", "must specify one of: `workload`"))
+        return
+    _check_name(errors, f"{path}.workload.workloadName", workload.get("workloadName", ""), names.long_name)
+    template = workload.get("podGroupTemplateName", "")
+    _check_name(errors, f"{path}.workload.podGroupTemplateName", template, names.short_name)
+
+
+def _check_name(errors: Errors, path: str, name: str, rule: NameRule) -> None:
+    if name:
+        check_texts(errors, path, name, rule(name))
+    else:
+        errors.append(required(path))
+
+
+def _check_group_fields(errors: Errors, path: str, spec: JsonObject) -> None:
+    """Check the fields that PodGroups and their templates in a Workload share."""
+    _check_policy(errors, f"{path}.schedulingPolicy", spec.get("schedulingPolicy") or {})
+    topology = (spec.get("schedulingConstraints") or {}).get("topology") or []
+    at = f"{path}.schedulingConstraints.topology"
+    if len(topology) > 1:
+        errors.append(too_many(at, len(topology), 1))
+    else:
+        for index, constraint in enumerate(topology):
+            _check_key(errors, f"{at}[{index}].key", constraint.get("key", ""))
+    _check_claims(errors, f"{path}.resourceClaims", spec.get("resourceClaims") or [])
+    check_supported(errors, f"{path}.disruptionMode", spec.get("disruptionMode"), ("Pod", "PodGroup"))
+    if priority_class := spec.get("priorityClassName"):
+        check_texts(errors, f"{path}.priorityClassName", priority_class, names.long_name(priority_class))
+    if (priority := spec.get("priority", 0)) > HIGHEST_USER_PRIORITY:
+        detail = f"must be less than or equal to {HIGHEST_USER_PRIORITY}"
+        errors.append(invalid(f"{path}.priority", priority, detail))
+
+
+def _check_policy(errors: Errors, path: str, policy: JsonObject) -> None:
+    given = [name for name in ("basic", "gang") if name in policy]
+    if not given:
+        errors.append(invalid(path, "", "must specify one of: `basic`, `gang`"))
+    elif len(given) > 1:
+        errors.append(invalid(path, "{`basic`, `gang`}", "must specify exactly one of: `basic`, `gang`"))
+    if "gang" not in policy:
+        return
+    count = policy["gang"].get("minCount", 0)
+    if not count:
+        errors.append(required(f"{path}.gang.minCount"))
+    elif count < 1:
+        errors.append(invalid(f"{path}.gang.minCount", count, "must be greater than or equal to 1"))
+
+
+def _check_key(errors: Errors, path: str, key: str) -> None:
+    if key:
+        check_label_key(errors, path, key)
+    else:
+        errors.append(required(path))
+
+
+def _check_claims(errors: Errors, path: str, claims: Sequence[JsonObject]) -> None:
+    if len(claims) > _MAX_CLAIMS:
+        errors.append(too_many(path, len(claims), _MAX_CLAIMS))
+        return
+    _check_unique_names(errors, path, claims)
+    for index, claim in enumerate(claims):
+        at, given = f"{path}[{index}]", [n for n in ("resourceClaimName", "resourceClaimTemplateName") if n in claim]
+        both = "`resourceClaimName`, `resourceClaimTemplateName`"
+        if not given:
+            errors.append(invalid(at, "", f"must specify one of: {both}"))
+        elif len(given) > 1:
+            errors.append(invalid(at, f"{{{both}}}", f"must specify exactly one of: {both}"))
+        _check_name(errors, f"{at}.name", claim.get("name", ""), names.short_name)
+        for name in given:
+            check_texts(errors, f"{at}.{name}", claim[name], names.long_name(claim[name]))
+
+
+def _check_unique_names(errors: Errors, path: str, entries: Sequence[JsonObject]) -> None:
+    seen: set[str] = set()
+    for index, entry in enumerate(entries):
+        if (name := entry.get("name", "")) in seen:
+            errors.append(duplicate(f"{path}[{index}]", entry))
+        seen.add(name)
+
+
+_GROUP_FIELDS = (
+    "podGroupTemplateRef",
+    "schedulingPolicy",
+    "schedulingConstraints",
+    "resourceClaims",
+    "disruptionMode",
+    "priorityClassName",
+    "priority",
+)
+
+
+def check_pod_group_update(errors: Errors, group: JsonObject, old: JsonObject, subresource: str) -> None:
+    spec, old_spec, status = group.get("spec") or {}, old.get("spec") or {}, group.get("status") or {}
+    if subresource != "status":
+        _check_fixed(errors, spec, old_spec, _GROUP_FIELDS)
+        return
+    check_conditions(errors, "status.conditions", status.get("conditions") or [])
+    known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    for index, entry in enumerate(status.get("resourceClaimStatuses") or ()):
+        if entry.get("name") not in known:
+            detail = "must match the name of an entry in `spec.resourceClaims`"
+            errors.append(invalid(f"status.resourceClaimStatuses[{index}].name", entry.get("name", ""), detail))
+
+
+def _check_fixed(errors: Errors, spec: JsonObject, old: JsonObject, fields: Sequence[str]) -> None:
+    for name in fields:
+        if not same(spec.get(name), old.get(name)):
+            # Parity: declarative validation omits the value.
+            errors.append(invalid(f"spec.{name}", None, IMMUTABLE))
+
+
+def check_workload(errors: Errors, workload: JsonObject) -> None:
+    spec = workload.get("spec") or {}
+    if (controller := spec.get("controllerRef")) is not None:
+        if group := controller.get("apiGroup"):
+            check_texts(errors, "spec.controllerRef.apiGroup", group, names.long_name(group))
+        for name in ("kind", "name"):
+            _check_name(errors, f"spec.controllerRef.{name}", controller.get(name, ""), names.path_segment)
+    path, templates = "spec.podGroupTemplates", spec.get("podGroupTemplates") or []
+    if not templates:
+        errors.append(required(path))
+    elif len(templates) > _MAX_TEMPLATES:
+        errors.append(too_many(path, len(templates), _MAX_TEMPLATES))
+    else:
+        _check_unique_names(errors, path, templates)
+        for index, template in enumerate(templates):
+            _check_name(errors, f"{path}[{index}].name", template.get("name", ""), names.short_name)
+            _check_group_fields(errors, f"{path}[{index}]", template)
+
+
+def check_workload_update(errors: Errors, workload: JsonObject, old: JsonObject, subresource: str) -> None:
+    spec, old_spec = workload.get("spec") or {}, old.get("spec") or {}
+    _check_fixed(errors, spec, old_spec, ("podGroupTemplates",))
+    if old_spec.get("controllerRef") is not None:
+        _check_fixed(errors, spec, old_spec, ("controllerRef",))
+    else:
+        check_workload(errors, workload)

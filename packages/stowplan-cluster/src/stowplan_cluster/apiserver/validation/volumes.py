@@ -1,0 +1,221 @@
+"""Validate volume sources of pods and PersistentVolumes: exactly one, and complete.
+
+Upstream: pkg/apis/core/validation (ValidateVolumes, validateVolumeSource).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api.quantity import parse_quantity
+from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation.claims import check_claim_spec
+from stowplan_cluster.apiserver.validation.fields import (
+    Errors,
+    check_required_fields,
+    check_supported,
+    check_texts,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+from stowplan_cluster.apiserver.validation.metadata import check_template_metadata
+from stowplan_cluster.apiserver.validation.paths import check_key_paths, check_mode, check_no_backsteps
+from stowplan_cluster.apiserver.validation.projections import check_downward_items, check_projected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+    SourceRule = Callable[[Errors, str, JsonObject], None]
+
+_HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+
+#: Sources of which only required fields are validated. Most of them also exist for PersistentVolumes.
+_REQUIRED_FIELDS = {
+    "gitRepo": ("repository",),
+    "gcePersistentDisk": ("pdName",),
+    "awsElasticBlockStore": ("volumeID",),
+    "iscsi": ("targetPortal", "iqn"),
+    "glusterfs": ("endpoints", "path"),
+    "persistentVolumeClaim": ("claimName",),
+    "rbd": ("monitors", "image"),
+    "quobyte": ("registry", "volume"),
+    "flexVolume": ("driver",),
+    "cinder": ("volumeID",),
+    "cephfs": ("monitors",),
+    "flocker": (),
+    "fc": (),
+    "azureFile": ("secretName", "shareName"),
+    "vsphereVolume": ("volumePath",),
+    "photonPersistentDisk": ("pdID",),
+    "portworxVolume": ("volumeID",),
+    "azureDisk": ("diskName", "diskURI"),
+    "storageos": (),
+    "scaleIO": ("gateway", "system", "volumeName"),
+}
+
+
+def check_csi_driver_name(errors: Errors, path: str, name: str) -> None:
+    if not name:
+        errors.append(required(path))
+        return
+    if len(name) > names.MAX_LABEL:
+        errors.append(too_long(path, names.MAX_LABEL))
+    check_texts(errors, path, name, names.dns_subdomain(name.lower()))
+
+
+def check_host_path(errors: Errors, path: str, source: JsonObject) -> None:
+    if not source.get("path"):
+        errors.append(required(f"{path}.path"))
+        return
+    check_no_backsteps(errors, f"{path}.path", source["path"])
+    check_supported(errors, f"{path}.type", source.get("type"), _HOST_PATH_TYPES)
+
+
+def check_local(errors: Errors, path: str, source: JsonObject) -> None:
+    if source.get("path"):
+        check_no_backsteps(errors, f"{path}.path", source["path"])
+    else:
+        errors.append(required(f"{path}.path"))
+
+
+def check_nfs(errors: Errors, path: str, source: JsonObject) -> None:
+    check_required_fields(errors, path, source, ("server", "path"))
+    directory = source.get("path", "")
+    if not directory.startswith("/"):
+        errors.append(invalid(f"{path}.path", directory, "must be an absolute path"))
+
+
+def _check_empty_dir(errors: Errors, path: str, source: JsonObject) -> None:
+    limit = source.get("sizeLimit")
+    if limit is not None and parse_quantity(limit) < 0:
+        errors.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+
+
+def _check_secret(errors: Errors, path: str, source: JsonObject) -> None:
+    check_required_fields(errors, path, source, ("secretName",))
+    check_mode(errors, f"{path}.defaultMode", source.get("defaultMode"))
+    check_key_paths(errors, f"{path}.items", source.get("items"))
+
+
+def _check_config_map(errors: Errors, path: str, source: JsonObject) -> None:
+    check_required_fields(errors, path, source, ("name",))
+    check_mode(errors, f"{path}.defaultMode", source.get("defaultMode"))
+    check_key_paths(errors, f"{path}.items", source.get("items"))
+
+
+def _check_downward(errors: Errors, path: str, source: JsonObject) -> None:
+    check_mode(errors, f"{path}.defaultMode", source.get("defaultMode"))
+    # Parity: the reference leaves out "items" here.
+    check_downward_items(errors, path, source.get("items"), with_index=False)
+
+
+def _check_csi(errors: Errors, path: str, source: JsonObject) -> None:
+    check_csi_driver_name(errors, f"{path}.driver", source.get("driver", ""))
+    secret = source.get("nodePublishSecretRef")
+    if secret is None:
+        return
+    if not secret.get("name"):
+        errors.append(required(f"{path}.nodePublishSecretRef.name"))
+    else:
+        check_texts(errors, f"{path}.name", secret["name"], names.dns_subdomain(secret["name"]))
+
+
+def _check_ephemeral(errors: Errors, path: str, source: JsonObject) -> None:
+    template = source.get("volumeClaimTemplate")
+    if template is None:
+        errors.append(required(f"{path}.volumeClaimTemplate"))
+        return
+    check_template_metadata(errors, f"{path}.volumeClaimTemplate.metadata", template.get("metadata") or {})
+    check_claim_spec(errors, f"{path}.volumeClaimTemplate.spec", template.get("spec") or {})
+
+
+def _check_image(errors: Errors, path: str, source: JsonObject) -> None:
+    check_required_fields(errors, path, source, ("reference",))
+    check_supported(errors, f"{path}.pullPolicy", source.get("pullPolicy"), _PULL_POLICIES)
+
+
+def _requires(*fields: str) -> SourceRule:
+    def rule(errors: Errors, path: str, source: JsonObject) -> None:
+        check_required_fields(errors, path, source, fields)
+
+    return rule
+
+
+#: Ordered: if a volume has several sources, the first is its type.
+_POD_SOURCES: dict[str, SourceRule] = {
+    "emptyDir": _check_empty_dir,
+    "hostPath": check_host_path,
+    **{name: _requires(*fields) for name, fields in _REQUIRED_FIELDS.items()},
+    "secret": _check_secret,
+    "nfs": check_nfs,
+    "downwardAPI": _check_downward,
+    "configMap": _check_config_map,
+    "projected": check_projected,
+    "csi": _check_csi,
+    "ephemeral": _check_ephemeral,
+    "image": _check_image,
+}
+
+#: PersistentVolume sources of which only required fields are validated.
+SIMPLE_SOURCES: dict[str, SourceRule] = {
+    name: _requires(*fields)
+    for name, fields in _REQUIRED_FIELDS.items()
+    if name not in ("gitRepo", "persistentVolumeClaim")
+}
+
+
+def check_one_source(errors: Errors, path: str, obj: JsonObject, rules: dict[str, SourceRule]) -> str:
+    """Check that there is exactly one source; return its type, "" if there is none."""
+    found = ""
+    for name, rule in rules.items():
+        source = obj.get(name)
+        if source is None:
+            continue
+        if found:
+            errors.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
+        else:
+            found = name
+            rule(errors, f"{path}.{name}", source)
+    if not found:
+        errors.append(required(path, "must specify a volume type"))
+    return found
+
+
+def check_volumes(errors: Errors, path: str, volumes: list[JsonObject], *, pod_name: str) -> dict[str, JsonObject]:
+    """The valid volumes by name. `pod_name` is "" in templates: names of ephemeral claims are unknown then."""
+    made = {f"{pod_name}-{volume.get('name', '')}" for volume in volumes if "ephemeral" in volume} if pod_name else ()
+    valid: dict[str, JsonObject] = {}
+    for index, volume in enumerate(volumes):
+        at, before = f"{path}[{index}]", len(errors)
+        name = volume.get("name", "")
+        source = check_one_source(errors, at, volume, _POD_SOURCES)
+        if source == "ephemeral" and pod_name and name:
+            _check_claim_name(errors, f"{at}.name", name, f"{pod_name}-{name}")
+        _check_volume_name(errors, f"{at}.name", name, valid)
+        if len(errors) == before:
+            valid[name] = volume
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if claim in made:
+            detail = "must not reference a PVC that gets created for an ephemeral volume"
+            errors.append(invalid(f"{at}.persistentVolumeClaim.claimName", claim, detail))
+    return valid
+
+
+def _check_volume_name(errors: Errors, path: str, name: str, known: dict[str, JsonObject]) -> None:
+    if not name:
+        errors.append(required(path))
+    else:
+        check_texts(errors, path, name, names.dns_label(name))
+    if name in known:
+        errors.append(duplicate(path, name))
+
+
+def _check_claim_name(errors: Errors, path: str, name: str, claim: str) -> None:
+    for complaint in names.dns_subdomain(claim):
+        errors.append(invalid(path, name, f'PVC name "{claim}": {complaint}'))

@@ -1,0 +1,142 @@
+"""Print pod changes to a terminal during scheduling, one line per change.
+
+    shop/db-0 → node-a1
+    ml/notebook waits: 0/9 nodes are available: ...
+    batch/crunch-x7k2p gives way on node-a1
+
+A change is a difference between two versions of a pod, from an HTTP watch or from the store of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from stowplan.ask.explain.text.tables import Line
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.types import Pod
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.explanations.formatting import count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from stowplan.ask.explain.text.tables import Span
+    from stowplan.kube.api.types import PodCondition
+    from stowplan_cluster.apiserver.store import Event, Store
+
+#: Seconds per batch of changes, and maximum number of lines per batch.
+BATCH_SECONDS, SHOWN = 0.1, 10
+
+_PODS = "pods"
+#: If a pod's JSON has none of these, its only possible change is its node.
+_MARKERS = (b'"Unschedulable"', b'"PreemptionByScheduler"')
+
+
+class Placed(PlainStruct, frozen=True):
+    node: str
+
+    def spans(self, *, plural: bool) -> tuple[Span, ...]:
+        return (" → ", "dim"), (self.node, "best")
+
+
+class Preempted(PlainStruct, frozen=True):
+    node: str
+
+    def spans(self, *, plural: bool) -> tuple[Span, ...]:
+        return (" give way" if plural else " gives way", "pending"), (f" on {self.node}", "")
+
+
+class Unschedulable(PlainStruct, frozen=True):
+    why: str
+
+    def spans(self, *, plural: bool) -> tuple[Span, ...]:
+        return (" wait" if plural else " waits", "pending"), (f": {self.why}", "")
+
+
+PodChange = Placed | Preempted | Unschedulable
+
+
+def change_of(before: Pod | None, pod: Pod) -> PodChange | None:
+    """The change of a pod; None if it is not worth a line."""
+    node = pod.spec.node_name
+    if node and not (before and before.spec.node_name):
+        return Placed(node)
+    if preempted(pod) and not (before and preempted(before)):
+        return Preempted(node)
+    why = refusal(pod)
+    return Unschedulable(why) if why and why != (before and refusal(before)) else None
+
+
+def change_spans(pods: Sequence[str], change: PodChange) -> tuple[Span, ...]:
+    """The line of a change, which several pods may share."""
+    more = f" and {len(pods) - 1:,} more" if len(pods) > 1 else ""
+    return (pods[0], "name"), (more, ""), *change.spans(plural=len(pods) > 1)
+
+
+def refusal(pod: Pod) -> str:
+    """The scheduler's message for an unschedulable pod; "" if it found a node or has not tried."""
+    condition = _condition(pod, "PodScheduled")
+    waits = condition is not None and condition.reason == "Unschedulable" and not pod.spec.node_name
+    return condition.message if condition is not None and waits else ""
+
+
+def preempted(pod: Pod) -> bool:
+    condition = _condition(pod, "DisruptionTarget")
+    return condition is not None and condition.reason == "PreemptionByScheduler"
+
+
+def _condition(pod: Pod, type_: str) -> PodCondition | None:
+    return next((one for one in pod.status.conditions if one.type == type_), None)
+
+
+class ChangeReporter:
+    """Writes pod changes of a store in batches of bounded size: a few lines and a count."""
+
+    def __init__(
+        self, write: Callable[[Sequence[Line]], None], later: Callable[[float, Callable[[], None]], object]
+    ) -> None:
+        self._write = write
+        self._later = later
+        #: (change, pod or "") -> pods. Pods with the same refusal share a line, placed pods do not.
+        self._changes: dict[tuple[PodChange, str], list[str]] = {}
+
+    def observe(self, event: Event) -> None:
+        if event.stored.resource != _PODS or event.type == "DELETED" or not _may_matter(event):
+            return
+        before = None if event.previous is None else decode_json(event.previous.data, Pod)
+        change = change_of(before, decode_json(event.stored.data, Pod))
+        if change is None:
+            return
+        if not self._changes:
+            self._later(BATCH_SECONDS, self._flush)
+        key = event.stored.key
+        self._changes.setdefault((change, "" if isinstance(change, Unschedulable) else key), []).append(key)
+
+    def _flush(self) -> None:
+        collected, self._changes = list(self._changes.items()), {}
+        lines = [Line(change_spans(pods, change)) for (change, _), pods in collected[:SHOWN]]
+        more = sum(len(pods) for _, pods in collected[SHOWN:])
+        if more:
+            lines.append(Line(((f"… and the like of {count(more, 'pod')} more", "dim"),)))
+        self._write(lines)
+
+
+def _may_matter(event: Event) -> bool:
+    """Whether to decode the pods, which costs a hundred times as much as this check."""
+    if any(marker in event.stored.data for marker in _MARKERS):
+        return True
+    node = event.stored.field("spec.nodeName")
+    return bool(node) and (event.previous is None or event.previous.field("spec.nodeName") != node)
+
+
+@contextmanager
+def reported_changes(store: Store, write: Callable[[Sequence[Line]], None]) -> Iterator[None]:
+    """Write the changes of a store's pods."""
+    reporter = ChangeReporter(write, asyncio.get_running_loop().call_later)
+    unsubscribe = store.on_change(reporter.observe)
+    try:
+        yield
+    finally:
+        unsubscribe()

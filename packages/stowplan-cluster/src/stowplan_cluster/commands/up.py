@@ -1,0 +1,315 @@
+"""`stowplan up`: API server, controllers and scheduler in one process.
+
+The scheduler uses the store through `EmbeddedApi`, with the same code that uses a real cluster over HTTP. The
+kubeconfig is written once its informers have synced.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import sys
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from stowplan.app.command_line.commands import Command
+from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.event_loop import end_of_input, first_of, run, running
+from stowplan.app.command_line.feature_gates import feature_gates_option, features_of
+from stowplan.app.command_line.named_plugins import plugin_names
+from stowplan.app.command_line.stop_signals import stop_signals
+from stowplan.app.daemon.plugin_registry import registry_with
+from stowplan.ask.explain.text.tables import write
+from stowplan.drivers.hang_guard.hang_guard import HangGuard
+from stowplan.kube.api.documents import Documents
+from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.kube.config import load_config
+from stowplan.net.serving.errors import ServingError
+from stowplan.scheduler.extenders.calls import kinds_wanted
+from stowplan.scheduler.framework.explanations.formatting import count, joined
+from stowplan_cluster.commands.cluster_options import ClusterOptions, cluster_options
+from stowplan_cluster.commands.cluster_server import DEFAULT_NODES, kubeconfig_written, open_cluster, served
+from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
+from stowplan_cluster.commands.pod_changes import reported_changes
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from stowplan.app.command_line.stop_signals import StopSignals
+    from stowplan.app.daemon.page import SchedulerPage
+    from stowplan.ask.explain.text.tables import Line
+    from stowplan.ask.offline import Cluster
+    from stowplan.drivers.live.scheduler import Scheduler
+    from stowplan.kube.api.port import Api
+    from stowplan.kube.config import Configuration, FeatureGates
+    from stowplan.net.serving.requests.messages import Page
+    from stowplan.scheduler.framework.runtime.registry import Registry
+    from stowplan_cluster.apiserver.store import Store
+    from stowplan_cluster.commands.cluster_server import EmbeddedCluster
+
+#: Maximum number of nodes and pods for the page's workbench: copying them pauses the scheduler for half a second.
+_MOST_TRIED = 5000
+#: The verbosity of -v without a number.
+_VERBOSE = 2
+
+
+class LocalScheduler(Protocol):
+    """The part of `live.scheduler.Scheduler` that `up` needs."""
+
+    ready: asyncio.Event
+
+    @property
+    def frameworks(self) -> Collection[str]: ...
+
+    def run(self) -> Coroutine[Any, Any, None]: ...
+
+
+@click.command(
+    cls=Command, section=WITHOUT_A_CLUSTER, short_help="Run a cluster without machines, with a scheduler, for kubectl."
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 100_000),
+    help=f"Number of nodes, made from --node-template. Default: {DEFAULT_NODES} if there are no others.",
+)
+@cluster_options
+@click.option(
+    "--page-port", type=click.IntRange(0, 65535), default=0, help="Port of the page on 127.0.0.1. Default: a free one."
+)
+@click.option("--until-end-of-input", is_flag=True, hidden=True, help="For a parent: end when it does.")
+@click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@feature_gates_option("Feature gates of the scheduler, as kube-scheduler takes them.")
+@click.option(
+    "-v",
+    "verbosity",
+    type=click.IntRange(0),
+    metavar="[LEVEL]",
+    is_flag=False,
+    flag_value=_VERBOSE,
+    help=f"Log like kube-scheduler. Default level: {_VERBOSE}.",
+)
+def up(
+    *,
+    page_port: int,
+    until_end_of_input: bool,
+    config: str | None,
+    plugins: tuple[str, ...],
+    gates: tuple[str, ...],
+    verbosity: int | None,
+    **options: Any,
+) -> None:
+    """Run a cluster that schedules: an API server, controllers and the scheduler in one process.
+
+    Nodes have no machines, bound pods are reported as running, and kinds without a controller here are only stored,
+    such as CronJobs. It listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
+
+    \b
+      stowplan up &
+      export KUBECONFIG=$PWD/stowplan.kubeconfig
+      kubectl create deployment web --image=nginx --replicas=6
+      kubectl get pods -o wide
+    \b
+      stowplan up --nodes 1000 --state my-cluster -f shop.yaml
+      stowplan up --config scheduler.yaml --plugin my_module:MyPlugin -v
+    """
+    with reported(config), _logging(verbosity):
+        guard = HangGuard()
+        registry = registry_with(plugins, guard=guard)
+        features, known = features_of(gates), registry.declarations
+        configuration = load_config(config, plugins=known, features=features, asked_for=plugin_names(plugins))
+        with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
+            documents = Documents(kinds_wanted(configuration))
+            serving = _guarded(
+                guard,
+                _serve(
+                    cluster,
+                    stop,
+                    lambda api: _scheduler(api, configuration, registry, documents, features),
+                    documents=documents,
+                    page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins, features),
+                    page_port=page_port,
+                ),
+            )
+            run(_with_a_parent(serving, stop) if until_end_of_input else serving)
+        click.echo(_end_message(options["state"]))
+
+
+@contextmanager
+def _logging(verbosity: int | None) -> Iterator[None]:
+    if verbosity is None:
+        logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+        yield
+        return
+    from stowplan.kube.klog.setup import LogSettings, set_up
+
+    logs = set_up(LogSettings(verbosity=verbosity))
+    try:
+        yield
+    finally:
+        logs.close()
+
+
+def _scheduler(
+    api: Api, configuration: Configuration, registry: Registry, documents: Documents, features: FeatureGates
+) -> LocalScheduler:
+    from stowplan.drivers.live.scheduler import Scheduler, SchedulerSettings
+
+    settings = SchedulerSettings(hostname=socket.gethostname())
+    return Scheduler(api, configuration, registry=registry, settings=settings, documents=documents, features=features)
+
+
+async def _guarded(guard: HangGuard, serving: Coroutine[Any, Any, None]) -> None:
+    with guard.watching():
+        await serving
+
+
+async def _with_a_parent(serving: Coroutine[Any, Any, None], stop: StopSignals) -> None:
+    """Serve until our standard input is closed, as when the parent process ends."""
+
+    async def orphaned() -> None:
+        await end_of_input()
+        stop.event().set()
+
+    async with running(orphaned()):
+        await serving
+
+
+async def _serve(
+    cluster: EmbeddedCluster,
+    stop: StopSignals,
+    scheduler_for: Callable[[Api], LocalScheduler],
+    *,
+    documents: Documents | None = None,
+    page_of: Callable[[Scheduler], SchedulerPage] | None = None,
+    page_port: int = 0,
+) -> None:
+    """Serve the cluster with a scheduler; without `page_of` there is no page."""
+    from stowplan_cluster.apiserver.embedded import EmbeddedApi
+
+    stopped = stop.event()
+    scheduler = scheduler_for(EmbeddedApi(cluster.server, documents=documents))
+    cluster.front.mount(_pages(scheduler))
+    async with served(cluster) as controllers, running(scheduler.run()) as scheduling:
+        await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
+        if stopped.is_set():
+            return
+        # Exclude long-lived objects from garbage collection.
+        gc.freeze()
+        async with _page(scheduler, page_of, page_port) as page:
+            with kubeconfig_written(cluster), _reported(cluster.server.store):
+                click.echo("\n".join(_announcement(cluster, scheduler.frameworks, page)))
+                await first_of(stopped.wait(), controllers, scheduling)
+
+
+@asynccontextmanager
+async def _page(
+    scheduler: LocalScheduler, page_of: Callable[[Scheduler], SchedulerPage] | None, port: int
+) -> AsyncIterator[str]:
+    """Serve the page on its own port, as browsers do not trust the API server's certificate."""
+    from stowplan.drivers.live.scheduler import Scheduler
+    from stowplan.ui.page_routes import page_served
+
+    if page_of is None or not isinstance(scheduler, Scheduler):
+        yield ""
+        return
+    page = page_of(scheduler)
+    try:
+        async with page.followed(), page_served(page.pages(), page.streams, port=port) as address:
+            yield address
+    except ServingError as error:
+        raise InputError(f"{error}; --page-port 0 takes a free one") from error
+
+
+def _page_of(
+    scheduler: Scheduler,
+    configuration: Configuration,
+    registry: Registry,
+    plugins: Sequence[str],
+    features: FeatureGates,
+) -> SchedulerPage:
+    from stowplan.app.command_line.named_plugins import named_plugins
+    from stowplan.app.daemon.page import SchedulerPage
+    from stowplan.ask.offline import ClusterError
+    from stowplan.ui.workbench import Workbench, copy_of
+
+    def copied() -> Cluster:
+        """A copy of the cluster; the scheduler is paused while it is made and queried."""
+        state = scheduler.state
+        size = state.table.count + len(state.placed_pods()) + len(state.pending)
+        if size > _MOST_TRIED:
+            raise ClusterError(
+                f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
+            )
+        return copy_of(state, configuration, features, named_plugins(plugins))
+
+    return SchedulerPage(
+        scheduler,
+        title="stowplan up",
+        plugins=registry.declarations,
+        features=features,
+        workbench=Workbench(copied),
+    )
+
+
+def _pages(scheduler: LocalScheduler) -> Mapping[str, Page]:
+    """The scheduler's inspection pages, to be served by the API server."""
+    from stowplan.app.daemon.pages import SchedulerPages
+    from stowplan.drivers.live.scheduler import Scheduler
+
+    # Test doubles have no pages.
+    return SchedulerPages(scheduler).pages() if isinstance(scheduler, Scheduler) else {}
+
+
+def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str) -> list[str]:
+    nodes, pods = (len(cluster.server.store.list(storage)) for storage in ("nodes", "pods"))
+    inside = f"{count(nodes, 'node')}, {count(pods, 'pod')}"
+    # Show non-default scheduler names, so that users see whether theirs is served.
+    named = "" if set(profiles) == {DEFAULT_SCHEDULER_NAME} else f", scheduling for {joined(sorted(profiles))}"
+    return [
+        f"Serving on {cluster.front.url}: {inside}{named}",
+        f"  export KUBECONFIG={cluster.kubeconfig.absolute()}",
+        *([f"See it: {page}"] if page else []),
+        "",
+        "Try",
+        "  kubectl create deployment web --image=nginx --replicas=6",
+        "  kubectl get pods -o wide",
+        "  stowplan explain pending",
+        "  stowplan explain --from-scheduler auto pod NAME   # its story so far",
+        "",
+        "Ctrl-C ends it.",
+    ]
+
+
+def _end_message(state: Path | None) -> str:
+    if state is None:
+        return "stopped: the cluster is lost; --state FILE would have kept it"
+    return f"stopped: {state} has the cluster, the same command continues with it"
+
+
+def _reported(store: Store) -> AbstractContextManager[None]:
+    """Write pod changes if stdout is a terminal."""
+    return reported_changes(store, _write) if sys.stdout.isatty() else nullcontext()
+
+
+def _write(lines: Sequence[Line]) -> None:
+    if _in_background():
+        # Another process has the terminal's foreground.
+        return
+    write(lines, sys.stdout)
+    sys.stdout.flush()
+
+
+def _in_background() -> bool:
+    try:
+        return os.tcgetpgrp(sys.stdout.fileno()) != os.getpgrp()
+    except OSError:
+        # Not our controlling terminal.
+        return False

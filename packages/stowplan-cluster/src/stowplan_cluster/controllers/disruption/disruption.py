@@ -1,0 +1,256 @@
+"""Compute disruptionsAllowed of each PodDisruptionBudget.
+
+The healthy pods of a budget and the number of pods per owner are updated incrementally as pods change. So the cost of a
+reconcile depends on the number of owners and accepted evictions, not of pods; pods in namespaces without budgets are
+ignored.
+
+If minAvailable is a number, the expected count is the number of existing pods; otherwise it is the scale of their
+owners: of a ReplicaSet's Deployment, or of anything else with a scale subresource, custom resources included. An
+accepted eviction counts as a disrupted pod until the pod is being deleted, for at most two minutes.
+
+Left out: a change of a custom resource's scale is noticed when its pods change; stale DisruptionTarget conditions are
+not removed.
+
+Upstream: pkg/controller/disruption.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.label_selectors import NOTHING, SelectorError, compile_label_selector
+from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.policy import PodDisruptionBudget
+from stowplan_cluster.apiserver.conditions import set_condition
+from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.controllers.disruption.budget import Budget, Member
+from stowplan_cluster.controllers.disruption.owner_scales import OwnerScales, ScaleError
+from stowplan_cluster.controllers.events import NORMAL, WARNING
+from stowplan_cluster.controllers.pods import PODS, seconds_of
+from stowplan_cluster.controllers.pods_by_node import key_of
+from stowplan_cluster.controllers.views import PodWithConditions
+from stowplan_cluster.controllers.workload_views import (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    scaled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.kube.api.label_selectors import Selector
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.apiserver.store import Event, Stored
+    from stowplan_cluster.controllers.workload_views import Key
+
+BUDGETS = "poddisruptionbudgets.policy"
+#: How long an accepted eviction counts if its pod is not deleted.
+DELETION_TIMEOUT_SECONDS = 120.0
+
+ALLOWED = "DisruptionAllowed"
+_UNMANAGED = (
+    "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of the PDB cannot "
+    "be calculated correctly, which may result in undefined behavior. To account for these pods please set "
+    '".spec.minAvailable" field of the PDB to an integer value.'
+)
+
+
+class DisruptionController:
+    def __init__(self, registry: Registry) -> None:
+        self.name = "disruption-controller"
+        self.watches = (
+            BUDGETS,
+            PODS,
+            DEPLOYMENTS.storage,
+            REPLICA_SETS.storage,
+            REPLICATION_CONTROLLERS.storage,
+            STATEFUL_SETS.storage,
+        )
+        self._client = ControllerClient(registry, "controllermanager")
+        self._scales = OwnerScales(registry)
+        self._budgets: dict[str, dict[Key, Budget]] = {}
+        #: Budgets that depend on an owner's scale, by the owner's uid.
+        self._budgets_by_owner: dict[str, set[Key]] = {}
+
+    def keys_of(self, event: Event) -> Sequence[Key]:
+        stored = event.stored
+        if stored.resource == BUDGETS:
+            return self._follow_budget(event)
+        if stored.resource == PODS:
+            return self._follow_pod(event)
+        return list(self._budgets_by_owner.get(stored.uid, ()))
+
+    def reconcile(self, key: Any) -> float | None:
+        stored = self._client.find(BUDGETS, key)
+        budget = self._budgets.get(key.namespace, {}).get(key)
+        if stored is None or budget is None:
+            return None
+        pdb = decode_json(stored.data, PodDisruptionBudget)
+        try:
+            expected, desired = self._expectations(stored, pdb, budget)
+        except (ScaleError, SelectorError) as error:
+            self._fail_safe(stored, str(error))
+            return None
+        disrupted, recheck = self._disrupted_pods(pdb, budget)
+        healthy = budget.healthy - sum(1 for name in disrupted if budget.members[name].healthy)
+        self._write(stored, healthy=healthy, desired=desired, expected=expected, disrupted=disrupted)
+        return recheck
+
+    # Events
+
+    def _follow_budget(self, event: Event) -> Sequence[Key]:
+        stored, key = event.stored, key_of(event.stored)
+        budgets = self._budgets.setdefault(stored.namespace, {})
+        if event.type == "DELETED":
+            self._forget(key, budgets.pop(key, None))
+            if not budgets:
+                del self._budgets[stored.namespace]
+            return ()
+        selector = _selector_of(stored)
+        known = budgets.get(key)
+        if known is None or known.selector != selector:
+            self._forget(key, known)
+            budgets[key] = self._counted(stored.namespace, selector)
+        return [key]
+
+    def _counted(self, namespace: str, selector: Selector) -> Budget:
+        budget = Budget(selector)
+        for pod in self._client.store.list(PODS, namespace):
+            if selector.matches(pod.labels):
+                budget.put(pod.name, _member_of(pod))
+        return budget
+
+    def _forget(self, key: Key, budget: Budget | None) -> None:
+        for uid in budget.scale_sources if budget is not None else ():
+            budgets = self._budgets_by_owner[uid]
+            budgets.discard(key)
+            if not budgets:
+                del self._budgets_by_owner[uid]
+
+    def _follow_pod(self, event: Event) -> Sequence[Key]:
+        pod = event.stored
+        budgets = self._budgets.get(pod.namespace)
+        if not budgets:
+            return ()
+        keys = []
+        member: Member | None = None
+        for key, budget in budgets.items():
+            if event.type != "DELETED" and budget.selector.matches(pod.labels):
+                member = member or _member_of(pod)
+                if budget.put(pod.name, member):
+                    keys.append(key)
+            elif budget.drop(pod.name):
+                keys.append(key)
+        return keys
+
+    # Counting
+
+    def _expectations(self, stored: Stored, pdb: PodDisruptionBudget, budget: Budget) -> tuple[int, int]:
+        """The number of expected pods, and how many of them must be healthy."""
+        if not budget.members:
+            self._client.events.record(stored.to_dict(), NORMAL, "NoPods", "No matching pods found")
+        spec = pdb.spec
+        if spec.max_unavailable is not None:
+            expected = self._expected_scale(stored, budget)
+            return expected, max(expected - scaled(spec.max_unavailable, expected, round_up=True), 0)
+        if isinstance(spec.min_available, str):
+            expected = self._expected_scale(stored, budget)
+            return expected, scaled(spec.min_available, expected, round_up=True)
+        return (len(budget.members), spec.min_available) if spec.min_available is not None else (0, 0)
+
+    def _expected_scale(self, stored: Stored, budget: Budget) -> int:
+        """The sum of the scales of the pods' owners."""
+        scales: dict[str, int] = {}
+        key = key_of(stored)
+        for owner in budget.owners:
+            answer = self._scales.of(owner, stored.namespace)
+            for uid in answer.sources:
+                budget.scale_sources.add(uid)
+                self._budgets_by_owner.setdefault(uid, set()).add(key)
+            if answer.uid is None:
+                example = next(name for name, member in budget.members.items() if member.owner == owner)
+                raise ScaleError(f'found no controllers for pod "{example}"')
+            scales[answer.uid] = answer.replicas
+        if budget.unmanaged:
+            self._client.events.record(stored.to_dict(), WARNING, "UnmanagedPods", _UNMANAGED)
+        return sum(scales.values())
+
+    def _disrupted_pods(self, pdb: PodDisruptionBudget, budget: Budget) -> tuple[dict[str, str], float | None]:
+        """Accepted evictions whose pods are not deleted yet, and the seconds until the first expires."""
+        pending: dict[str, str] = {}
+        recheck: float | None = None
+        for name, accepted in pdb.status.disrupted_pods.items():
+            member = budget.members.get(name)
+            if member is None or member.terminating:
+                continue
+            left = seconds_of(accepted) + DELETION_TIMEOUT_SECONDS - self._client.now
+            if left <= 0:
+                self._record_not_deleted(pdb, name)
+                continue
+            pending[name] = accepted
+            recheck = left if recheck is None else min(recheck, left)
+        return pending, recheck
+
+    def _record_not_deleted(self, pdb: PodDisruptionBudget, name: str) -> None:
+        stored = self._client.store.get(PODS, pdb.metadata.namespace, name)
+        if stored is not None:
+            budget = f"{pdb.metadata.namespace}/{pdb.metadata.name}"
+            message = f"Pod was expected by PDB {budget} to be deleted but it wasn't"
+            self._client.events.record(stored.to_dict(), WARNING, "NotDeleted", message)
+
+    # Writing
+
+    def _write(self, stored: Stored, *, healthy: int, desired: int, expected: int, disrupted: dict[str, str]) -> None:
+        obj = stored.to_dict()
+        # While no pods are expected, allow no disruption: pods may be created before the budget is counted again.
+        allowed = max(healthy - desired, 0) if expected > 0 else 0
+        generation = obj["metadata"].get("generation", 0)
+        status: JsonObject = {
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "disruptionsAllowed": allowed,
+            "observedGeneration": generation,
+            "conditions": (obj.get("status") or {}).get("conditions") or [],
+        }
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        condition = {
+            "type": ALLOWED,
+            "status": "True" if allowed else "False",
+            "reason": "SufficientPods" if allowed else "InsufficientPods",
+            "message": "",
+            "observedGeneration": generation,
+        }
+        set_condition(status, condition, now=self._client.timestamp)
+        self._client.update_status(stored, status)
+
+    def _fail_safe(self, stored: Stored, message: str) -> None:
+        """Allow no disruption while the expected count is unknown."""
+        budget = stored.to_dict()
+        text = f"Failed to calculate the number of expected pods: {message}"
+        self._client.events.record(budget, WARNING, "CalculateExpectedPodCountFailed", text)
+        zeros = {"currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+        status = {**zeros, **(budget.get("status") or {}), "disruptionsAllowed": 0}
+        condition = {"type": ALLOWED, "status": "False", "reason": "SyncFailed", "message": message}
+        condition["observedGeneration"] = status.get("observedGeneration", 0)
+        set_condition(status, condition, now=self._client.timestamp)
+        self._client.update_status(stored, status)
+
+
+def _selector_of(stored: Stored) -> Selector:
+    pdb = decode_json(stored.data, PodDisruptionBudget)
+    try:
+        return compile_label_selector(pdb.spec.selector)
+    except SelectorError:
+        return NOTHING
+
+
+def _member_of(stored: Stored) -> Member:
+    pod = decode_json(stored.data, PodWithConditions)
+    metadata = pod.metadata
+    return Member(ready=pod.ready, terminating=metadata.deletion_timestamp is not None, owner=controller_of(metadata))

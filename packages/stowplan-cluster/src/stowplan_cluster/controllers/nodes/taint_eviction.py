@@ -1,0 +1,94 @@
+"""Evict pods that do not tolerate a NoExecute taint.
+
+A pod that does not tolerate a taint of its node is deleted at once. If it tolerates all taints, some only for
+tolerationSeconds, it is deleted when the shortest of these times is over. Time counts from when the taint was first
+seen; removing the taint cancels it.
+
+Upstream: pkg/controller/tainteviction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.node import Node
+from stowplan.kube.api.taints import NO_EXECUTE, tolerated_seconds
+from stowplan_cluster.controllers import views
+from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.controllers.events import NORMAL
+from stowplan_cluster.controllers.pods import PODS
+from stowplan_cluster.controllers.pods_by_node import NODES, PodsByNode, key_of, node_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from stowplan.kube.api.affinity import Taint
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.apiserver.store import Event, Stored
+    from stowplan_cluster.controllers.workload_views import Key
+
+_REASON = "TaintManagerEviction"
+
+
+class TaintEvictionController:
+    def __init__(self, registry: Registry) -> None:
+        self.name = "taint-eviction-controller"
+        self.watches = (NODES, PODS)
+        self._client = ControllerClient(registry, "taint-eviction-controller")
+        self._pods = PodsByNode()
+        #: Node -> NoExecute taints, if any.
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        #: When each pod was first found to need eviction.
+        self._scheduled_since: dict[Key, float] = {}
+
+    def keys_of(self, event: Event) -> Sequence[Hashable]:
+        if event.stored.resource == NODES:
+            return self._follow_node(event)
+        self._pods.follow(event)
+        key, node = key_of(event.stored), node_of(event.stored)
+        if event.type == "DELETED":
+            self._scheduled_since.pop(key, None)
+            return ()
+        return [key] if node in self._taints else ()
+
+    def _follow_node(self, event: Event) -> Sequence[Hashable]:
+        name = event.stored.name
+        before = self._taints.pop(name, ())
+        if event.type == "DELETED":
+            return ()
+        node = decode_json(event.stored.data, Node)
+        taints = tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
+        if taints:
+            self._taints[name] = taints
+        return self._pods.on(name) if taints != before else ()
+
+    def reconcile(self, key: Any) -> float | None:
+        stored = self._client.find(PODS, key)
+        if stored is None:
+            return None
+        pod = decode_json(stored.data, views.ToleratingPod)
+        if pod.metadata.deletion_timestamp is not None:
+            self._scheduled_since.pop(key, None)
+            return None
+        seconds = tolerated_seconds(self._taints.get(node_of(stored), ()), pod.spec.tolerations)
+        if seconds is None:
+            if self._scheduled_since.pop(key, None) is not None:
+                self._record(stored, f"Cancelling deletion of Pod {key}")
+            return None
+        since = self._scheduled_since.setdefault(key, self._client.now)
+        left = since + seconds - self._client.now
+        if left > 0:
+            return left
+        self._evict(stored)
+        return None
+
+    def _evict(self, stored: Stored) -> None:
+        key = key_of(stored)
+        self._scheduled_since.pop(key, None)
+        self._record(stored, f"Marking for deletion Pod {key}")
+        message = "Taint manager: deleting due to NoExecute taint"
+        self._client.evict(stored, reason="DeletionByTaintManager", message=message)
+
+    def _record(self, stored: Stored, message: str) -> None:
+        self._client.events.record(stored.to_dict(), NORMAL, _REASON, message)

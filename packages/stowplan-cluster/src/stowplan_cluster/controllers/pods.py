@@ -1,0 +1,186 @@
+"""Pod predicates for controllers: active, ready, available, and deletion order.
+
+Pods whose loss costs less are deleted first: unassigned before assigned, pending before running, not ready before
+ready, lower deletion cost (annotation), more siblings on the node, ready for a shorter time, more restarts, newer.
+
+Unlike upstream, ages are compared directly, not by logarithm with random order among equals.
+
+Upstream: pkg/controller/controller_utils.go (ActivePodsWithRanks), pkg/api/v1/pod/util.go.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from stowplan.kube.api.affinity import Affinity
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.meta import ApiStruct, Int32, ObjectMeta
+from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan_cluster.apiserver.store import Stored
+from stowplan_cluster.apiserver.validation.pods import DELETION_COST
+
+PODS = "pods"
+
+PENDING = "Pending"
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+
+_PHASE_ORDER = {PENDING: 0, "Unknown": 1, RUNNING: 2}
+
+
+class InitContainer(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    restart_policy: str | None = None
+
+
+class ClaimSource(ApiStruct, frozen=True, kw_only=True):
+    claim_name: str = ""
+
+
+class Volume(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+
+
+class PodSpec(ApiStruct, frozen=True, kw_only=True):
+    node_name: str = ""
+    affinity: Affinity | None = None
+    init_containers: tuple[InitContainer, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+
+
+class ContainerStatus(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    restart_count: Int32 = 0
+
+
+class Condition(ApiStruct, frozen=True, kw_only=True):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class PodStatus(ApiStruct, frozen=True, kw_only=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(ApiStruct, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.metadata.labels
+
+    @property
+    def phase(self) -> str:
+        return self.status.phase
+
+    @property
+    def terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        return self.status.phase in FINISHED
+
+    @property
+    def active(self) -> bool:
+        """Whether the pod counts as a replica."""
+        return not self.finished and not self.terminating
+
+    @property
+    def ready_condition(self) -> Condition | None:
+        return next((condition for condition in self.status.conditions if condition.type == "Ready"), None)
+
+    @property
+    def ready(self) -> bool:
+        condition = self.ready_condition
+        return condition is not None and condition.status == "True"
+
+    @property
+    def created(self) -> float:
+        return seconds_of(self.metadata.creation_timestamp)
+
+    def available_at(self, min_ready_seconds: int) -> float | None:
+        """When the pod became, or will become, available; None if it is not ready."""
+        condition = self.ready_condition
+        if condition is None or condition.status != "True":
+            return None
+        return seconds_of(condition.last_transition_time) + min_ready_seconds if min_ready_seconds else 0.0
+
+    def available(self, min_ready_seconds: int, now: float) -> bool:
+        at = self.available_at(min_ready_seconds)
+        return at is not None and at <= now
+
+
+def decode_pod(stored: Stored) -> Pod:
+    return decode_json(stored.data, Pod)
+
+
+def seconds_of(time: str | None) -> float:
+    """A timestamp in epoch seconds; 0 if there is none."""
+    return parse_timestamp(time) if time else 0.0
+
+
+def next_availability(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> float | None:
+    """Seconds until the next ready pod becomes available; None if there is none."""
+    if not min_ready_seconds:
+        return None
+    times = (pod.available_at(min_ready_seconds) for pod in pods)
+    return min((at - now for at in times if at is not None and at > now), default=None)
+
+
+def by_deletion_order(pods: Sequence[Pod], related: Iterable[Pod] = ()) -> list[Pod]:
+    """Sort pods, those to delete first. `related` are the pods that count as siblings."""
+    crowd = Counter(pod.spec.node_name for pod in related if pod.active)
+    return sorted(pods, key=lambda pod: _deletion_key(pod, crowd[pod.spec.node_name]))
+
+
+def _deletion_key(pod: Pod, siblings_on_node: int) -> tuple[object, ...]:
+    ready = pod.ready_condition if pod.ready else None
+    regular, sidecars = _restarts(pod)
+    return (
+        bool(pod.spec.node_name),
+        _PHASE_ORDER.get(pod.phase, 0),
+        ready is not None,
+        deletion_cost(pod),
+        -siblings_on_node,
+        -seconds_of(ready.last_transition_time) if ready is not None else 0.0,
+        -regular,
+        -sidecars,
+        -pod.created,
+        pod.name,
+    )
+
+
+def deletion_cost(pod: Pod) -> int:
+    try:
+        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
+    except ValueError:
+        return 0
+
+
+def _restarts(pod: Pod) -> tuple[int, int]:
+    """Maximum restart counts of containers and of sidecars."""
+    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
+    return (
+        max((status.restart_count for status in pod.status.container_statuses), default=0),
+        max(
+            (status.restart_count for status in pod.status.init_container_statuses if status.name in sidecars),
+            default=0,
+        ),
+    )

@@ -1,0 +1,310 @@
+"""The admission plugins, each on a small cluster."""
+
+import copy
+
+import pytest
+
+from stowplan.kube.api.api_errors import Forbidden, NotFound
+from stowplan.testing import a_node, a_pod
+from stowplan_cluster.apiserver.admission import OFF_BY_DEFAULT, PLUGINS, Admission
+from stowplan_cluster.apiserver.defaults import apply_defaults
+from stowplan_cluster.apiserver.quota_usage import QuotaUsage
+from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
+from stowplan_cluster.apiserver.store import Store
+
+CATALOGUE = Catalogue(BUILT_IN)
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+SOON = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+BOTH = [{"key": f"node.kubernetes.io/{name}"} | SOON for name in ("not-ready", "unreachable")]
+
+
+def named(api_version, kind, name="x", *, namespace="", **fields):
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {}) | fields.pop("metadata", {})
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def priority_class(name, value, **fields):
+    return named("scheduling.k8s.io/v1", "PriorityClass", name, value=value, **fields)
+
+
+def storage_class(name, created, *, default="true", **fields):
+    mark = {"storageclass.kubernetes.io/is-default-class": default}
+    metadata = {"annotations": mark, "creationTimestamp": created}
+    return named("storage.k8s.io/v1", "StorageClass", name, metadata=metadata, provisioner="p", **fields)
+
+
+class Cluster:
+    def __init__(self):
+        self.store = Store()
+        self.quotas = QuotaUsage(self.store)
+        for resource in CATALOGUE:
+            self.store.select_fields(resource.storage, resource.selectable_fields)
+        self.admission = Admission(self.store.get, self.store.list, self.quotas)
+        self.put(named("v1", "Namespace", "default", status={"phase": "Active"}))
+        self.put(named("v1", "Namespace", "going", status={"phase": "Terminating"}))
+
+    def put(self, obj):
+        obj = copy.deepcopy(obj)
+        obj["metadata"].setdefault("uid", f"{obj['kind']}-{obj['metadata']['name']}")
+        return self.store.put(self.resource_of(obj).storage, obj)
+
+    @staticmethod
+    def resource_of(obj):
+        return CATALOGUE.of_kind(obj["apiVersion"], obj["kind"])
+
+    def create(self, obj, **switches):
+        obj = copy.deepcopy(obj)
+        apply_defaults(self.resource_of(obj), obj)
+        admission = Admission(self.store.get, self.store.list, self.quotas, **switches) if switches else self.admission
+        admission.create(self.resource_of(obj), obj)
+        return obj
+
+    def update(self, obj, old, subresource=""):
+        obj = copy.deepcopy(obj)
+        self.admission.update(self.resource_of(obj), obj, old, subresource)
+        return obj
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+class TestNamespaceLifecycle:
+    def test_no_namespace(self, cluster):
+        with pytest.raises(NotFound, match=r'^namespaces "lost" not found$') as caught:
+            cluster.create(a_pod("web", "lost").obj())
+        assert caught.value.status.details.kind == "namespaces"
+
+    def test_a_terminating_namespace(self, cluster):
+        with pytest.raises(Forbidden) as caught:
+            cluster.create(a_pod("web", "going").obj())
+        assert str(caught.value) == (
+            'pods "web" is forbidden: unable to create new content in namespace going because it is being terminated'
+        )
+        (cause,) = caught.value.status.details.causes
+        assert (cause.reason, cause.message, cause.field) == (
+            "NamespaceTerminating",
+            "namespace going is being terminated",
+            "metadata.namespace",
+        )
+
+    def test_existing_objects_may_still_change(self, cluster):
+        pod = a_pod("web", "going").obj()
+        assert cluster.update(pod, pod) == pod
+
+    def test_system_namespaces_cannot_be_deleted(self, cluster):
+        stored = cluster.store.get("namespaces", "", "default")
+        namespaces = CATALOGUE.find("", "v1", "namespaces")
+        with pytest.raises(Forbidden, match=r'^namespaces "default" is forbidden: this namespace may not be deleted$'):
+            cluster.admission.delete(namespaces, stored)
+        cluster.admission.delete(namespaces, cluster.store.get("namespaces", "", "going"))
+
+    def test_cluster_scoped_objects_need_none(self, cluster):
+        assert cluster.create(named("storage.k8s.io/v1", "CSINode"))["metadata"]["name"] == "x"
+
+
+class TestPriority:
+    def test_without_classes(self, cluster):
+        spec = cluster.create(a_pod().obj())["spec"]
+        assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+        assert "priorityClassName" not in spec
+
+    def test_by_name(self, cluster):
+        cluster.put(priority_class("high", 1000, preemptionPolicy="Never"))
+        spec = cluster.create(a_pod().spec(priorityClassName="high").obj())["spec"]
+        assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
+
+    def test_the_lowest_default(self, cluster):
+        cluster.put(priority_class("b", 20, globalDefault=True))
+        cluster.put(priority_class("a", 10, globalDefault=True))
+        spec = cluster.create(a_pod().obj())["spec"]
+        assert (spec["priorityClassName"], spec["priority"]) == ("a", 10)
+
+    @pytest.mark.parametrize(
+        ("spec", "message"),
+        [
+            pytest.param({"priorityClassName": "no"}, "no PriorityClass with name no was found", id="unknown"),
+            pytest.param(
+                {"priority": 5},
+                "the integer value of priority (5) must not be provided in pod spec; "
+                "priority admission controller computed 0 from the given PriorityClass name",
+                id="own priority",
+            ),
+            pytest.param(
+                {"preemptionPolicy": "Never"},
+                "the string value of PreemptionPolicy (Never) must not be provided in pod spec; "
+                "priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
+                id="own policy",
+            ),
+        ],
+    )
+    def test_refused(self, cluster, spec, message):
+        with pytest.raises(Forbidden) as caught:
+            cluster.create(a_pod("web").spec(**spec).obj())
+        assert str(caught.value) == f'pods "web" is forbidden: {message}'
+
+    def test_one_default_only(self, cluster):
+        first, second = (priority_class(name, 1, globalDefault=True) for name in "ab")
+        cluster.put(first)
+        with pytest.raises(Forbidden, match="PriorityClass a is already marked as default"):
+            cluster.create(second)
+        assert cluster.update(first, first) == first
+
+    def test_an_update_that_omits_it(self, cluster):
+        old = cluster.create(a_pod().obj())
+        new = copy.deepcopy(old)
+        del new["spec"]["priority"], new["spec"]["preemptionPolicy"]
+        assert cluster.update(new, old) == old
+
+    def test_groups_have_priorities_too(self, cluster):
+        cluster.put(priority_class("high", 1000))
+        spec = {"schedulingPolicy": {"basic": {}}, "priorityClassName": "high"}
+        group = named("scheduling.k8s.io/v1alpha2", "PodGroup", "g", namespace="default", spec=spec)
+        assert cluster.create(group)["spec"]["priority"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param([], BOTH, id="none"),
+        pytest.param([{"operator": "Exists"}], [{"operator": "Exists"}], id="all"),
+        pytest.param(
+            [{"key": BOTH[0]["key"], "operator": "Exists"}],
+            [{"key": BOTH[0]["key"], "operator": "Exists"}, BOTH[1]],
+            id="one",
+        ),
+        pytest.param(
+            [{"operator": "Exists", "effect": "NoSchedule"}],
+            [{"operator": "Exists", "effect": "NoSchedule"}, *BOTH],
+            id="another effect",
+        ),
+    ],
+)
+def test_default_tolerations(cluster, given, expected):
+    assert cluster.create(a_pod().spec(tolerations=given).obj())["spec"]["tolerations"] == expected
+
+
+def test_a_status_adds_no_tolerations(cluster):
+    pod = a_pod().obj()
+    assert cluster.update(pod | {"status": {"phase": "Running"}}, pod, "status")["spec"] == pod["spec"]
+
+
+def test_new_nodes_are_not_ready(cluster):
+    node = a_node().obj()
+    created = cluster.create(node)
+    assert created["spec"]["taints"] == [NOT_READY]
+    assert cluster.create(created)["spec"]["taints"] == [NOT_READY]
+    assert "taints" not in cluster.create(node, disabled=frozenset({"TaintNodesByCondition"}))["spec"]
+
+
+class TestStorage:
+    CLAIM = named(
+        "v1", "PersistentVolumeClaim", "c", namespace="default", spec={"resources": {"requests": {"storage": "1Gi"}}}
+    )
+
+    def test_the_newest_default_class(self, cluster):
+        cluster.put(storage_class("old", "2026-01-01T00:00:00Z"))
+        cluster.put(storage_class("b", "2026-01-02T00:00:00Z"))
+        cluster.put(storage_class("a", "2026-01-02T00:00:00Z"))
+        cluster.put(storage_class("never", "2026-01-03T00:00:00Z", default="false"))
+        assert cluster.create(self.CLAIM)["spec"]["storageClassName"] == "a"
+
+    def test_an_empty_class_is_kept(self, cluster):
+        cluster.put(storage_class("a", "2026-01-01T00:00:00Z"))
+        claim = copy.deepcopy(self.CLAIM)
+        claim["spec"]["storageClassName"] = ""
+        assert cluster.create(claim)["spec"]["storageClassName"] == ""
+
+    def test_no_default_at_all(self, cluster):
+        assert "storageClassName" not in cluster.create(self.CLAIM)["spec"]
+
+    @pytest.mark.parametrize(
+        ("phase", "expandable", "message"),
+        [
+            ("Pending", True, "Only bound persistent volume claims can be expanded"),
+            ("Bound", False, "only dynamically provisioned pvc can be resized"),
+            ("Bound", True, None),
+        ],
+    )
+    def test_expansion(self, cluster, phase, expandable, message):
+        cluster.put(storage_class("a", "2026-01-01T00:00:00Z", allowVolumeExpansion=expandable))
+        old = cluster.create(self.CLAIM)
+        old["status"]["phase"] = phase
+        new = copy.deepcopy(old)
+        new["spec"]["resources"]["requests"]["storage"] = "2Gi"
+        if message is None:
+            assert cluster.update(new, old) == new
+        else:
+            with pytest.raises(Forbidden, match=message):
+                cluster.update(new, old)
+
+    def test_finalizers_require_their_controller(self, cluster):
+        assert "finalizers" not in cluster.create(self.CLAIM)["metadata"]
+        on = frozenset({"StorageObjectInUseProtection"})
+        assert cluster.create(self.CLAIM, enabled=on)["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+
+
+class TestPodGroups:
+    def group(self, workload="w", template="t"):
+        reference = {"workload": {"workloadName": workload, "podGroupTemplateName": template}}
+        spec = {"schedulingPolicy": {"basic": {}}, "podGroupTemplateRef": reference}
+        return named("scheduling.k8s.io/v1alpha2", "PodGroup", "g", namespace="default", spec=spec)
+
+    def test_templates_must_exist(self, cluster):
+        templates = {"podGroupTemplates": [{"name": "t"}]}
+        workload = named("scheduling.k8s.io/v1alpha2", "Workload", "w", namespace="default", spec=templates)
+        cluster.put(workload)
+        assert cluster.create(self.group())["spec"]["priority"] == 0
+        with pytest.raises(Forbidden, match='PodGroup rejected: PodGroupTemplate "u" not found in Workload "w"'):
+            cluster.create(self.group(template="u"))
+
+    def test_workloads_must_exist(self, cluster):
+        with pytest.raises(Forbidden, match='PodGroup rejected: Workload "w" not found'):
+            cluster.create(self.group())
+
+
+class TestServiceAddresses:
+    def service(self, name="web", **spec):
+        ports = [{"port": 80}, {"port": 81, "name": "b"}]
+        return named("v1", "Service", name, namespace="default", spec={"ports": ports} | spec)
+
+    def test_addresses_are_stable_and_unique(self, cluster):
+        first = cluster.create(self.service())["spec"]
+        assert first["clusterIP"].startswith(("10.96.", "10.97.", "10.98.", "10.99.", "10.10", "10.11"))
+        assert first["clusterIPs"] == [first["clusterIP"]]
+        assert (first["ipFamilies"], first["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
+        assert cluster.create(self.service())["spec"] == first
+        cluster.put(self.service("other", clusterIP=first["clusterIP"]))
+        assert cluster.create(self.service())["spec"]["clusterIP"] != first["clusterIP"]
+
+    def test_requested_addresses_are_allocated(self, cluster):
+        assert cluster.create(self.service(clusterIP="None"))["spec"]["clusterIPs"] == ["None"]
+        assert "clusterIP" not in cluster.create(self.service(type="ExternalName"))["spec"]
+
+    @pytest.mark.parametrize(
+        ("asked", "families", "policy"),
+        [
+            ({"ipFamilies": ["IPv6"]}, ["IPv6"], "SingleStack"),
+            ({"ipFamilies": ["IPv4", "IPv6"]}, ["IPv4", "IPv6"], "RequireDualStack"),
+            ({"ipFamilyPolicy": "RequireDualStack"}, ["IPv4", "IPv6"], "RequireDualStack"),
+            ({"ipFamilyPolicy": "PreferDualStack"}, ["IPv4"], "PreferDualStack"),
+        ],
+    )
+    def test_an_address_of_each_family(self, cluster, asked, families, policy):
+        spec = cluster.create(self.service(**asked))["spec"]
+        assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (families, policy)
+        assert ["IPv6" if ":" in address else "IPv4" for address in spec["clusterIPs"]] == families
+        assert spec["clusterIP"] == spec["clusterIPs"][0]
+
+    def test_node_ports_differ(self, cluster):
+        ports = [port["nodePort"] for port in cluster.create(self.service(type="NodePort"))["spec"]["ports"]]
+        assert len(set(ports)) == 2
+        assert all(30000 <= port <= 32767 for port in ports)
+
+
+def test_plugins_are_called_as_upstream_calls_them():
+    assert set(PLUGINS) >= OFF_BY_DEFAULT
+    assert {"NamespaceLifecycle", "Priority", "DefaultTolerationSeconds", "DefaultStorageClass"} <= set(PLUGINS)
+    with pytest.raises(ValueError, match="no admission plugin is called Prioritie; there are NamespaceLifecycle, "):
+        Admission(lambda *_: None, lambda _: [], QuotaUsage(Store()), disabled=frozenset({"Prioritie"}))

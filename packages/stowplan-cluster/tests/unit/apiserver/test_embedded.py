@@ -1,0 +1,133 @@
+"""The in-process port: typed structs, the same refusals as over HTTP, and watches that can be closed."""
+
+import asyncio
+
+import pytest
+
+from stowplan.kube.api.api_errors import Conflict, Expired, NotFound
+from stowplan.kube.api.port import Api
+from stowplan.kube.api.types import Lease, LeaseSpec, Node, ObjectMeta, Pod, PriorityClass
+from stowplan_cluster.apiserver.embedded import EmbeddedApi
+from support.api.embedded import Api as Cluster
+from support.api.embedded import pod
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def api(cluster) -> Api:
+    return EmbeddedApi(cluster.server)
+
+
+async def test_lists_structs_page_by_page(cluster, api):
+    for name in "abc":
+        cluster.create("pods", pod(name, labels={"x": name}))
+    first = await api.list(Pod, namespace="default", limit=2)
+    assert [one.metadata.name for one in first.items] == ["a", "b"]
+    rest = await api.list(Pod, namespace="default", limit=2, continue_=first.continue_)
+    assert [one.metadata.name for one in rest.items] == ["c"]
+    assert rest.resource_version == first.resource_version == str(cluster.store.version)
+    selected = await api.list(Pod, label_selector="x=b", field_selector="spec.nodeName=")
+    assert [one.metadata.name for one in selected.items] == ["b"]
+
+
+async def test_watches_with_selectors(cluster, api):
+    version = str(cluster.store.version)
+    watching = api.watch(Pod, resource_version=version, field_selector="spec.nodeName=")
+    cluster.create("pods", pod())
+    added = await anext(watching)
+    assert (added.type, added.object.metadata.name) == ("ADDED", "p")
+    await api.bind(namespace="default", name="p", uid=added.object.metadata.uid, node="n1")
+    gone = await anext(watching)
+    assert (gone.type, gone.object.spec.node_name, gone.resource_version) == ("DELETED", "", str(cluster.store.version))
+    assert gone.object.metadata.resource_version == gone.resource_version
+    await watching.aclose()
+
+
+async def test_a_watch_sleeps_until_something_happens(cluster, api):
+    watching = api.watch(Pod, resource_version=str(cluster.store.version))
+    waiting = asyncio.ensure_future(anext(watching))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    cluster.create("pods", pod())
+    assert (await waiting).type == "ADDED"
+    await watching.aclose()
+
+
+async def test_a_watch_ends_at_its_timeout(cluster, api):
+    watching = api.watch(Pod, resource_version=str(cluster.store.version), timeout_seconds=0.01)
+    assert [event async for event in watching] == []
+
+
+async def test_a_compacted_version_is_expired(api):
+    with pytest.raises(Expired):
+        await anext(api.watch(Pod, resource_version="999999"))
+
+
+async def test_undecodable_objects_are_reported_and_the_rest_is_delivered(cluster, api):
+    cluster.create("pods", pod("good"))
+    version = str(cluster.store.version)
+    # Admission would refuse this object, but a store loaded from a file may contain it.
+    cluster.store.put("pods", {"metadata": {"name": "bad", "namespace": "default"}, "spec": {"priority": "high"}})
+    listing = await api.list(Pod)
+    assert [one.metadata.name for one in listing.items] == ["good"]
+    assert [(one.name, "spec.priority" in one.why) for one in listing.bad] == [("bad", True)]
+    event = await anext(api.watch(Pod, resource_version=version))
+    assert (event.type, event.bad.name) == ("BAD", "bad")
+
+
+async def test_binds_once(cluster, api):
+    uid = cluster.create("pods", pod()).uid
+    await api.bind(namespace="default", name="p", uid=uid, node="n1", annotations={"a": "b"})
+    bound = await api.get(Pod, "p", namespace="default")
+    assert (bound.spec.node_name, bound.metadata.annotations) == ("n1", {"a": "b"})
+    with pytest.raises(Conflict, match="already assigned"):
+        await api.bind(namespace="default", name="p", uid=uid, node="n2")
+    with pytest.raises(Conflict, match="UID in precondition"):
+        await api.bind(namespace="default", name="p", uid="other", node="n2")
+
+
+async def test_patches_a_status(cluster, api):
+    cluster.create("pods", pod())
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    patch = {"status": {"conditions": [condition], "nominatedNodeName": "n"}}
+    patched = await api.patch(Pod, "p", patch, type_="strategic", namespace="default", subresource="status")
+    assert (patched.status.nominated_node_name, patched.status.conditions[0].reason) == ("n", "Unschedulable")
+
+
+async def test_leases_are_replaced_only_at_their_version(api):
+    lease = Lease(metadata=ObjectMeta(name="leader", namespace="kube-system"), spec=LeaseSpec(holder_identity="me"))
+    made = await api.create(lease)
+    assert made.metadata.uid
+    updated = await api.update(made)
+    assert updated.spec.holder_identity == "me"
+    stale = Lease(
+        metadata=ObjectMeta(name="leader", namespace="kube-system", resource_version="1"),
+        spec=LeaseSpec(holder_identity="you"),
+    )
+    with pytest.raises(Conflict):
+        await api.update(stale)
+
+
+async def test_deletes_with_preconditions(cluster, api):
+    uid = cluster.create("pods", pod()).uid
+    with pytest.raises(Conflict):
+        await api.delete(Pod, "p", namespace="default", uid="other")
+    await api.delete(Pod, "p", namespace="default", uid=uid, grace_period_seconds=0)
+    with pytest.raises(NotFound):
+        await api.get(Pod, "p", namespace="default")
+
+
+async def test_served_kinds(api):
+    class Unheard(Pod, frozen=True, kw_only=True):
+        api_version: str = "example.com/v1"
+        kind: str = "Unheard"
+
+    assert await api.serves(Node)
+    assert await api.serves(PriorityClass)
+    assert not await api.serves(Unheard)
+    with pytest.raises(NotFound):
+        await api.list(Unheard)

@@ -1,0 +1,153 @@
+"""Kinds that no controller acts on: every verb works, and most are stored as they are."""
+
+from copy import deepcopy
+
+import pytest
+
+from stowplan.kube.api.api_errors import Invalid
+from stowplan_cluster.apiserver.registry import Options
+from stowplan_cluster.apiserver.resources import BUILT_IN
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.apiserver.tables import table_of
+
+STORED_ONLY = [one for one in BUILT_IN if one.stored_only]
+SPECS = {
+    "CronJob": {
+        "schedule": "0 3 * * *",
+        "jobTemplate": {
+            "spec": {
+                "template": {"spec": {"containers": [{"name": "c", "image": "busybox"}], "restartPolicy": "Never"}}
+            }
+        },
+    },
+    "HorizontalPodAutoscaler": {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 7,
+    },
+}
+
+
+def made(server, resource, *, spec=None, **rest):
+    namespace = "default" if resource.namespaced else ""
+    obj = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "x"}, **rest}
+    if spec is not None:
+        # The registry takes ownership of its arguments.
+        obj["spec"] = deepcopy(spec)
+    return server.registry.create(resource, namespace, obj, options=Options(field_validation="Strict"))
+
+
+def of(kind, version=""):
+    return next(one for one in STORED_ONLY if one.kind == kind and (not version or one.version == version))
+
+
+@pytest.fixture
+def server():
+    return ApiServer()
+
+
+def row(server, resource):
+    objects = [server.registry.to_dict(resource, one) for one in server.store.list(resource.storage)]
+    table = table_of(resource, objects, now=server.clock())
+    names = [column["name"] for column in table["columnDefinitions"]]
+    return dict(zip(names, table["rows"][0]["cells"], strict=True))
+
+
+@pytest.mark.parametrize("resource", STORED_ONLY, ids=lambda one: f"{one.api_version} {one.kind}")
+def test_every_verb_works(server, resource):
+    namespace = "default" if resource.namespaced else ""
+    stored = made(server, resource, spec=SPECS.get(resource.kind))
+    name = stored.name
+    assert server.registry.get(resource, namespace, name).uid == stored.uid
+    assert row(server, resource)
+    patch = {"metadata": {"labels": {"a": "b"}}}
+    for kind in ("merge", "strategic"):
+        server.registry.patch(resource, namespace, name, patch, kind=kind)
+    applied = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"labels": {"c": "d"}}}
+    server.registry.patch(resource, namespace, name, applied, kind="apply", options=Options(field_manager="me"))
+    found = server.registry.to_dict(resource, server.registry.get(resource, namespace, name))
+    assert found["metadata"]["labels"] == {"a": "b", "c": "d"}
+    if resource.has_status:
+        changed = {**found, "status": {}, "metadata": {**found["metadata"], "labels": None}}
+        server.registry.update(resource, namespace, name, changed, subresource="status")
+    server.registry.delete(resource, namespace, name)
+    assert not server.registry.has(resource, namespace, name)
+
+
+def test_defaults(server):
+    """tests/integration/test_inert_kinds_like_the_reference.py compares all of them with a real API server."""
+    cron_job = made(server, of("CronJob"), spec=SPECS["CronJob"]).to_dict()["spec"]
+    assert (cron_job["concurrencyPolicy"], cron_job["suspend"], cron_job["failedJobsHistoryLimit"]) == (
+        "Allow",
+        False,
+        1,
+    )
+    assert cron_job["jobTemplate"]["spec"]["template"]["spec"]["dnsPolicy"] == "ClusterFirst"
+
+
+def test_names_and_labels_are_validated(server):
+    with pytest.raises(Invalid, match=r"metadata\.labels"):
+        made(server, of("NetworkPolicy"), metadata={"name": "x", "labels": {"a b": "c"}})
+
+
+def test_they_are_stored_as_they_are(server):
+    rules = [{"from": "a", "zero": 0, "none": None, "sometime": [[]]}]
+    stored = made(server, of("NetworkPolicy"), spec={"ingress": rules, "unheard": {}}, beside=1).to_dict()
+    assert (stored["spec"], stored["beside"]) == ({"ingress": rules, "unheard": {}}, 1)
+    assert list(row(server, of("NetworkPolicy"))) == ["Name", "Age"]
+
+
+def test_patches_of_kubectl_apply(server):
+    """kubectl knows the types: it merges some lists by key, and replaces others."""
+    webhooks, policies = of("ValidatingWebhookConfiguration"), of("NetworkPolicy")
+    made(server, webhooks, webhooks=[{"name": "a", "sideEffects": "None", "timeoutSeconds": 3}, {"name": "b"}])
+    patch = {
+        "$setElementOrder/webhooks": [{"name": "a"}, {"name": "c"}],
+        "webhooks": [{"name": "a", "timeoutSeconds": 5}, {"name": "b", "$patch": "delete"}, {"name": "c"}],
+    }
+    patched = server.registry.patch(webhooks, "", "x", patch, kind="strategic")[0].to_dict()
+    assert patched["webhooks"] == [{"name": "a", "sideEffects": "None", "timeoutSeconds": 5}, {"name": "c"}]
+    made(server, policies, spec={"ingress": [{"from": []}, {}], "podSelector": {"matchLabels": {"a": "b"}}})
+    patch = {"spec": {"ingress": [{"ports": []}], "podSelector": {"matchLabels": {"a": None, "c": "d"}}, "egress": []}}
+    patched = server.registry.patch(policies, "default", "x", patch, kind="strategic")[0].to_dict()
+    assert patched["spec"] == {"ingress": [{"ports": []}], "podSelector": {"matchLabels": {"c": "d"}}, "egress": []}
+
+
+def test_a_new_object_has_no_status(server):
+    job = made(server, of("CronJob"), spec=SPECS["CronJob"], status={"lastScheduleTime": "2026-01-01T00:00:00Z"})
+    assert job.to_dict()["status"] == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [
+        ("CronJob", {"Schedule": "0 3 * * *", "Suspend": False, "Active": 0, "Images": "busybox"}),
+        ("HorizontalPodAutoscaler", {"Reference": "Deployment/web", "Targets": "cpu: <unknown>/80%", "MaxPods": "7"}),
+    ],
+)
+def test_tables(server, kind, cells):
+    made(server, of(kind), spec=SPECS[kind])
+    assert cells.items() <= row(server, of(kind)).items()
+
+
+def test_autoscalers_round_trip_through_the_old_version(server):
+    v1, v2 = of("HorizontalPodAutoscaler", "v1"), of("HorizontalPodAutoscaler", "v2")
+    metrics = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
+        {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
+    ]
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 60}}
+    spec = SPECS["HorizontalPodAutoscaler"] | {"metrics": metrics, "behavior": behavior}
+    stored = made(server, v2, spec=spec)
+    old = server.registry.to_dict(v1, stored)
+    assert old["spec"]["targetCPUUtilizationPercentage"] == 80
+    assert not {"metrics", "behavior"} & old["spec"].keys()
+    old["spec"]["maxReplicas"] = 9
+    server.registry.update(v1, "default", "x", old)
+    new = server.registry.get(v2, "default", "x").to_dict()
+    # Omitted fields have their defaults by now.
+    stored = stored.to_dict()["spec"]
+    assert stored["metrics"] == metrics
+    assert stored["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 60
+    assert new["spec"] == stored | {"maxReplicas": 9}
+    assert "annotations" not in new["metadata"]
+    assert row(server, v2)["Targets"] == "cpu: <unknown>/80%, memory: <unknown>/1Gi"

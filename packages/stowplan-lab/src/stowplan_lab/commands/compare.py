@@ -1,0 +1,172 @@
+"""`stowplan compare`: configurations side by side on one scenario, with several seeds, or on a recording."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stowplan.app.cli.data_output import OUTPUT, write_data
+from stowplan.app.cli.progress import Progress
+from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.named_plugins import named_plugins
+from stowplan.app.command_line.plugin_option import PLUGINS
+from stowplan.ask.explain.text.tables import write
+from stowplan_lab.commands.scenario_options import QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan_lab.compare.comparison import ComparisonRecord
+    from stowplan_lab.sweeps.workers import Workers
+
+_EPILOG = "Exit codes: 0: done; 1: some run failed; 2: invalid input; 130: interrupted, with partial results."
+_INTERRUPTED = 130
+
+
+@click.command(epilog=_EPILOG, short_help="Configurations side by side on a scenario or a recording.")
+@click.argument("configs", metavar="CONFIG...", nargs=-1, shell_complete=complete_file)
+@click.option("--scenario", metavar="FILE", shell_complete=complete_file, help="Simulate this scenario.")
+@click.option(
+    "--recording", metavar="FILE", shell_complete=complete_file, help="Replay this recording instead of a scenario."
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Run each configuration with this many seeds.",
+)
+@SEEDS_FROM
+@PLUGINS
+@on_workers
+@click.option("--html", metavar="FILE", help="Also write a self-contained HTML report.")
+@QUIET
+@OUTPUT
+@click.pass_context
+def compare(
+    context: click.Context,
+    *,
+    configs: tuple[str, ...],
+    scenario: str | None,
+    recording: str | None,
+    seeds: int,
+    seed: int | None,
+    plugins: tuple[str, ...],
+    jobs: int | None,
+    dask: str | None,
+    html: str | None,
+    quiet: bool,
+    output: str,
+) -> None:
+    """Simulate one scenario with two or more configurations (KubeSchedulerConfiguration files), each with the same
+    seeds: the same pods arrive at the same times. Shows waits, utilization, fragmentation, cost and evictions of each,
+    their differences from the first, and how many pods are placed differently.
+
+    With --recording, each configuration schedules the recorded pods again; "recorded" as CONFIG stands for the
+    configuration in the recording.
+
+    \b
+    Examples:
+      stowplan compare today.yaml packing.yaml --scenario day.yaml
+      stowplan compare a.yaml b.yaml c.yaml --scenario day.yaml --seeds 20 --html compared.html
+      stowplan compare a.yaml b.yaml --scenario day.yaml --dask tcp://127.0.0.1:8786 -o json
+      stowplan compare recorded new.yaml --recording mine.recording
+    """
+    if len(configs) < 2:
+        raise click.UsageError("Name two or more configurations.")
+    if (scenario is None) == (recording is None):
+        raise click.UsageError("Give one of --scenario and --recording.")
+    # NumPy and the scheduler are slow to import.
+    from stowplan_lab.compare.page import comparison_html
+    from stowplan_lab.compare.text import comparison_page
+    from stowplan_lab.sweeps.workers import WorkersError
+
+    workers = workers_of(jobs=jobs, dask=dask)
+    progress = Progress(quiet=quiet)
+    try:
+        if recording is not None:
+            found = _on_recording(recording, configs, plugins, workers, progress)
+        else:
+            assert scenario is not None
+            found = _on_scenario(scenario, configs, plugins, workers, progress, seeds=seeds, first=seed)
+    except WorkersError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        progress.close()
+    if output == "text":
+        write(comparison_page(found), sys.stdout)
+    else:
+        write_data(found.to_dict(), output)
+    if html is not None:
+        try:
+            Path(html).write_text(comparison_html(found), encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(f"{html}: {error.strerror}") from error
+    if found.interrupted:
+        context.exit(_INTERRUPTED)
+    if found.failures:
+        context.exit(1)
+
+
+def _on_scenario(
+    scenario: str,
+    configs: Sequence[str],
+    plugins: Sequence[str],
+    workers: Workers,
+    progress: Progress,
+    *,
+    seeds: int,
+    first: int | None,
+) -> ComparisonRecord:
+    from stowplan_lab.compare.comparison import compare as compared
+    from stowplan_lab.simulation.simulate import Simulation
+
+    named = named_plugins(plugins)
+    for config in configs:
+        # Report invalid input before anything runs.
+        with reported(config), scenario_reported():
+            simulation = Simulation(scenario, config=config, plugins=named)
+        first = simulation.seed if first is None else first
+    assert first is not None
+    runs = count(1)
+    return compared(
+        scenario,
+        configs,
+        names=configs,
+        seeds=range(first, first + seeds),
+        workers=workers,
+        plugins=plugins,
+        progress=lambda: progress("compare", next(runs), seeds * len(configs)),
+    )
+
+
+def _on_recording(
+    recording: str, configs: Sequence[str], plugins: Sequence[str], workers: Workers, progress: Progress
+) -> ComparisonRecord:
+    from stowplan.scheduler.engine.input_log.recording import RecordingError
+    from stowplan_lab.compare.comparison import compare_recorded
+    from stowplan_lab.compare.recorded import RECORDED, configuration_of
+
+    named_plugins(plugins)
+    wanted = [None if config == RECORDED else config for config in configs]
+    runs = count(1)
+    try:
+        for config in wanted:
+            with reported(config):
+                configuration_of(recording, config, tuple(plugins))
+        return compare_recorded(
+            recording,
+            wanted,
+            names=configs,
+            workers=workers,
+            plugins=plugins,
+            progress=lambda: progress("compare", next(runs), len(configs)),
+        )
+    except RecordingError as error:
+        raise InputError(str(error)) from error

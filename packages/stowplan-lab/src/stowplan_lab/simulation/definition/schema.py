@@ -1,0 +1,262 @@
+"""The fields of a scenario: one frozen struct per part; `docs/use/simulate.md` explains every field.
+
+The YAML is decoded to these structs (`load`), the JSON schema for editors is derived from them, and a simulation is
+built from them. They can be pickled, so that simulations can run in other processes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def _read(type_: type[Distribution | Span | Times], value: object) -> Any:
+    """A default built per instance, because JSON schemas cannot show amounts."""
+    return msgspec.field(default_factory=partial(type_.read, value))
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A part of a scenario; unknown fields are errors."""
+
+
+# -- the cluster ------------------------------------------------------------------------------------------------------
+
+
+class TaintSpec(Spec, frozen=True, kw_only=True):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class AutoscaleSpec(Spec, frozen=True, kw_only=True):
+    """The limits within which the autoscaler model resizes a group."""
+
+    min: int = 0
+    max: int
+    #: From the decision until the node exists.
+    boot: Distribution = _read(Distribution, "90s")
+    #: A node without pods (except for DaemonSets') is removed after this.
+    idle: Span = _read(Span, 600)
+    #: A node is drained after that if its larger share of cpu and memory is below this, and its pods fit elsewhere.
+    utilization: float = 0.5
+
+
+class GroupSpec(Spec, frozen=True, kw_only=True):
+    """Identical nodes."""
+
+    name: str
+    count: int = 0
+    #: As in a Node's status.allocatable.
+    capacity: dict[str, int | float | str]
+    #: Nodes are distributed round robin over the zones.
+    zones: tuple[str, ...] = ()
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    taints: tuple[TaintSpec, ...] = ()
+    #: Of a node, per hour.
+    price: float = 0.0
+    autoscale: AutoscaleSpec | None = None
+
+
+class ClusterSpec(Spec, frozen=True, kw_only=True):
+    """The initial cluster: the union of everything named here."""
+
+    #: Manifests and dumps, relative to the scenario's folder.
+    files: tuple[str, ...] = ()
+    #: A live cluster, read once.
+    kubeconfig: str | None = None
+    context: str | None = None
+    live: bool = False
+    #: The nodes of a trace.
+    trace: dict[str, Any] | None = None
+    groups: tuple[GroupSpec, ...] = ()
+
+
+class SchedulerSpec(Spec, frozen=True, kw_only=True):
+    #: A file with a KubeSchedulerConfiguration, or the configuration itself.
+    config: str | dict[str, Any] | None = None
+    #: MODULE:CLASS of plugins.
+    plugins: tuple[str, ...] = ()
+    feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+class When(Spec, frozen=True, kw_only=True):
+    """The times at which something happens: once, several times, at a rate, or randomly."""
+
+    at: Times = _read(Times, 0)
+    #: The interval.
+    every: Distribution | None = None
+    rate: Rate | None = None
+    #: The rate of a Poisson process.
+    poisson: Rate | None = None
+    #: The number of times.
+    count: int | None = None
+    until: Span | None = None
+
+
+class WorkloadSpec(When, frozen=True, kw_only=True):
+    """Arriving pods, or workloads that create them."""
+
+    name: str
+    #: The manifest of a Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet or Job; `file`: the same in a file.
+    manifest: dict[str, Any] | None = None
+    file: str | None = None
+    trace: dict[str, Any] | None = None
+    #: Number of arrivals each time.
+    each: int = 1
+    #: The run time of a pod after it has started; by default forever.
+    lifetime: Distribution | None = None
+    #: Divides the times of a trace.
+    speed: float = 1.0
+    #: The profile of its pods, instead of their own.
+    scheduler_name: str = ""
+
+
+class NodesSpec(Spec, frozen=True, kw_only=True):
+    """Selects nodes: those that match all criteria; of these, `count` random ones."""
+
+    nodes: tuple[str, ...] = ()
+    group: str = ""
+    zone: str = ""
+    count: int | None = None
+
+
+class FailSpec(NodesSpec, frozen=True, kw_only=True):
+    """Nodes fail without notice, and return after a time, or never."""
+
+    for_: Distribution | None = msgspec.field(default=None, name="for")
+
+
+class OutageSpec(Spec, frozen=True, kw_only=True):
+    """All nodes of a zone fail, and no new one starts there."""
+
+    zone: str
+    for_: Distribution = msgspec.field(name="for")
+
+
+class DrainSpec(NodesSpec, frozen=True, kw_only=True):
+    """Nodes are cordoned and their pods evicted, subject to budgets; afterwards they are removed, or uncordoned."""
+
+    then: str = "uncordon"
+    #: Between the last eviction and the removal or uncordon.
+    for_: Span = msgspec.field(name="for", default_factory=partial(Span.read, 0))
+
+
+class UpgradeSpec(NodesSpec, frozen=True, kw_only=True):
+    """Nodes are drained and replaced by new ones, a number of them at a time."""
+
+    at_once: int = 1
+    #: Until the new node exists.
+    takes: Distribution = _read(Distribution, "5m")
+
+
+class ReclaimSpec(NodesSpec, frozen=True, kw_only=True):
+    """The provider reclaims nodes after a notice, during which their pods are evicted."""
+
+    notice: Span = _read(Span, 120)
+
+
+class TaintEventSpec(NodesSpec, frozen=True, kw_only=True):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+    for_: Span | None = msgspec.field(default=None, name="for")
+
+
+class PriceSpec(Spec, frozen=True, kw_only=True):
+    group: str
+    price: float
+
+
+class ScaleSpec(Spec, frozen=True, kw_only=True):
+    workload: str
+    replicas: int
+
+
+class RolloutSpec(Spec, frozen=True, kw_only=True):
+    """A Deployment, StatefulSet or DaemonSet replaces its pods according to its update strategy."""
+
+    workload: str
+    #: A merge patch of the workload's manifest; by default the template is restarted (`kubectl rollout restart`).
+    patch: dict[str, Any] | None = None
+
+
+class ResizeSpec(Spec, frozen=True, kw_only=True):
+    """A group is set to a number of nodes at once."""
+
+    group: str
+    count: int
+
+
+class EventSpec(When, frozen=True, kw_only=True):
+    """Exactly one of these happens."""
+
+    fail: FailSpec | None = None
+    outage: OutageSpec | None = None
+    drain: DrainSpec | None = None
+    upgrade: UpgradeSpec | None = None
+    reclaim: ReclaimSpec | None = None
+    taint: TaintEventSpec | None = None
+    price: PriceSpec | None = None
+    scale: ScaleSpec | None = None
+    rollout: RolloutSpec | None = None
+    resize: ResizeSpec | None = None
+
+
+#: The types of events.
+EVENTS = tuple(name for name in EventSpec.__struct_fields__ if name not in When.__struct_fields__)
+
+
+# -- models and output ------------------------------------------------------------------------------------------------
+
+
+class ModelsSpec(Spec, frozen=True, kw_only=True):
+    """The behavior of the scheduler's environment; 0 or false disables a model."""
+
+    #: From the binding until a pod runs.
+    startup: Distribution = _read(Distribution, "2s")
+    #: How long an evicted pod takes to terminate; at most its own grace period.
+    termination: Distribution = _read(Distribution, "5s")
+    #: Whether workloads replace lost pods, and after which time.
+    controllers: bool = True
+    controller_delay: Span = _read(Span, 0.1)
+    #: Until a node failure is detected, and from then until its pods are evicted.
+    failure_detection: Span = _read(Span, 50)
+    failure_eviction: Span = _read(Span, 300)
+    autoscaler: bool = True
+    #: Interval of the autoscaler.
+    autoscaler_interval: Span = _read(Span, 10)
+    #: Until a claim is bound for which the scheduler has selected a volume or a node.
+    volumes: Span = _read(Span, 1)
+    #: For each direction of a request of the scheduler, and until its watches deliver changes.
+    latency: Distribution = _read(Distribution, 0)
+
+
+class OutputSpec(Spec, frozen=True, kw_only=True):
+    #: Interval of the time series; by default as short as a chart needs.
+    every: Span | None = None
+    #: Whether there is a row per pod.
+    decisions: bool = True
+
+
+class Scenario(Spec, frozen=True, kw_only=True):
+    name: str = "scenario"
+    seed: int = 1
+    #: The time at the start.
+    start: str = "2026-01-01T00:00:00Z"
+    #: When it ends; by default when nothing happens any more.
+    duration: Span | None = None
+    cluster: ClusterSpec = ClusterSpec()
+    scheduler: SchedulerSpec = SchedulerSpec()
+    workloads: tuple[WorkloadSpec, ...] = ()
+    events: tuple[EventSpec, ...] = ()
+    models: ModelsSpec = msgspec.field(default_factory=ModelsSpec)
+    output: OutputSpec = msgspec.field(default_factory=OutputSpec)

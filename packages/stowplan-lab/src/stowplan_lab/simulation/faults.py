@@ -1,0 +1,210 @@
+"""Events of a scenario: nodes fail, are drained, upgraded, reclaimed and tainted; zones fail; prices and sizes change;
+workloads are scaled and rolled out.
+
+A node failure is detected after `failureDetection`; its pods are evicted after another `failureEviction`, and recreated
+elsewhere. On a node that returns before that, pods start again from the beginning; a node that never returns is removed
+from the cluster when its failure is detected.
+
+Upstream: pkg/controller/nodelifecycle and tainteviction; kubectl drain.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.drivers.virtual_time.driver import Call
+from stowplan.kube.api.affinity import Taint
+from stowplan.kube.api.taints import UNREACHABLE, UNSCHEDULABLE
+from stowplan_lab.simulation.definition.schema import EVENTS, NodesSpec
+from stowplan_lab.simulation.definition.times import times_of
+from stowplan_lab.simulation.nodes.scale_down import REMOVED
+from stowplan_lab.simulation.nodes.taint_eviction import NODE_FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from random import Random
+
+    from stowplan_lab.simulation.definition.schema import (
+        DrainSpec,
+        EventSpec,
+        FailSpec,
+        OutageSpec,
+        PriceSpec,
+        ReclaimSpec,
+        ResizeSpec,
+        ScaleSpec,
+        Scenario,
+        TaintEventSpec,
+        UpgradeSpec,
+    )
+    from stowplan_lab.simulation.nodes.drains import Drains
+    from stowplan_lab.simulation.nodes.fleet import Fleet
+    from stowplan_lab.simulation.nodes.kubelet import Kubelets
+    from stowplan_lab.simulation.workloads.owners import WorkloadController
+    from stowplan_lab.simulation.workloads.rollouts import Rollout
+    from stowplan_lab.simulation.world import World
+
+RECLAIMED = "stowplan.dev/reclaimed"
+#: Why pods are deleted.
+DRAINED, UPGRADED, SPOT = "drained", "upgraded", "reclaimed"
+
+
+class Faults:
+    def __init__(self, world: World, fleet: Fleet, kubelets: Kubelets, drains: Drains) -> None:
+        self._world = world
+        self._fleet = fleet
+        self._kubelets = kubelets
+        self._drains = drains
+        #: Node -> number of its failures, so that actions for an earlier failure are ignored.
+        self._failed: dict[str, int] = {}
+        self._failures = 0
+
+    def begin(
+        self,
+        scenario: Scenario,
+        controllers: Mapping[str, Sequence[WorkloadController]],
+        rollouts: Mapping[int, Rollout],
+    ) -> None:
+        """`rollouts`: by the number of their event."""
+        self._controllers = controllers
+        self._rollouts = rollouts
+        for index, event in enumerate(scenario.events):
+            self._world.time.feed(self._feed(index, event, scenario.duration))
+
+    def _feed(self, index: int, event: EventSpec, duration: float | None) -> Iterator[tuple[float, Call]]:
+        name = next(name for name in EVENTS if getattr(event, name) is not None)
+        chance = self._world.chance(f"event {index}")
+        about = self._rollouts[index] if name == "rollout" else getattr(event, name)
+        happens = partial(getattr(self, f"_{name}"), about, chance)
+        for at in times_of(event, self._world.chance(f"times of event {index}"), duration):
+            yield self._world.start + at, Call(happens)
+
+    # -- failures -----------------------------------------------------------------------------------------------------
+
+    def _fail(self, spec: FailSpec, chance: Random) -> None:
+        for node in self._fleet.chosen(spec, chance):
+            self._node_fails(node, None if spec.for_ is None else spec.for_.draw(chance))
+
+    def _outage(self, spec: OutageSpec, chance: Random) -> None:
+        seconds = spec.for_.draw(chance)
+        self._fleet.zones_out.add(spec.zone)
+        self._world.later(seconds, partial(self._fleet.zones_out.discard, spec.zone))
+        for node in self._fleet.chosen(NodesSpec(zone=spec.zone), chance):
+            self._node_fails(node, seconds)
+
+    def _node_fails(self, node: str, seconds: float | None) -> None:
+        if node in self._failed:
+            return
+        self._failures += 1
+        self._failed[node] = failure = self._failures
+        self._kubelets.stop(node)
+        models = self._world.models
+        self._world.later(models.failure_detection, partial(self._detect, node, failure, seconds is None))
+        if seconds is not None:
+            self._world.later(seconds, partial(self._recover, node, failure))
+
+    def _detect(self, node: str, failure: int, for_ever: bool) -> None:
+        if self._failed.get(node) != failure:
+            return
+        if for_ever:
+            self._take_out(node, NODE_FAILED)
+            return
+        taints = (Taint(key=UNREACHABLE, effect="NoSchedule"), Taint(key=UNREACHABLE, effect="NoExecute"))
+        self._fleet.taint(node, *taints)
+
+    def _recover(self, node: str, failure: int) -> None:
+        if self._failed.get(node) == failure:
+            del self._failed[node]
+            self._fleet.untaint(node, UNREACHABLE)
+            self._kubelets.resume(node)
+
+    def _take_out(self, node: str, why: str) -> None:
+        self._failed.pop(node, None)
+        self._fleet.remove(node, why)
+        self._kubelets.forget(node)
+
+    # -- administrators and providers ----------------------------------------------------------------------------------
+
+    def _drain(self, spec: DrainSpec, chance: Random) -> None:
+        for node in self._fleet.chosen(spec, chance):
+            then: Callable[[], object] = partial(self._uncordon, node)
+            if spec.then == "remove":
+                then = partial(self._take_out, node, DRAINED)
+            self._drains.begin(node, DRAINED, partial(self._world.later, spec.for_, then))
+
+    def _upgrade(self, spec: UpgradeSpec, chance: Random) -> None:
+        left = self._fleet.chosen(spec, chance)
+        for _ in range(min(spec.at_once, len(left))):
+            self._upgrade_next(left, spec, chance)
+
+    def _upgrade_next(self, left: list[str], spec: UpgradeSpec, chance: Random) -> None:
+        if not left:
+            return
+        node = left.pop(0)
+        if node not in self._fleet.nodes:
+            self._upgrade_next(left, spec, chance)
+            return
+        replaced = partial(self._replace, node, left, spec, chance)
+        self._drains.begin(node, UPGRADED, replaced)
+
+    def _replace(self, node: str, left: list[str], spec: UpgradeSpec, chance: Random) -> None:
+        fleet = self._fleet
+        if node not in fleet.nodes:
+            self._upgrade_next(left, spec, chance)
+            return
+        old, group = fleet.nodes[node], fleet.group_of.get(node, "")
+        self._take_out(node, UPGRADED)
+        fleet.away[group] += 1
+
+        def comes() -> None:
+            fleet.away[group] -= 1
+            taints = tuple(one for one in old.spec.taints if one.key != UNSCHEDULABLE)
+            metadata = replace(old.metadata, resource_version="", creation_timestamp=None)
+            fleet.put(
+                replace(old, metadata=metadata, spec=replace(old.spec, unschedulable=False, taints=taints)), group
+            )
+            self._upgrade_next(left, spec, chance)
+
+        self._world.later(spec.takes.draw(chance), comes)
+
+    def _reclaim(self, spec: ReclaimSpec, chance: Random) -> None:
+        for node in self._fleet.chosen(spec, chance):
+            self._fleet.taint(node, Taint(key=RECLAIMED, effect="NoSchedule"))
+            self._drains.begin(node, SPOT, _nothing, asks_budgets=False)
+            self._world.later(spec.notice, partial(self._take_out, node, SPOT))
+
+    def _taint(self, spec: TaintEventSpec, chance: Random) -> None:
+        taint = Taint(key=spec.key, value=spec.value, effect=spec.effect)
+        for node in self._fleet.chosen(spec, chance):
+            self._fleet.taint(node, taint)
+            if spec.for_ is not None:
+                self._world.later(spec.for_, partial(self._fleet.untaint, node, spec.key))
+
+    def _price(self, spec: PriceSpec, chance: Random) -> None:
+        self._fleet.set_price(spec.group, spec.price)
+
+    def _scale(self, spec: ScaleSpec, chance: Random) -> None:
+        for controller in self._controllers.get(spec.workload, ()):
+            controller.scale(spec.replicas)
+
+    def _rollout(self, rollout: Rollout, chance: Random) -> None:
+        for controller in rollout.controllers:
+            controller.roll_out(rollout.template)
+
+    def _resize(self, spec: ResizeSpec, chance: Random) -> None:
+        group = self._fleet.groups[spec.group]
+        for _ in range(spec.count - len(group.names)):
+            self._fleet.add_to(group)
+        for node in list(group.names)[spec.count :]:
+            self._take_out(node, REMOVED)
+
+    def _uncordon(self, node: str) -> None:
+        self._fleet.update(node, unschedulable=False)
+        self._fleet.untaint(node, UNSCHEDULABLE)
+
+
+def _nothing() -> None:
+    pass

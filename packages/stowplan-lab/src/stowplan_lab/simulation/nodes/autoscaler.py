@@ -1,0 +1,247 @@
+"""A model of the cluster autoscaler: adds nodes for unschedulable pods, and removes unneeded ones.
+
+In every `autoscalerInterval` in which a pod was rejected it considers the unschedulable pods. The scheduler's own
+filters determine which of them fit on a new node of a group; it adds as many nodes as these need by their requests, in
+addition to nodes that are already coming. The group with the lowest price for its pods comes first. Spreading among new
+nodes is not predicted: pods that are still unschedulable afterwards are considered again.
+
+A node of a group with `autoscale` is removed after it had no pods for `idle`, except for DaemonSet pods; for nodes with
+pods see `scale_down`.
+
+Upstream: kubernetes/autoscaler, cluster-autoscaler/FAQ.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.types import Node
+from stowplan_lab.simulation.nodes.fleet import amounts_of
+from stowplan_lab.simulation.nodes.scale_down import REMOVED, ScaleDown
+from stowplan_lab.simulation.results.ledger import NO_NODE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stowplan.kube.api.changes import Change
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.engine import Engine
+    from stowplan_lab.simulation.nodes.drains import Drains
+    from stowplan_lab.simulation.nodes.fleet import Fleet, Group
+    from stowplan_lab.simulation.results.ledger import Entry
+    from stowplan_lab.simulation.world import World
+
+
+class Autoscaler:
+    def __init__(self, world: World, fleet: Fleet, engine: Engine, drains: Drains) -> None:
+        self._world = world
+        self._fleet = fleet
+        self._engine = engine
+        self._groups = [group for group in fleet.groups.values() if group.spec.autoscale is not None]
+        self._boot = {group.name: world.chance(f"boot of {group.name}") for group in self._groups}
+        #: Group -> zones of nodes that are coming.
+        self._coming: dict[str, Counter[str]] = {group.name: Counter() for group in self._groups}
+        self._planned = False
+        self.added = 0
+        self.removed = 0
+        #: Node -> its number of pods, except for those that belong to it.
+        self._busy: Counter[str] = Counter()
+        #: Node -> since when it has none.
+        self._idle_since: dict[str, float] = {}
+        self._scale_down = ScaleDown(world, fleet, engine, drains, self._take_away)
+        if self._groups:
+            world.ledger.on_failure.append(self._refused)
+            world.time.watch(self)
+
+    # -- scale-up ------------------------------------------------------------------------------------------------------
+
+    def _refused(self, entry: Entry) -> None:
+        self._plan()
+
+    def _plan(self) -> None:
+        """Run at the next multiple of the interval."""
+        if self._planned:
+            return
+        self._planned = True
+        interval = self._world.models.autoscaler_interval or 1.0
+        passed = self._world.now - self._world.start
+        self._world.later(interval - passed % interval, self._look)
+
+    def _look(self) -> None:
+        self._planned = False
+        waiting = self._waiting()
+        for group in sorted(self._groups, key=_price_of_cpu):
+            if not waiting:
+                return
+            waiting = self._resize(group, waiting)
+
+    def _waiting(self) -> list[PodInfo]:
+        """Rejected pods that do not wait for preemption."""
+        found = []
+        for queued in self._engine.queue.pending():
+            entry = self._world.ledger.of(queued.pod.uid)
+            if entry is not None and (entry.reasons or entry.cause == NO_NODE) and not queued.gated:
+                found.append(queued.pod)
+        return sorted(found, key=lambda info: info.key)
+
+    def _resize(self, group: Group, waiting: list[PodInfo]) -> list[PodInfo]:
+        """Add nodes; return the remaining pods."""
+        limits = group.spec.autoscale
+        assert limits is not None
+        coming = self._coming[group.name]
+        room = limits.max - len(group.names) - coming.total() - self._fleet.away[group.name]
+        accepted = self._accepted(group, waiting)
+        if not accepted or (room <= 0 and not coming.total()):
+            return waiting
+        nodes = _Packing(amounts_of(group.template), coming.total(), coming.total() + max(0, room))
+        left = [info for info in waiting if info.uid not in accepted or not nodes.take(info.shape.used)]
+        for _ in range(nodes.used - coming.total()):
+            zone = self._fleet.zone_for(group, coming)
+            coming[zone] += 1
+            self._world.later(limits.boot.draw(self._boot[group.name]), partial(self._arrives, group, zone))
+        return left
+
+    def _arrives(self, group: Group, zone: str) -> None:
+        coming = self._coming[group.name]
+        coming[zone] -= 1
+        if not coming[zone]:
+            del coming[zone]
+        if zone in self._fleet.zones_out:
+            # Nothing starts there; consider the waiting pods again.
+            self._plan()
+            return
+        self.added += 1
+        self._scale_down.added()
+        self._fleet.add_to(group, zone)
+
+    def _accepted(self, group: Group, waiting: Sequence[PodInfo]) -> set[str]:
+        """UIDs of the pods that pass the filters on a new node."""
+        state, algorithm = self._engine.state, self._engine.algorithm
+        verdicts: dict[Any, bool] = {}
+        accepted = set()
+        with state.transaction():
+            name = f"{group.name}-hypothetical"
+            state.add_node(group.named(name, self._fleet.zone_for(group)))
+            row = state.table.row_of[name]
+            for info in waiting:
+                known = verdicts.get(info.shape)
+                if known is None:
+                    framework = self._engine.framework_for(info)
+                    known = False
+                    if framework is not None:
+                        _, outcome = algorithm.filtered(framework, info)
+                        known = outcome.error is None and bool(np.asarray(outcome.feasible)[row])
+                    verdicts[info.shape] = known
+                if known:
+                    accepted.add(info.uid)
+        return accepted
+
+    # -- scale-down ----------------------------------------------------------------------------------------------------
+
+    def changed(self, change: Change[Any]) -> None:
+        old: Any = change.old
+        new: Any = change.new
+        kind = type(new if old is None else old)
+        if kind is Node:
+            self._node_changed(old, new)
+            self._scale_down.consider()
+        elif kind is Pod:
+            was = "" if old is None else old.spec.node_name
+            now = "" if new is None else new.spec.node_name
+            if was != now and fate_of(old or new) is not Fate.BELONGS_TO_NODE:
+                self._scale_down.consider()
+                if was:
+                    self._leaves(was)
+                if now:
+                    self._busy[now] += 1
+                    self._idle_since.pop(now, None)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None and old is not None:
+            self._idle_since.pop(old.metadata.name, None)
+            self._busy.pop(old.metadata.name, None)
+        elif old is None and new is not None:
+            self._is_idle(new.metadata.name)
+
+    def _leaves(self, node: str) -> None:
+        self._busy[node] -= 1
+        if self._busy[node] <= 0:
+            del self._busy[node]
+            self._is_idle(node)
+
+    def _is_idle(self, node: str) -> None:
+        group = self._fleet.groups.get(self._fleet.group_of.get(node, ""))
+        if group is None or group.spec.autoscale is None:
+            return
+        since = self._idle_since[node] = self._world.now
+        self._world.later(group.spec.autoscale.idle, partial(self._remove_idle, group, node, since))
+
+    def _remove_idle(self, group: Group, node: str, since: float) -> None:
+        limits = group.spec.autoscale
+        assert limits is not None
+        if self._idle_since.get(node) != since:
+            return
+        if len(group.names) <= limits.min or self._is_wanted(node):
+            # It may become removable later.
+            self._idle_since.pop(node)
+            if len(group.names) > limits.min:
+                self._is_idle(node)
+            return
+        self._take_away(node)
+
+    def _take_away(self, node: str) -> None:
+        self.removed += 1
+        self._fleet.remove(node, REMOVED)
+
+    def _is_wanted(self, node: str) -> bool:
+        """Whether pods are assigned to the node, bound or being bound."""
+        row = self._engine.state.table.row_of.get(node)
+        return row is not None and any(
+            fate_of(info.pod) is not Fate.BELONGS_TO_NODE for info in self._engine.state.row_pods[row]
+        )
+
+
+def _price_of_cpu(group: Group) -> tuple[float, str]:
+    amounts = amounts_of(group.template)
+    return group.price / max(amounts.get("cpu", 0), 1), group.name
+
+
+class _Packing:
+    """First fit of requests into identical nodes, the first of which are already coming."""
+
+    def __init__(self, capacity: Mapping[str, int], present: int, most: int) -> None:
+        self._capacity = dict(capacity)
+        self._most = most
+        self._free = [dict(capacity) for _ in range(present)]
+
+    @property
+    def used(self) -> int:
+        return len(self._free)
+
+    def take(self, requests: Mapping[str, int]) -> bool:
+        wanted = {**requests, "pods": 1}
+        for free in self._free:
+            if self._put(free, wanted):
+                return True
+        if len(self._free) >= self._most:
+            return False
+        fresh = dict(self._capacity)
+        if not self._put(fresh, wanted):
+            return False
+        self._free.append(fresh)
+        return True
+
+    @staticmethod
+    def _put(free: dict[str, int], wanted: Mapping[str, int]) -> bool:
+        if any(free.get(name, 0) < amount for name, amount in wanted.items()):
+            return False
+        for name, amount in wanted.items():
+            if amount:
+                free[name] -= amount
+        return True

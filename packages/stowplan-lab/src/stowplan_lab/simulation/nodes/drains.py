@@ -1,0 +1,63 @@
+"""Drain nodes: cordon them, evict pods subject to disruption budgets, and continue when none are left.
+
+An eviction that a budget does not allow is retried every 5 seconds. Pods of DaemonSets stay.
+
+Upstream: k8s.io/kubectl/pkg/drain.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.kube.api.affinity import Taint
+from stowplan.kube.api.taints import NO_SCHEDULE, UNSCHEDULABLE
+from stowplan.kube.structs import PlainStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan_lab.simulation.nodes.budgets import BudgetController
+    from stowplan_lab.simulation.nodes.fleet import Fleet
+    from stowplan_lab.simulation.world import World
+
+#: Seconds between retries of evictions, and until pods that leave are checked.
+_AGAIN, _SOON = 5.0, 1.0
+
+
+class _Drain(PlainStruct, eq=False):
+    """A node being drained."""
+
+    node: str
+    why: str
+    then: Callable[[], object]
+    asks_budgets: bool
+
+
+class Drains:
+    def __init__(self, world: World, fleet: Fleet, budgets: BudgetController) -> None:
+        self._world = world
+        self._fleet = fleet
+        self._budgets = budgets
+
+    def begin(self, node: str, why: str, then: Callable[[], object], *, asks_budgets: bool = True) -> None:
+        """`why`: the reason recorded for its pods; `then` is called when they, or the node, are gone."""
+        self._fleet.update(node, unschedulable=True)
+        self._fleet.taint(node, Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE))
+        self._evict(_Drain(node, why, then, asks_budgets))
+
+    def _evict(self, drain: _Drain) -> None:
+        if drain.node not in self._fleet.nodes:
+            drain.then()
+            return
+        left = [entry for entry in self._world.entries_on(drain.node) if fate_of(entry.pod) is not Fate.BELONGS_TO_NODE]
+        for entry in left:
+            if not entry.why and (not drain.asks_budgets or self._budgets.allows(entry)):
+                self._world.delete(entry, drain.why)
+        if left:
+            # Pods that are terminating are gone soon.
+            wait = _SOON if all(entry.why for entry in left) else _AGAIN
+            self._world.later(wait, partial(self._evict, drain))
+        else:
+            drain.then()

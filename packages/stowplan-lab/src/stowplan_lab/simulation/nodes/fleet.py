@@ -1,0 +1,250 @@
+"""The nodes over time: their group and zone, resources and cost, and how they are added and removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.kube.api.api_errors import NotFound
+from stowplan.kube.api.decode import DecodeError, convert, validation_errors
+from stowplan.kube.api.quantity import milli_value, parse_quantity, value
+from stowplan.kube.api.types import Node, Pod
+from stowplan.scheduler.framework.requests import Create, Delete, Update
+from stowplan_lab.simulation.definition.schema import ZONE
+from stowplan_lab.simulation.errors import Problems, ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence, Set
+
+    from stowplan.kube.api.affinity import Taint
+    from stowplan.kube.api.changes import Change
+    from stowplan_lab.simulation.definition.schema import GroupSpec, NodesSpec
+    from stowplan_lab.simulation.world import World
+
+HOSTNAME = "kubernetes.io/hostname"
+#: The group of nodes without a group.
+OTHERS = "others"
+_HOUR = 3600.0
+_PODS = "110"
+#: Seconds that a pod stays on a removed node.
+_ORPHANED = 60.0
+#: Why pods are deleted along with their node.
+LOST = "lost with its node"
+
+
+class Group:
+    """The current definition of identical nodes."""
+
+    def __init__(self, spec: GroupSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.price = spec.price
+        self.names: dict[str, None] = {}
+        #: Zone -> how many of them are there.
+        self.in_zones: Counter[str] = Counter()
+        #: Names are never reused.
+        self.made = 0
+        self.template = _template(spec)
+
+    def make(self, zone: str) -> Node:
+        """Create the next node of this group."""
+        self.made += 1
+        return self.named(f"{self.name}-{self.made}", zone)
+
+    def named(self, name: str, zone: str) -> Node:
+        labels = {HOSTNAME: name, **({ZONE: zone} if zone else {}), **self.template.metadata.labels}
+        return replace(self.template, metadata=replace(self.template.metadata, name=name, uid=name, labels=labels))
+
+    def next_zone(self, out: Set[str], coming: Counter[str] | None = None) -> str:
+        """Where the fewest of its nodes are; "" if it has no zones, or none that is not `out`."""
+        counts = self.in_zones if not coming else self.in_zones + coming
+        open_zones = [zone for zone in self.spec.zones if zone not in out]
+        return min(open_zones, key=lambda zone: (counts[zone], self.spec.zones.index(zone)), default="")
+
+
+def _template(spec: GroupSpec) -> Node:
+    capacity = {"pods": _PODS, **spec.capacity}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": spec.name, "labels": dict(spec.labels)},
+        "spec": {"taints": [{"key": one.key, "value": one.value, "effect": one.effect} for one in spec.taints]},
+        "status": {
+            "capacity": capacity,
+            "allocatable": capacity,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    try:
+        found = convert(node, Node)
+        problems: Sequence[DecodeError] = validation_errors(found)
+    except DecodeError as error:
+        problems = [error]
+    if problems:
+        raise ScenarioError(*(f"cluster.groups: {spec.name}: {problem}" for problem in problems))
+    return found
+
+
+class Fleet:
+    """A `simulate.cluster.Watcher`."""
+
+    def __init__(self, world: World, groups: Sequence[GroupSpec]) -> None:
+        self._world = world
+        self.groups: dict[str, Group] = {}
+        problems = Problems()
+        for spec in groups:
+            with problems.collected():
+                self.groups[spec.name] = Group(spec)
+        problems.raise_any()
+        #: Node -> its group.
+        self.group_of: dict[str, str] = {}
+        #: Existing nodes, in the order in which they were added.
+        self.nodes: dict[str, Node] = {}
+        #: Zones with an outage.
+        self.zones_out: set[str] = set()
+        #: Group -> nodes that are temporarily removed, and will be returned by the remover.
+        self.away: Counter[str] = Counter()
+        self.most = 0
+        self._since = world.now
+        self._allocatable: Counter[str] = Counter()
+        #: Resource -> amount × seconds of nodes.
+        self.seconds: Counter[str] = Counter()
+        self.node_seconds = 0.0
+        #: Group -> cost so far.
+        self.costs: Counter[str] = Counter()
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def changed(self, change: Change[Any]) -> None:
+        old, new = change.old, change.new
+        if type(new) is Pod and new.spec.node_name and new.spec.node_name not in self.nodes:
+            # A binding was in progress when the node was removed, which an API server would not prevent.
+            self._world.later(_ORPHANED, partial(self._collect, new.metadata.uid))
+        if type(new if old is None else old) is not Node:
+            return
+        self.account()
+        if old is not None:
+            self._count(old, -1)
+            del self.nodes[old.metadata.name]
+        if new is not None:
+            self._count(new, 1)
+            self.nodes[new.metadata.name] = new
+            self.most = max(self.most, len(self.nodes))
+
+    def _count(self, node: Node, sign: int) -> None:
+        for resource, amount in amounts_of(node).items():
+            self._allocatable[resource] += sign * amount
+        group = self.groups.get(self.group_of.get(node.metadata.name, ""))
+        if group is not None:
+            group.in_zones[node.metadata.labels.get(ZONE, "")] += sign
+            if sign > 0:
+                group.names[node.metadata.name] = None
+            else:
+                group.names.pop(node.metadata.name, None)
+
+    def account(self) -> None:
+        """Account for the time up to now."""
+        seconds = self._world.now - self._since
+        if not seconds:
+            return
+        self._since = self._world.now
+        for resource, amount in self._allocatable.items():
+            self.seconds[resource] += amount * seconds  # type: ignore[assignment]
+        self.node_seconds += seconds * len(self.nodes)
+        for group in self.groups.values():
+            if group.price:
+                self.costs[group.name] += len(group.names) * group.price * seconds / _HOUR  # type: ignore[assignment]
+
+    @property
+    def allocatable(self) -> Mapping[str, int]:
+        return self._allocatable
+
+    def _collect(self, uid: str) -> None:
+        """Delete a pod whose node was removed, like the pod garbage collector."""
+        entry = self._world.ledger.of(uid)
+        if entry is not None and not entry.why and entry.node not in self.nodes:
+            self._world.delete(entry, LOST, at_once=True)
+
+    def set_price(self, group: str, price: float) -> None:
+        self.account()
+        self.groups[group].price = price
+
+    # -- adding and removing nodes -------------------------------------------------------------------------------------
+
+    def add_to(self, group: Group, zone: str | None = None) -> str:
+        """Add a node to a group immediately; return its name."""
+        node = group.make(self.zone_for(group) if zone is None else zone)
+        self.put(node, group.name)
+        return node.metadata.name
+
+    def zone_for(self, group: Group, coming: Counter[str] | None = None) -> str:
+        return group.next_zone(self.zones_out, coming)
+
+    def put(self, node: Node, group: str = "") -> None:
+        if group:
+            self.group_of[node.metadata.name] = group
+        self._world.time.write(Create(obj=node))
+
+    def remove(self, name: str, why: str = LOST) -> None:
+        """Remove a node and its pods; no-op if it is already gone."""
+        if name not in self.nodes:
+            return
+        for entry in self._world.entries_on(name):
+            self._world.delete(entry, entry.why or why, at_once=True)
+        self._world.time.write(Delete(kind=Node, namespace="", name=name))
+        self.group_of.pop(name, None)
+
+    def update(self, name: str, **spec: Any) -> None:
+        """Change fields of a node's spec; no-op if it is gone."""
+        try:
+            node = self._world.store.get(Node, "", name)
+        except NotFound:
+            return
+        self._world.time.write(Update(obj=replace(node, spec=replace(node.spec, **spec))))
+
+    def taint(self, name: str, *taints: Taint) -> None:
+        node = self.nodes.get(name)
+        if node is not None:
+            kept = [one for one in node.spec.taints if (one.key, one.effect) not in {(t.key, t.effect) for t in taints}]
+            self.update(name, taints=(*kept, *taints))
+
+    def untaint(self, name: str, *keys: str) -> None:
+        node = self.nodes.get(name)
+        if node is not None:
+            self.update(name, taints=tuple(one for one in node.spec.taints if one.key not in keys))
+
+    # -- selection -----------------------------------------------------------------------------------------------------
+
+    def zone_of(self, name: str) -> str:
+        return self.nodes[name].metadata.labels.get(ZONE, "")
+
+    def chosen(self, spec: NodesSpec, chance: Any) -> list[str]:
+        """The nodes of an event."""
+        found = list(self._matching(spec))
+        if spec.count is not None and spec.count < len(found):
+            found = sorted(chance.sample(found, spec.count), key=found.index)
+        return found
+
+    def _matching(self, spec: NodesSpec) -> Iterator[str]:
+        for name in spec.nodes:
+            if name not in self.nodes:
+                self._world.note(f"an event is about node {name}, which was not there at its time")
+        for name in self.nodes:
+            if (
+                (not spec.nodes or name in spec.nodes)
+                and (not spec.group or self.group_of.get(name) == spec.group)
+                and (not spec.zone or self.zone_of(name) == spec.zone)
+            ):
+                yield name
+
+
+def amounts_of(node: Node) -> dict[str, int]:
+    """In the scheduler's units."""
+    found = {}
+    for resource, quantity in node.status.allocatable.items():
+        nano = parse_quantity(quantity)
+        found[resource] = milli_value(nano) if resource == "cpu" else value(nano)
+    return found

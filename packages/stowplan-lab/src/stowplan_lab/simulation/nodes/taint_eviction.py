@@ -1,0 +1,88 @@
+"""Evict pods from nodes with NoExecute taints: immediately, after their tolerationSeconds, or never.
+
+The time runs from when the taint or the pod was added, whichever is later, and stops when the taint is removed. A pod
+without a toleration for unreachable nodes tolerates them for `failureEviction`, as added by admission on a cluster. On
+a failed node there is no kubelet to terminate a pod, so it is deleted without a grace period.
+
+Upstream: pkg/controller/tainteviction, plugin/pkg/admission/defaulttolerationseconds.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.taints import NO_EXECUTE, UNREACHABLE, tolerated_seconds, tolerates
+from stowplan.kube.api.types import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.kube.api.affinity import Taint
+    from stowplan.kube.api.changes import Change
+    from stowplan_lab.simulation.results.ledger import Entry
+    from stowplan_lab.simulation.world import World
+
+#: Why pods are deleted.
+NODE_FAILED, TAINTED = "node failed", "tainted"
+
+
+class TaintEvictions:
+    """A `simulate.cluster.Watcher`; must come after the ledger."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        #: Node -> its NoExecute taints -> a number that is unique per addition of a taint.
+        self._taints: dict[str, dict[Taint, int]] = {}
+        self._came = 0
+
+    def changed(self, change: Change[Any]) -> None:
+        new, old = change.new, change.old
+        kind = type(old if new is None else new)
+        if kind is Node:
+            self._node_changed(old, new)
+        elif kind is Pod and self._taints and new is not None:
+            bound = new.spec.node_name and (old is None or not old.spec.node_name)
+            entry = self._world.ledger.of(new.metadata.uid) if bound else None
+            if entry is not None:
+                self._will_go(entry, self._taints.get(entry.node, {}))
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None:
+            assert old is not None, "something has changed"
+            self._taints.pop(old.metadata.name, None)
+            return
+        name = new.metadata.name
+        before = self._taints.pop(name, {})
+        taints = [taint for taint in new.spec.taints if taint.effect == NO_EXECUTE]
+        added = {}
+        for taint in taints:
+            if taint not in before:
+                self._came += 1
+                added[taint] = self._came
+        if taints:
+            self._taints[name] = {taint: before.get(taint) or added[taint] for taint in taints}
+        for entry in self._world.entries_on(name) if added else ():
+            self._will_go(entry, added)
+
+    def _will_go(self, entry: Entry, taints: Mapping[Taint, int]) -> None:
+        """Schedule the eviction of a pod for newly added taints."""
+        if fate_of(entry.pod) is Fate.BELONGS_TO_NODE:
+            return
+        tolerations = entry.pod.spec.tolerations
+        for taint, number in taints.items():
+            if taint.key == UNREACHABLE and not any(tolerates(one, taint) for one in tolerations):
+                seconds: float | None = self._world.models.failure_eviction
+            else:
+                seconds = tolerated_seconds((taint,), tolerations)
+            if seconds is not None:
+                self._world.later(seconds, partial(self._evict, entry, taint, number))
+
+    def _evict(self, entry: Entry, taint: Taint, number: int) -> None:
+        is_there = self._world.ledger.of(entry.pod.metadata.uid) is entry and not entry.why
+        if not is_there or self._taints.get(entry.node, {}).get(taint) != number:
+            return
+        failed = taint.key == UNREACHABLE
+        self._world.delete(entry, NODE_FAILED if failed else TAINTED, at_once=failed)

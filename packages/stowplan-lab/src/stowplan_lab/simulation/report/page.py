@@ -1,0 +1,205 @@
+"""A simulation as one HTML page: figures, charts, and causes of waiting."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.kube.timing.waits import COUNTED
+from stowplan_lab.simulation.report.html import figure, standing_page
+from stowplan_lab.simulation.report.pictures import COLOURS, Bar, Series, areas, bars, heat, lines
+from stowplan_lab.simulation.report.series import ABSENT
+from stowplan_lab.simulation.report.spans import span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.kube.timing.waits import Waits
+    from stowplan_lab.simulation.report.series import Sampler
+    from stowplan_lab.simulation.results.records import SampleRow, SummaryRecord
+
+#: Of a heat map.
+_ROWS, _COLUMNS = 48, 96
+_MOST_CAUSES = 6
+_OTHER = "other causes"
+#: Limits of the waiting-time buckets, in seconds.
+_BOUNDS = (0.0, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, float("inf"))
+
+
+def report_page(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> str:
+    return standing_page(summary.name, "".join(_body(summary, sampler, waits)))
+
+
+def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[str]:
+    rows = sampler.rows
+    times = [row.time for row in rows]
+    ended = ", interrupted" if summary.interrupted else ""
+    yield f"<h1>{escape(summary.name)}</h1><p>{span_text(summary.simulated)} simulated{ended}, seed {summary.seed}</p>"
+    yield f"<dl>{''.join(_facts(summary))}</dl>"
+    for note in summary.notes:
+        yield f"<p>{escape(note)}</p>"
+    used = list(_use(rows))
+    yield figure(
+        "Resources used and requested",
+        "Share of what the nodes have. Dashed: with what waits.",
+        lines("Resources used and requested, over time", times, used, span_text, _percent),
+        used,
+        "use",
+    )
+    causes = _causes(rows)
+    yield figure(
+        "Pods that waited",
+        "By the result of the last attempt, or not tried yet.",
+        areas("Pending pods by cause, over time", times, causes, span_text, _number),
+        causes,
+        "pending",
+    )
+    yield figure(
+        "How long pods waited for a node",
+        f"Of {waits.count:,} pods. {COUNTED}",
+        bars("Distribution of waits", _wait_bars(waits)),
+        (),
+        "waits",
+    )
+    reasons = [
+        Bar(one.cause, one.seconds, f"{span_text(one.seconds)} in {one.pods:,} waits") for one in summary.causes[:12]
+    ]
+    yield figure(
+        "What waited, and why",
+        "Time spent waiting, of all pods together.",
+        bars("Waiting by cause", reasons),
+        (),
+        "why",
+    )
+    groups = _groups(rows)
+    yield figure(
+        "Nodes",
+        "" if not summary.cost else f"They cost {summary.cost:,.2f}.",
+        lines("Nodes over time", times, groups, span_text, _number),
+        groups,
+        "nodes",
+    )
+    yield figure(
+        "How full the nodes were",
+        "A row per node (or some of them together): the resource that is scarcest there; the darker, the fuller.",
+        heat("How full each node was, over time", summary.simulated, _heat_rows(sampler, summary.simulated), span_text),
+        (),
+        "heat",
+    )
+    fragmentation = _fragmentation(rows)
+    yield figure(
+        "Fragmentation",
+        "Share of the free amount on nodes where a typical pod does not fit.",
+        lines("Fragmentation over time", times, fragmentation, span_text, _percent),
+        fragmentation,
+        "fragmentation",
+    )
+
+
+def _facts(summary: SummaryRecord) -> Iterator[str]:
+    waits = summary.waits
+    facts = [
+        ("pods", f"{summary.arrived:,}"),
+        ("placements", f"{summary.placements:,}"),
+        ("evictions", f"{summary.evictions:,}"),
+        ("pending at the end", f"{summary.ends.get('pending', 0):,}"),
+        ("median wait", span_text(waits.p50)),
+        ("p95 wait", span_text(waits.p95)),
+        ("longest wait", span_text(waits.longest)),
+        ("nodes, mean", f"{summary.nodes_mean:,.1f}"),
+        *((f"{name} in use", f"{share:.1%}") for name, share in summary.utilization.items()),
+        *([("cost", f"{summary.cost:,.2f}")] if summary.cost else []),
+    ]
+    for name, value in facts:
+        yield f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def _use(rows: Sequence[SampleRow]) -> Iterator[Series]:
+    resources = sorted({name for row in rows for name, amount in row.allocatable.items() if amount})
+    for colour, name in enumerate(resources):
+        for values, dashed in (("used", False), ("asked", True)):
+            shares = [
+                getattr(row, values).get(name, 0) / row.allocatable[name] if row.allocatable.get(name) else 0.0
+                for row in rows
+            ]
+            if not dashed or any(shares):
+                yield Series(f"{name}{' with what waits' if dashed else ''}", shares, dashed, colour)
+
+
+def _causes(rows: Sequence[SampleRow]) -> list[Series]:
+    totals: dict[str, int] = {}
+    for row in rows:
+        for cause, number in row.pending_by.items():
+            totals[cause] = totals.get(cause, 0) + number
+    ranked = sorted(totals, key=lambda cause: (-totals[cause], cause))
+    shown, others = ranked[:_MOST_CAUSES], ranked[_MOST_CAUSES:]
+    found = [Series(cause, [row.pending_by.get(cause, 0) for row in rows], colour=i) for i, cause in enumerate(shown)]
+    if others:
+        rest = [sum(row.pending_by.get(cause, 0) for cause in others) for row in rows]
+        found.append(Series(_OTHER, rest, colour=COLOURS - 1))
+    return found
+
+
+def _groups(rows: Sequence[SampleRow]) -> list[Series]:
+    names = sorted({name for row in rows for name in row.nodes_by_group})
+    found = [Series(name, [row.nodes_by_group.get(name, 0) for row in rows], colour=i) for i, name in enumerate(names)]
+    if len(found) != 1:
+        found.append(Series("all nodes", [row.nodes for row in rows], colour=COLOURS - 1))
+    return found
+
+
+def _fragmentation(rows: Sequence[SampleRow]) -> list[Series]:
+    names = sorted({name for row in rows for name in row.fragmentation})
+    return [Series(name, [row.fragmentation.get(name, 0.0) for row in rows], colour=i) for i, name in enumerate(names)]
+
+
+def _wait_bars(waits: Waits) -> list[Bar]:
+    longer = [waits.count - waits.none, *(waits.above(bound) for bound in _BOUNDS[1:-1]), 0]
+    found = [Bar("none", waits.none, _share_text(waits.none, waits.count))]
+    for index, bound in enumerate(_BOUNDS[1:]):
+        number = longer[index] - longer[index + 1]
+        low = span_text(_BOUNDS[index])
+        name = f"more than {low}" if bound == _BOUNDS[-1] else f"up to {span_text(bound)}"
+        found.append(Bar(name, number, _share_text(number, waits.count)))
+    while len(found) > 1 and not found[-1].value:
+        found.pop()
+    return found
+
+
+def _share_text(number: int, of: int) -> str:
+    return f"{number:,} ({number / of:.1%})" if of else "0"
+
+
+def _heat_rows(sampler: Sampler, last: float) -> list[tuple[str, list[int | None]]]:
+    """Average neighbors if there are more nodes or samples than the chart can show."""
+    names = list(sampler.nodes)
+    if not names or not last:
+        return []
+    columns = min(_COLUMNS, max(1, len(sampler.heat) - 1))
+    per_row = -(-len(names) // _ROWS)
+    sums = np.zeros((len(names), columns))
+    counts = np.zeros((len(names), columns))
+    for sample in sampler.heat:
+        column = min(columns - 1, int(columns * sample.time / last))
+        there = sample.percent != ABSENT
+        n = len(sample.percent)
+        sums[:n, column] += np.where(there, sample.percent, 0)
+        counts[:n, column] += there
+    rows = []
+    for first in range(0, len(names), per_row):
+        total, number = sums[first : first + per_row].sum(axis=0), counts[first : first + per_row].sum(axis=0)
+        end = names[min(first + per_row, len(names)) - 1]
+        name = names[first] if per_row == 1 else f"{names[first]} … {end}"
+        values = [round(t / n) if n else None for t, n in zip(total.tolist(), number.tolist(), strict=True)]
+        rows.append((name, values))
+    return rows

@@ -1,0 +1,73 @@
+"""The summary of a simulation as a page of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan_lab.simulation.report.spans import span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.ask.explain.text.tables import Block
+    from stowplan_lab.simulation.results.records import SummaryRecord, WaitsRecord
+
+_CAUSES = 6
+
+
+def summary_page(summary: SummaryRecord, folder: str) -> list[Block]:
+    return list(_blocks(summary, folder))
+
+
+def _blocks(summary: SummaryRecord, folder: str) -> Iterator[Block]:
+    ended = " (interrupted)" if summary.interrupted else ""
+    yield Line(
+        ((summary.name, "name"), (f": {span_text(summary.simulated)} simulated{ended}, seed {summary.seed}", ""))
+    )
+    yield Line()
+    yield Grid([(name, text) for name, text in _facts(summary)])
+    if summary.causes:
+        yield Line()
+        yield Line("What pods waited for:")
+        rows = [(one.cause, f"{one.pods:,}", span_text(one.seconds / one.pods)) for one in summary.causes[:_CAUSES]]
+        yield Grid(rows, header=("cause", "times", "mean wait"), right=frozenset((1, 2)))
+        if len(summary.causes) > _CAUSES:
+            yield Line(f"… and {count(len(summary.causes) - _CAUSES, 'more cause')}", indent=2)
+    for note in summary.notes:
+        yield Line((("note: ", "dim"), (note, "")))
+    yield Line()
+    yield Line(f"Results are in {folder}; open {folder}/report.html for pictures.")
+
+
+def unplaced_text(waits: WaitsRecord) -> str:
+    return (
+        f"{waits.unplaced:,} of {count(waits.pods, 'pod')} never got a node; their waits count until they were deleted "
+        "or the run ended, as lower bounds"
+    )
+
+
+def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
+    waits = summary.waits
+    yield "pods", f"{summary.arrived:,} arrived, {summary.placements:,} placements, {summary.attempts:,} attempts"
+    yield "ended", ", ".join(f"{number:,} {how}" for how, number in summary.ends.items()) or "none"
+    yield "evictions", f"{summary.evictions:,}"
+    if waits.pods:
+        yield (
+            "waits",
+            f"{waits.at_once / waits.pods:.1%} none, mean {span_text(waits.mean)}, median {span_text(waits.p50)}, "
+            f"p95 {span_text(waits.p95)}, p99 {span_text(waits.p99)}, longest {span_text(waits.longest)}",
+        )
+        if waits.unplaced:
+            yield "", unplaced_text(waits)
+    yield "in use", ", ".join(f"{name} {share:.1%}" for name, share in summary.utilization.items()) or "nothing"
+    yield "fragmented", ", ".join(f"{name} {share:.1%}" for name, share in summary.fragmentation.items()) or "nothing"
+    yield (
+        "nodes",
+        f"{summary.nodes_mean:,.1f} on average, {summary.nodes_most:,} at most; the autoscaler added "
+        f"{summary.nodes_added:,} and removed {summary.nodes_removed:,}",
+    )
+    if summary.cost:
+        groups = ", ".join(f"{name} {cost:,.2f}" for name, cost in summary.cost_by_group.items())
+        yield "cost", f"{summary.cost:,.2f} ({groups})"

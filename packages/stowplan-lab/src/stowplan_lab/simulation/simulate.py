@@ -1,0 +1,587 @@
+"""A simulation of a scenario: the engine in virtual time, the models of its environment, and the results.
+
+    found = simulate_scenario("week.yaml")               # rows are kept in memory
+    found.summary.waits.p95
+    simulate_scenario("week.yaml", folder=Path("out"))     # rows are written to files continuously
+
+The same scenario gives the same rows on every machine: nothing reads a clock, each model has a random source of its own
+derived from the seed, and arrivals and lifetimes do not depend on decisions. So two configurations get the same pods at
+the same times.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
+
+from stowplan.ask.offline.extender_calls import post_to_extender
+from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.hang_guard import CallGuard
+from stowplan.drivers.virtual_time.driver import VirtualTime
+from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
+from stowplan.drivers.virtual_time.virtual_api import VirtualApi
+from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.documents import Documents
+from stowplan.kube.api.meta import ObjectMeta, controller_of
+from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.types import Namespace, Node, PodGroup, PriorityClass
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.settings import EngineSettings
+from stowplan.scheduler.engine.watched_kinds import watched_kinds
+from stowplan.scheduler.extenders.asking import asking, extenders_without_binders
+from stowplan.scheduler.extenders.calls import Calls
+from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.requests import Create
+from stowplan.scheduler.framework.runtime.registry import installed_plugins, load_plugin
+from stowplan.ui.source_records import configuration_record
+from stowplan.ui.timeline_file import NAME as TIMELINE
+from stowplan.ui.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
+from stowplan_lab.simulation.definition.load import load_scenario
+from stowplan_lab.simulation.errors import Problems, ScenarioError
+from stowplan_lab.simulation.faults import Faults
+from stowplan_lab.simulation.never_fitting import Supply, never_fitting
+from stowplan_lab.simulation.nodes.autoscaler import Autoscaler
+from stowplan_lab.simulation.nodes.budgets import BudgetController
+from stowplan_lab.simulation.nodes.drains import Drains
+from stowplan_lab.simulation.nodes.fleet import Fleet
+from stowplan_lab.simulation.nodes.kubelet import Kubelets
+from stowplan_lab.simulation.nodes.taint_eviction import TaintEvictions
+from stowplan_lab.simulation.report.page import report_page
+from stowplan_lab.simulation.report.series import Sampler
+from stowplan_lab.simulation.results.ledger import CALM, Ledger, Origin
+from stowplan_lab.simulation.results.output import Digest, DiscardRows, Folder, Kept
+from stowplan_lab.simulation.results.records import CauseRecord, SummaryRecord, WaitsRecord
+from stowplan_lab.simulation.start import objects_at_start
+from stowplan_lab.simulation.workloads.daemons import DaemonSetController
+from stowplan_lab.simulation.workloads.feeds import feed_of, size_of
+from stowplan_lab.simulation.workloads.owners import ExistingOwners
+from stowplan_lab.simulation.workloads.rollouts import rollouts_of
+from stowplan_lab.simulation.workloads.templates import template_of
+from stowplan_lab.simulation.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from stowplan.kube.config.declaration import Declarations
+    from stowplan.kube.timing.waits import Waits
+    from stowplan.scheduler.framework.interface import Plugin
+    from stowplan_lab.simulation.definition.amounts import Distribution
+    from stowplan_lab.simulation.definition.load import Located
+    from stowplan_lab.simulation.definition.schema import ModelsSpec, Scenario
+    from stowplan_lab.simulation.results.output import Sink
+    from stowplan_lab.simulation.results.records import DecisionRow, SampleRow
+    from stowplan_lab.simulation.workloads.owners import Template
+
+GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
+_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_NAME_LABEL = "kubernetes.io/metadata.name"
+#: Without a duration, the simulation ends when pods have only been waiting for this many seconds, which is longer than
+#: any pod waits for a retry.
+_QUIET = 700.0
+#: Number of progress reports between two samples.
+_PARTS = 64
+_DIGITS = 6
+
+
+class Progress(PlainStruct, frozen=True):
+    """The progress of a simulation."""
+
+    #: Seconds since its start, and when it ends if that is known.
+    time: float
+    duration: float | None
+    arrived: int
+    #: The approximate number of pods that will arrive, if known.
+    expected: int | None
+
+
+@dataclass
+class SimulationResult:
+    """The results of a simulation.
+
+    Examples:
+        >>> found = simulate_scenario("tuning/batch.yaml", decisions=False)
+        >>> len(found.series) > 10
+        True
+    """
+
+    summary: SummaryRecord
+    series: list[SampleRow]
+    #: None if they were written to a folder, or not requested.
+    decisions: list[DecisionRow] | None = field(repr=False, default=None)
+    folder: Path | None = None
+
+    def to_frame(self) -> Any:
+        """The decisions as a pandas or polars DataFrame."""
+        from stowplan.scheduler.inspection.frames import to_frame
+
+        if self.decisions is None:
+            raise ScenarioError(f"the decisions are in {self.folder}: read decisions.jsonl, or simulate without folder")
+        return to_frame(self.decisions)
+
+    def report(self) -> str:
+        """A self-contained HTML page; only without a folder."""
+        return self.page
+
+    page: str = field(repr=False, default="")
+
+
+def simulate_scenario(
+    scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located,
+    *,
+    config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
+    seed: int | None = None,
+    plugins: Sequence[type[Plugin]] = (),
+    folder: Path | None = None,
+    decisions: bool = True,
+    progress: Callable[[Progress, Simulation], object] | None = None,
+) -> SimulationResult:
+    """Run a scenario to its end; raises ScenarioError, or ConfigError for the configuration.
+
+    `config` and `seed` override the scenario's; `plugins` are classes in addition to its own. With `folder`, rows are
+    written there continuously; otherwise they are kept, unless `decisions` is False. `progress` is called periodically,
+    and may `stop` the simulation.
+
+    Examples:
+        >>> job = a_pod("job").requests(cpu="2").obj()
+        >>> batch = {"name": "batch", "manifest": job, "rate": "1/m", "lifetime": "30m"}
+        >>> nodes = {"name": "general", "count": 2, "capacity": {"cpu": 8, "memory": "32Gi", "pods": 110}}
+        >>> found = simulate_scenario({"duration": "2h", "cluster": {"groups": [nodes]}, "workloads": [batch]})
+        >>> found.summary.arrived, found.summary.waits.longest > 60
+        (121, True)
+    """
+    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
+    # Before results of an earlier run in the folder are deleted.
+    simulation.prepare()
+    kept = Kept()
+    out = None if folder is None else Folder(folder)
+    sink: Sink = kept if out is None else out
+    if not decisions or not simulation.scenario.output.decisions:
+        sink = DiscardRows()
+    try:
+        with nullcontext() if out is None or sink is not out else simulation.writing_timeline(out.path):
+            result = simulation.run(sink, progress)
+    except BaseException:
+        if out is not None:
+            out.abandon()
+        raise
+    if out is not None:
+        out.finish(result.series, result.summary, result.page)
+        result.folder = folder
+    elif not isinstance(sink, DiscardRows):
+        result.decisions = kept.rows
+    return result
+
+
+def simulated_until(
+    at: float,
+    scenario: Located,
+    *,
+    config: Mapping[str, Any],
+    seed: int,
+    plugins: Sequence[type[Plugin]],
+    stopped: Callable[[], bool],
+) -> Simulation:
+    """Run a scenario again up to the time of one of its timeline's frames; return the engine at that time.
+
+    `stopped`: whether the result is no longer needed. Raises like `simulate_scenario`.
+    """
+
+    def look(progress: Progress, simulation: Simulation) -> None:
+        if simulation.now >= at or stopped():
+            simulation.stop()
+
+    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
+    simulation.run(DiscardRows(), look)
+    return simulation
+
+
+class Simulation:
+    """One run; single use."""
+
+    def __init__(
+        self,
+        scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario | Located,
+        *,
+        config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
+        seed: int | None = None,
+        plugins: Sequence[type[Plugin]] = (),
+    ) -> None:
+        located = load_scenario(scenario)
+        self.scenario, self._folder, self._document = located.scenario, located.folder, located.value
+        self._plugins = plugins
+        self.seed = self.scenario.seed if seed is None else seed
+        named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
+        self._guard = CallGuard()
+        self._registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named, *plugins)), self._guard)
+        self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
+        self.config = self._configuration(config)
+        self._stopped = self._is_prepared = False
+        self._timeline: TimelineWriter | None = None
+        #: Notes from before the world exists.
+        self._early_notes: list[str] = []
+
+    def _configuration(self, given: Any) -> Configuration:
+        if isinstance(given, Configuration):
+            return given
+        source = given
+        if source is None:
+            own = self.scenario.scheduler.config
+            source = str(self._folder / own) if isinstance(own, str) else own
+        return load_config(source, plugins=self._registry.declarations, features=self._features)
+
+    @property
+    def declarations(self) -> Declarations:
+        """The plugins that its configuration may name."""
+        return self._registry.declarations
+
+    def stop(self) -> None:
+        """Stop the clock; the results so far are reported."""
+        self._stopped = True
+        if hasattr(self, "_time"):
+            self._time.halted = True
+
+    @contextmanager
+    def writing_timeline(self, folder: Path) -> Iterator[None]:
+        """While it runs, write what `stowplan ui --simulation` plays to this folder. Raises ScenarioError."""
+        declarations = self._registry.declarations
+        header = TimelineHeader(
+            title=self.scenario.name,
+            scheduler_name=self.config.profiles[0].scheduler_name,
+            configuration=configuration_record(self.config, declarations, self._features),
+            rerun=self._rerun(folder),
+        )
+        try:
+            self._timeline = TimelineWriter(folder / TIMELINE, header, duration=self.scenario.duration)
+            try:
+                yield
+            finally:
+                self._timeline.close()
+        except OSError as error:
+            raise ScenarioError(f"{error.filename or folder / TIMELINE}: {error.strerror or error}") from error
+
+    def _rerun(self, folder: Path) -> RerunRecord | None:
+        if self._document is None:
+            return None
+        return RerunRecord(
+            scenario=dict(self._document),
+            folder=os.path.relpath(self._folder, folder),
+            seed=self.seed,
+            plugins=tuple(f"{plugin.__module__}:{plugin.__qualname__}" for plugin in self._plugins),
+        )
+
+    # -- setup ---------------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Build the initial cluster; raises the errors of the inputs."""
+        self._build()
+        self._begin()
+        self._is_prepared = True
+
+    def _build(self) -> None:
+        scenario = self.scenario
+        start = parse_timestamp(scenario.start)
+        store = ObjectStore()
+        self._digest = Digest()
+        self.ledger = ledger = Ledger(start, now=lambda: time.now, row=self._digest.decision)
+        self.engine = Engine(
+            self.config,
+            registry=self._registry,
+            now=start,
+            meter=StoppedClock(),
+            random=Random(self.seed),
+            settings=EngineSettings(stories=False, events=False),
+            features=self._features,
+            api=VirtualApi(),
+            extenders=extenders_without_binders(self.config),
+            listener=ledger,
+        )
+        self._watched = watched_kinds(self.engine.frameworks.values(), report=self._early_notes.append)
+        chance = Random(f"{self.seed}/latency")
+        self._time = time = VirtualTime(
+            self.engine,
+            store,
+            start=start,
+            latency=_latency(scenario.models, chance),
+            kinds=[one.kind for one in self._watched],
+            ask=asking(Calls(self.config, Documents(())), post_to_extender),
+            binds_volumes_after=scenario.models.volumes or None,
+        )
+        time.halted = self._stopped
+        self.world = world = World(time, ledger, self.engine.state, scenario.models, self.seed)
+        self.fleet = Fleet(world, scenario.cluster.groups)
+        self.kubelets = Kubelets(world)
+        self.budgets = BudgetController(world)
+        for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(world)):
+            time.watch(watcher)
+        self.sampler = Sampler(world, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
+        drains = Drains(world, self.fleet, self.budgets)
+        self.autoscaler = Autoscaler(world, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
+        self.faults = Faults(world, self.fleet, self.kubelets, drains)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch, once it runs."""
+        return self._time.now
+
+    def _begin(self) -> None:
+        """Start the initial cluster, and schedule the events."""
+        scenario, world = self.scenario, self.world
+        objects, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
+        for note in (*self._early_notes, *notes):
+            world.note(note)
+        for name in _NAMESPACES:
+            self._put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
+        self._begin_with(objects)
+        for group in self.fleet.groups.values():
+            for _ in range(group.spec.count):
+                self.fleet.add_to(group)
+        templates = self._templates(classes := [one for one in objects if isinstance(one, PriorityClass)])
+        self._note_trouble_ahead(objects, templates)
+        self._begin_workloads(templates, classes)
+
+    def _note_trouble_ahead(self, objects: Sequence[Any], templates: Mapping[str, Template]) -> None:
+        if not self._features.enabled("GangScheduling") and any(isinstance(one, PodGroup) for one in objects):
+            self.world.note("gangs are ignored: scheduler.featureGates does not enable GangScheduling")
+            objects = ()
+        for note in never_fitting(list(templates.values()), objects, Supply(self.scenario, self.fleet)):
+            self.world.note(note)
+
+    def _begin_workloads(self, templates: Mapping[str, Template], classes: Sequence[PriorityClass]) -> None:
+        scenario, world = self.scenario, self.world
+        controllers: dict[str, list[Any]] = {}
+        for spec in scenario.workloads:
+            template = templates.get(spec.name)
+            if template is None:
+                self._time.feed(feed_of(world, spec, self._folder, scenario.duration))
+                continue
+            of_workload = controllers[spec.name] = []
+            if template.kind == "DaemonSet":
+                of_workload.append(DaemonSetController(world, template))
+                of_workload[0].begin()
+            else:
+                self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, of_workload))
+        rollouts = rollouts_of(scenario, templates, controllers, self._folder, classes)
+        self.faults.begin(scenario, controllers, rollouts)
+
+    def _templates(self, classes: Sequence[PriorityClass]) -> dict[str, Template]:
+        """Workload -> template, for workloads that are not traces."""
+        rolled = {event.rollout.workload for event in self.scenario.events if event.rollout is not None}
+        templates: dict[str, Template] = {}
+        problems = Problems()
+        for spec in self.scenario.workloads:
+            if spec.trace is None:
+                with problems.collected():
+                    templates[spec.name], notes = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
+                    for note in notes:
+                        self.world.note(note)
+        problems.raise_any()
+        return templates
+
+    def _begin_with(self, objects: Sequence[Any]) -> None:
+        adopted = ExistingOwners(self.world)
+        # In the order of an API server's lists: nodes first, and pods by namespace and name.
+        for obj in sorted(objects, key=_list_order):
+            if isinstance(obj, Node):
+                self.fleet.put(obj)
+            elif isinstance(obj, Pod):
+                comes_back = fate_of(obj) is Fate.RECREATED
+                owner = controller_of(obj.metadata)
+                origin = Origin(workload="" if owner is None else owner.name, owner=adopted if comes_back else None)
+                uid = obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"
+                self.world.arrive(_with_uid(obj, uid), origin)
+            else:
+                self._put(obj)
+
+    def _put(self, obj: Any) -> None:
+        try:
+            self._time.write(Create(obj=obj))
+        except ApiError as error:
+            self.world.note(str(error))
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run(self, sink: Sink, progress: Callable[[Progress, Simulation], object] | None = None) -> SimulationResult:
+        if not self._is_prepared:
+            self.prepare()
+        self._digest.go_to(sink)
+        if self._timeline is not None:
+            self._timeline.begin(self.engine.state, self.ledger.waiting)
+        expected = self._expected()
+        duration = self.scenario.duration
+
+        def report() -> None:
+            if self._timeline is not None:
+                self._timeline.moment(self._time.now)
+            if progress is not None:
+                progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
+
+        with self._guard.series():
+            self._play(duration, report)
+        return self._finish()
+
+    def _play(self, duration: float | None, report: Callable[[], None]) -> None:
+        quiet_since, seen = 0.0, -1
+        self._time.run(until=self._time.now)
+        while True:
+            self.sampler.take()
+            self._sweep()
+            report()
+            if self._time.halted or (duration is not None and self._passed >= duration):
+                break
+            happened = self.ledger.placements + self.ledger.arrived + sum(self.ledger.ends.values())
+            if happened != seen:
+                quiet_since, seen = self._passed, happened
+            if duration is None and self._time.idle and self._rests(quiet_since):
+                break
+            self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration), report)
+
+    def _advance(self, until: float, report: Callable[[], None]) -> None:
+        """Advance to that time in parts, so that it can be stopped. Where nothing is due, a part is longer."""
+        time, start = self._time, self.world.start
+        part = (until - self._passed) / _PARTS
+        for _ in range(_PARTS - 1):
+            to = max(self._passed + part, time.next - start)
+            if to >= until:
+                break
+            time.advance(max(0.0, start + to - time.now))
+            report()
+        time.advance(max(0.0, start + until - time.now))
+
+    def _rests(self, quiet_since: float) -> bool:
+        return not self.ledger.pending or self._passed - quiet_since >= _QUIET
+
+    @property
+    def _passed(self) -> float:
+        return round(self._time.now - self.world.start, _DIGITS)
+
+    def _sweep(self) -> None:
+        """Pods of a feed that the store has rejected."""
+        for _, request, error in self._time.refused:
+            if isinstance(request, Create) and isinstance(request.obj, Pod):
+                self.ledger.refuse(request.obj, str(error))
+            else:
+                self.world.note(str(error))
+        self._time.refused.clear()
+
+    def _expected(self) -> int | None:
+        sizes = [size_of(spec, self._folder, self.scenario.duration) for spec in self.scenario.workloads]
+        return None if None in sizes else sum(cast("list[int]", sizes))
+
+    def _finish(self) -> SimulationResult:
+        if self._timeline is not None:
+            self._timeline.end(self._time.now)
+        self.fleet.account()
+        self.ledger.finish()
+        self._time.close()
+        for framework in self.engine.frameworks.values():
+            for problem in framework.close():
+                self.world.note(problem)
+        if self.ledger.errors:
+            failed = count(self.ledger.errors, "attempt")
+            self.world.note(f"{failed} failed with an error; the first: {self.ledger.first_error}")
+        waits = self.ledger.waiting.until(self._time.now)
+        summary = self._summary(waits)
+        page = report_page(summary, self.sampler, waits)
+        return SimulationResult(summary=summary, series=self.sampler.rows, page=page)
+
+    def _summary(self, waits: Waits) -> SummaryRecord:
+        ledger, fleet, scaler = self.ledger, self.fleet, self.autoscaler
+        ends = ledger.ends
+        seconds = self._passed
+        return SummaryRecord(
+            name=self.scenario.name,
+            seed=self.seed,
+            simulated=seconds,
+            interrupted=self._stopped,
+            arrived=ledger.arrived,
+            placements=ledger.placements,
+            attempts=ledger.attempts,
+            ends=dict(sorted(ends.items())),
+            evictions=sum(number for how, number in ends.items() if how not in CALM),
+            waits=waits_record(waits),
+            causes=causes_of(ledger),
+            utilization={
+                name: round(ledger.used_seconds[name] / amount, _DIGITS)
+                for name, amount in sorted(fleet.seconds.items())
+                if amount and name != "pods"
+            },
+            fragmentation=dict(self.sampler.mean("fragmentation")),
+            cost=round(sum(fleet.costs.values()), _DIGITS),
+            cost_by_group={name: round(cost, _DIGITS) for name, cost in sorted(fleet.costs.items())},
+            nodes_at_end=len(fleet.nodes),
+            nodes_most=fleet.most,
+            nodes_mean=round(fleet.node_seconds / seconds, _DIGITS) if seconds else float(len(fleet.nodes)),
+            nodes_added=scaler.added if scaler is not None else 0,
+            nodes_removed=scaler.removed if scaler is not None else 0,
+            digest=self._digest.text,
+            notes=tuple(self.world.notes),
+        )
+
+
+def waits_record(waits: Waits) -> WaitsRecord:
+    p50, p90, p95, p99 = (round(waits.quantile(share), _DIGITS) for share in (0.5, 0.9, 0.95, 0.99))
+    return WaitsRecord(
+        pods=waits.count,
+        unplaced=waits.unplaced,
+        at_once=waits.none,
+        mean=round(waits.mean, _DIGITS),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        longest=round(waits.longest, _DIGITS),
+    )
+
+
+def causes_of(ledger: Ledger) -> tuple[CauseRecord, ...]:
+    found = (
+        CauseRecord(cause=cause, pods=one.pods, seconds=round(one.seconds, _DIGITS))
+        for cause, one in ledger.causes.items()
+    )
+    return tuple(sorted(found, key=lambda record: (-record.seconds, record.cause)))
+
+
+def _latency(models: ModelsSpec, chance: Random) -> Latency:
+    termination, latency = models.termination, models.latency
+    if not termination.mean and not latency.mean:
+        return NO_LATENCY
+    drawn = _Drawn(latency, chance) if latency.mean else 0.0
+    grace = _Grace(termination, chance) if termination.mean else 0.0
+    return Latency(requests=drawn, answers=drawn, watches=drawn, deletions=grace)
+
+
+class _Drawn:
+    def __init__(self, distribution: Distribution, chance: Random) -> None:
+        self._distribution, self._chance = distribution, chance
+
+    def __call__(self, about: object) -> float:
+        return self._distribution.draw(self._chance)
+
+
+class _Grace(_Drawn):
+    """The termination time of a pod: at most its grace period."""
+
+    def __call__(self, about: Any) -> float:
+        given = about.spec.termination_grace_period_seconds
+        return min(super().__call__(about), 30.0 if given is None else float(given))
+
+
+def _with_uid(pod: Pod, uid: str) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, uid=uid))
+
+
+def _list_order(obj: Any) -> tuple[int, str, str]:
+    order = 1 if isinstance(obj, Node) else 2 if isinstance(obj, Pod) else 0
+    return order, obj.metadata.namespace, obj.metadata.name

@@ -1,0 +1,72 @@
+"""The initial objects of a scenario, from files, a live cluster, a trace and groups of nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.ask.loading.files import objects_of_files
+from stowplan.kube.api.load import LoadError
+from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.traces.formats import open_trace
+from stowplan_lab.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from stowplan.kube.api.meta import ApiStruct
+    from stowplan.scheduler.engine.watched_kinds import WatchedKind
+    from stowplan_lab.simulation.definition.schema import ClusterSpec
+    from stowplan_lab.traces.trace import Trace
+
+
+def objects_at_start(
+    spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]
+) -> tuple[list[ApiStruct], list[str]]:
+    """(objects except for groups of nodes, notes for the user); raises ScenarioError."""
+    objects: list[ApiStruct] = []
+    notes: list[str] = []
+    if spec.files:
+        try:
+            filed = objects_of_files([str(folder / path) for path in spec.files])
+        except LoadError as error:
+            raise ScenarioError(*error.errors) from None
+        objects += filed.objects
+        notes += filed.notes
+    if spec.live or spec.kubeconfig or spec.context:
+        found, more = _live(spec, folder, kinds)
+        objects += found
+        notes += more
+    if spec.trace is not None:
+        try:
+            objects += trace_of(spec.trace, folder).nodes()
+        except TraceError as error:
+            raise ScenarioError(f"cluster.trace: {error}") from None
+    return objects, notes
+
+
+def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:
+    """Load a trace; raises TraceError."""
+    options = dict(given)
+    return open_trace(str(options.pop("format", "")), options, folder)
+
+
+def _live(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> tuple[Sequence[ApiStruct], Sequence[str]]:
+    # The HTTP client is slow to import.
+    from stowplan import __version__
+    from stowplan.ask.loading.live_cluster import LiveClusterError, read_now
+    from stowplan.net.client.cluster_flags import ClusterFlags
+    from stowplan.net.client.http.user_agent import user_agent
+
+    try:
+        read = read_now(
+            kinds,
+            ClusterFlags(
+                kubeconfig=None if spec.kubeconfig is None else str(folder / spec.kubeconfig), context=spec.context
+            ),
+            agent=user_agent(command="stowplan", version=__version__, purpose="simulate"),
+        )
+    except LiveClusterError as error:
+        raise ScenarioError(f"cluster: {error}") from None
+    return read.objects, read.notes

@@ -1,0 +1,176 @@
+"""Model the DaemonSet controller: one pod for each node that matches its template, which cannot go to another node.
+
+A lost pod is recreated once it is gone, and a node that becomes eligible gets its pod then. A rollout replaces pods
+node by node: with `maxUnavailable`, at most that many nodes have no available pod; with `maxSurge`, that many have the
+new pod in addition to the old one, which is deleted when the new one is available. Pods that are not available are
+replaced first, and immediately.
+
+Upstream: pkg/controller/daemon (daemon_controller.go, update.go).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from stowplan.ask.loading.daemon_sets import node_of, tied_to, tolerating, wanted_on
+from stowplan.kube.api.api_errors import NotFound
+from stowplan.kube.api.meta import OwnerReference
+from stowplan.kube.api.types import Node
+from stowplan_lab.simulation.results.ledger import Origin
+from stowplan_lab.simulation.workloads.owners import UPDATED, named_pod
+from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
+from stowplan_lab.simulation.workloads.strategies import ON_DELETE
+
+if TYPE_CHECKING:
+    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.types import Pod
+    from stowplan_lab.simulation.results.ledger import Entry
+    from stowplan_lab.simulation.workloads.owners import Template
+    from stowplan_lab.simulation.world import World
+
+#: A pod whose node was removed while it was pending.
+NODE_GONE = "deleted"
+#: Seconds between checks whether an old pod is gone.
+_AGAIN = 1.0
+
+
+class DaemonSetController:
+    """A `simulate.cluster.Watcher`."""
+
+    def __init__(self, world: World, template: Template) -> None:
+        self._world = world
+        self._revisions = Revisions(template, REVISION)
+        self._turn_to(template)
+        name = template.pod.metadata.name
+        self._owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name=name, uid=name, controller=True)
+        self._made = 0
+        #: Node -> UID of its pod, and of the one that will replace it.
+        self._pods: dict[str, str] = {}
+        self._surging: dict[str, str] = {}
+
+    def begin(self) -> None:
+        for node in self._world.store.list(Node):
+            self._look_at(node.metadata.name)
+        self._world.time.watch(self)
+
+    def roll_out(self, template: Template | None) -> None:
+        """Switch to another template; None: restart the current one."""
+        self._turn_to(self._revisions.next_of(template, self._world.now))
+        self._advance()
+
+    def _turn_to(self, template: Template) -> None:
+        self._template = template
+        self._revisions.turn_to(template)
+        self._pod = tolerating(self._revisions.pod(self._revisions.current))
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def changed(self, change: Change[Any]) -> None:
+        new: Any = change.new
+        old: Any = change.old
+        if type(old if new is None else new) is not Node:
+            return
+        if new is None:
+            self._world.soon(partial(self._forget, old.metadata.name))
+        elif old is None or (old.spec.taints, old.metadata.labels) != (new.spec.taints, new.metadata.labels):
+            self._world.soon(partial(self._look_at, new.metadata.name))
+
+    def _look_at(self, name: str) -> None:
+        """Create the node's pod, if it is eligible and has none."""
+        if name in self._pods:
+            return
+        try:
+            node = self._world.store.get(Node, "", name)
+        except NotFound:
+            return
+        if wanted_on(self._pod, node):
+            self._pods[name] = self._make(name)
+
+    def _forget(self, node: str) -> None:
+        """The node was removed: its pods, if they were pending, cannot be scheduled."""
+        for pods in (self._pods, self._surging):
+            entry = self._world.ledger.of(pods.pop(node, ""))
+            if entry is not None:
+                self._world.delete(entry, NODE_GONE, at_once=True)
+        self._advance()
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _make(self, node: str) -> str:
+        self._made += 1
+        name = f"{self._pod.metadata.name}-{self._made}"
+        pod = tied_to(named_pod(self._pod, self._template.workload, name, owner=self._owner), node)
+        on_start = None if self._template.update is None else self._begun
+        self._world.arrive(pod, Origin(workload=self._template.workload, owner=self, on_start=on_start))
+        return pod.metadata.uid
+
+    def _begun(self) -> None:
+        self._world.later(self._world.models.controller_delay + self._template.min_ready, self._advance)
+
+    def finished(self, entry: Entry) -> None:
+        """Never happens without a lifetime."""
+
+    def lost(self, entry: Entry) -> None:
+        if self._world.models.controllers:
+            self._world.later(self._world.models.controller_delay, partial(self._replace, entry.pod))
+
+    def _replace(self, pod: Pod) -> None:
+        """Recreate the node's pod when the old one is gone."""
+        uid, node = pod.metadata.uid, node_of(pod)
+        if self._surging.get(node) == uid:
+            del self._surging[node]
+        elif self._pods.get(node) == uid:
+            if self._world.ledger.of(uid) is not None:
+                self._world.later(_AGAIN, partial(self._replace, pod))
+                return
+            del self._pods[node]
+            if node in self._surging:
+                self._pods[node] = self._surging.pop(node)
+            self._look_at(node)
+        self._advance()
+
+    # -- rollouts ------------------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        strategy = self._template.update
+        if strategy is None or strategy.type_ == ON_DELETE:
+            return
+        revisions, ledger = self._revisions, self._world.ledger
+        old = [node for node, uid in self._pods.items() if revisions.of(ledger.of(uid)) != revisions.current]
+        if not old:
+            return
+        surge, unavailable = strategy.limits(len(self._pods))
+        if surge:
+            self._surge(old, surge)
+        else:
+            self._take_away(old, unavailable)
+
+    def _is_available(self, uid: str) -> bool:
+        return self._world.is_available(uid, self._template.min_ready)
+
+    def _take_away(self, old: list[str], most: int) -> None:
+        missing = [node for node, uid in self._pods.items() if not self._is_available(uid)]
+        useless, useful = _split(old, set(missing))
+        for node in (*useless, *useful[: max(0, most - len(missing))]):
+            entry = self._world.ledger.of(self._pods[node])
+            # Its node gets the new one when it is gone.
+            if entry is not None and not entry.why:
+                self._world.delete(entry, UPDATED)
+
+    def _surge(self, old: list[str], most: int) -> None:
+        for node in [node for node in old if self._is_available(self._surging.get(node, ""))]:
+            entry = self._world.ledger.of(self._pods[node])
+            self._pods[node] = self._surging.pop(node)
+            if entry is not None and not entry.why:
+                entry.origin = Origin(workload=self._template.workload)
+                self._world.delete(entry, UPDATED)
+            old.remove(node)
+        waiting = [node for node in old if node not in self._surging]
+        useless, useful = _split(waiting, {node for node in waiting if not self._is_available(self._pods[node])})
+        for node in (*useless, *useful[: max(0, most - len(self._surging) - len(useless))]):
+            self._surging[node] = self._make(node)
+
+
+def _split(nodes: list[str], apart: set[str]) -> tuple[list[str], list[str]]:
+    return [node for node in nodes if node in apart], [node for node in nodes if node not in apart]

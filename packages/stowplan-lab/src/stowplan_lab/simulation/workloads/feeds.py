@@ -1,0 +1,146 @@
+"""The arrivals of one workload, each created when it is due, so that only the next one is in memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.drivers.virtual_time.driver import Call
+from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.requests import Create
+from stowplan_lab.simulation.definition.times import expected_count, times_of
+from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.results.ledger import Origin
+from stowplan_lab.simulation.start import trace_of
+from stowplan_lab.simulation.workloads.deployments import DeploymentController
+from stowplan_lab.simulation.workloads.owners import WorkloadController, named_pod
+from stowplan_lab.simulation.workloads.stateful import StatefulSetController
+from stowplan_lab.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stowplan.kube.api.pod import PodSpec
+    from stowplan.scheduler.framework.requests import Request
+    from stowplan_lab.simulation.definition.schema import WorkloadSpec
+    from stowplan_lab.simulation.workloads.owners import Template
+    from stowplan_lab.simulation.world import World
+
+#: Specs of a trace that are cached for equal pods.
+_KEPT_SPECS = 8192
+
+Feed = "Iterator[tuple[float, Request | Call]]"
+
+
+def feed_of(
+    world: World,
+    spec: WorkloadSpec,
+    folder: Path,
+    duration: float | None,
+    template: Template | None = None,
+    controllers: list[WorkloadController] | None = None,
+) -> Iterator[tuple[float, Request | Call]]:
+    """The arrivals, in order; `controllers` gets the controllers that start."""
+    if template is None or controllers is None:
+        return _of_trace(world, spec, folder, duration)
+    if template.kind == "Pod":
+        return _pods(world, spec, template, duration)
+    return _controllers(world, spec, template, duration, controllers)
+
+
+def _pods(
+    world: World, spec: WorkloadSpec, template: Template, duration: float | None
+) -> Iterator[tuple[float, Request]]:
+    times, lifetimes = world.chance(f"times of {spec.name}"), world.chance(f"lifetimes of {spec.name}")
+    alone = template.pod.metadata.name
+    expect, start, number = world.ledger.expect, world.start, 0
+    for at in times_of(spec, times, duration):
+        for _ in range(spec.each):
+            number += 1
+            pod = named_pod(template.pod, spec.name, f"{alone}-{number}")
+            expect(pod.metadata.uid, Origin(workload=spec.name, lifetime=template.draw_lifetime(lifetimes)))
+            yield start + at, Create(obj=pod)
+
+
+def _controllers(
+    world: World, spec: WorkloadSpec, template: Template, duration: float | None, controllers: list[WorkloadController]
+) -> Iterator[tuple[float, Call]]:
+    times, number = world.chance(f"times of {spec.name}"), 0
+    several = spec.each > 1 or spec.at.listed or expected_count(spec, duration) != 1
+    for at in times_of(spec, times, duration):
+        for _ in range(spec.each):
+            number += 1
+            name = f"{spec.name}-{number}" if several else spec.name
+            controller = _controller_class(template)(world, template, name, world.chance(f"lifetimes of {name}"))
+            yield world.start + at, Call(partial(_begin, controller, controllers if template.kind != "Job" else None))
+
+
+def _controller_class(template: Template) -> type[WorkloadController]:
+    if template.kind == "StatefulSet":
+        return StatefulSetController
+    return DeploymentController if template.kind == "Deployment" and template.update is not None else WorkloadController
+
+
+def _begin(controller: WorkloadController, controllers: list[WorkloadController] | None) -> None:
+    if controllers is not None:
+        controllers.append(controller)
+    controller.begin()
+
+
+def _of_trace(
+    world: World, spec: WorkloadSpec, folder: Path, duration: float | None
+) -> Iterator[tuple[float, Request]]:
+    shift = spec.at[0]
+    start, expect, last = world.start, world.ledger.expect, 0.0
+    asking = _ProfileName(spec.scheduler_name)
+    try:
+        trace = trace_of(spec.trace or {}, folder)
+        for arrival in trace.arrivals():
+            at = round(shift + arrival.at / spec.speed, 6)
+            if at < last:
+                raise TraceError(f"{arrival.pod.metadata.name} comes at {arrival.at}, before the pod ahead of it")
+            last = at
+            if duration is not None and at > duration:
+                break
+            pod, lifetime = arrival.pod, arrival.lifetime
+            metadata = pod.metadata
+            uid = f"{spec.name}/{metadata.namespace}/{metadata.name}"
+            metadata = replace(metadata, namespace=metadata.namespace or "default", uid=uid)
+            pod = replace(pod, metadata=metadata, spec=asking.of(pod.spec))
+            lifetime = None if lifetime is None else lifetime / spec.speed
+            expect(uid, Origin(workload=spec.name, lifetime=lifetime))
+            yield start + at, Create(obj=pod)
+        if trace.skipped:
+            world.note(f"workload {spec.name}: {count(trace.skipped, 'row')} of the trace left out (badRows: skip)")
+    except TraceError as error:
+        raise ScenarioError(f"workloads: {spec.name}: {error}") from None
+
+
+class _ProfileName:
+    """Sets the scheduler name in specs; pods that share theirs still do afterwards."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        #: id of a spec -> the spec, which is kept so that the id stays valid, and its result.
+        self._known: dict[int, tuple[PodSpec, PodSpec]] = {}
+
+    def of(self, spec: PodSpec) -> PodSpec:
+        if not self._name:
+            return spec
+        known = self._known.get(id(spec))
+        if known is None:
+            if len(self._known) >= _KEPT_SPECS:
+                self._known.clear()
+            known = self._known[id(spec)] = spec, replace(spec, scheduler_name=self._name)
+        return known[1]
+
+
+def size_of(spec: WorkloadSpec, folder: Path, duration: float | None) -> int | None:
+    """The approximate number of pods that arrive; None if unknown."""
+    if spec.trace is not None:
+        return trace_of(spec.trace, folder).count
+    times = expected_count(spec, duration)
+    return None if times is None else times * spec.each

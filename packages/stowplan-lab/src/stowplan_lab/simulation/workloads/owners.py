@@ -1,0 +1,195 @@
+"""Creators of pods: single arrivals, and models of controllers.
+
+    Pod                                      each arrival is a pod
+    Deployment, ReplicaSet, StatefulSet      each arrival keeps a number of replicas, and replaces lost ones
+    Job                                      each arrival runs a number of pods to completion, some at a time
+
+DaemonSets are in `daemons`, rollouts of Deployments in `deployments`, StatefulSets in `stateful`. With
+`models.controllers: false` nothing is replaced. Upstream: pkg/controller (replicaset, statefulset, job, daemon).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.meta import OwnerReference
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.requests import Create
+from stowplan_lab.simulation.results.ledger import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from stowplan.kube.api.meta import ApiStruct
+    from stowplan.kube.api.types import PersistentVolumeClaim, Pod
+    from stowplan_lab.simulation.definition.amounts import Distribution
+    from stowplan_lab.simulation.results.ledger import Entry
+    from stowplan_lab.simulation.workloads.strategies import UpdateStrategy
+    from stowplan_lab.simulation.world import World
+
+
+#: Why pods are deleted.
+SCALED_DOWN, UPDATED = "scaled down", "updated"
+
+
+class Template(PlainStruct, frozen=True, kw_only=True):
+    """What a workload's manifest specifies."""
+
+    workload: str
+    kind: str
+    #: As an API server would store it.
+    pod: Pod
+    replicas: int = 1
+    #: For a Job: the number of pods that must complete.
+    completions: int = 1
+    #: For a StatefulSet: whether a pod waits for the one before it (OrderedReady).
+    ordered: bool = False
+    #: minReadySeconds.
+    min_ready: float = 0.0
+    #: How its pods are updated to another template; None: never.
+    update: UpdateStrategy | None = None
+    lifetime: Distribution | None = None
+    #: Creates the object that default spreading reads, by name; None: there is none of this kind.
+    companion: Callable[[str], ApiStruct] | None = None
+    #: The claims of a StatefulSet's pod, by the pod's name.
+    claims: Callable[[str], Sequence[PersistentVolumeClaim]] | None = None
+
+    def draw_lifetime(self, chance: Random) -> float | None:
+        return None if self.lifetime is None else self.lifetime.draw(chance)
+
+
+def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference | None = None, again: int = 0) -> Pod:
+    """One of many equal pods: they share everything but their names. Only names may collide between workloads.
+
+    `again`: the number of earlier pods of that name.
+    """
+    metadata = template.metadata
+    owners = metadata.owner_references if owner is None else (owner,)
+    uid = f"{workload}/{metadata.namespace}/{name}{f'/{again}' if again else ''}"
+    return replace(template, metadata=replace(metadata, name=name, uid=uid, owner_references=owners))
+
+
+class WorkloadController:
+    """One Deployment, ReplicaSet, StatefulSet or Job: it creates pods until there are enough."""
+
+    def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
+        self._world = world
+        self._template = template
+        self._name = name
+        self._chance = chance
+        self.replicas = template.replicas
+        self._made = 0
+        #: Name -> UID.
+        self._active: dict[str, str] = {}
+        self._completed = 0
+        #: Called whenever one of its pods has started.
+        self._on_start: Callable[[], object] | None = None
+        self._is_job = template.kind == "Job"
+        kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
+        self._owner = OwnerReference(
+            api_version="batch/v1" if self._is_job else "apps/v1", kind=kind, name=name, uid=name, controller=True
+        )
+
+    def begin(self) -> None:
+        if self._template.companion is not None:
+            try:
+                self._world.time.write(Create(obj=self._template.companion(self._name)))
+            except ApiError as error:
+                self._world.note(f"workload {self._template.workload}: {error}")
+        self._reconcile()
+
+    def scale(self, replicas: int) -> None:
+        self.replicas = replicas
+        self._reconcile()
+
+    def _begun(self) -> None:
+        """One of its pods has started, and will become available."""
+        self._world.later(self._world.models.controller_delay + self._template.min_ready, self._reconcile)
+
+    def _is_available(self, name: str) -> bool:
+        return self._world.is_available(self._active.get(name, ""), self._template.min_ready)
+
+    @property
+    def _wanted(self) -> int:
+        if self._is_job:
+            return min(self.replicas, self._template.completions - self._completed)
+        return self.replicas
+
+    def _reconcile(self) -> None:
+        while len(self._active) < self._wanted:
+            self._make()
+        if self._is_job:
+            return
+        for name in reversed(list(self._active)[self._wanted :]):
+            self._remove(name)
+
+    def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
+        entry = self._world.ledger.of(self._active.pop(name))
+        if entry is not None:
+            entry.origin = Origin(workload=self._template.workload)
+            self._world.delete(entry, why)
+
+    def _make(self) -> None:
+        self._made += 1
+        template = self._template
+        name = f"{self._name}-{self._made}"
+        self._arrive(named_pod(template.pod, template.workload, name, owner=self._owner))
+
+    def _arrive(self, pod: Pod) -> None:
+        template = self._template
+        self._active[pod.metadata.name] = pod.metadata.uid
+        origin = Origin(
+            workload=template.workload,
+            lifetime=template.draw_lifetime(self._chance),
+            owner=self,
+            on_start=self._on_start,
+        )
+        self._world.arrive(pod, origin)
+
+    def lost(self, entry: Entry) -> None:
+        self._active.pop(entry.pod.metadata.name, None)
+        self._replace()
+
+    def finished(self, entry: Entry) -> None:
+        self._active.pop(entry.pod.metadata.name, None)
+        if self._is_job:
+            self._completed += 1
+        self._replace()
+
+    def _replace(self) -> None:
+        models = self._world.models
+        if (models.controllers or self._is_job) and len(self._active) < self._wanted:
+            self._world.later(models.controller_delay, self._reconcile)
+
+
+class ExistingOwners:
+    """The controllers of pods in the initial cluster: they recreate lost ones."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._made = 0
+
+    def lost(self, entry: Entry) -> None:
+        if self._world.models.controllers:
+            self._world.later(self._world.models.controller_delay, partial(self._make, entry))
+
+    def finished(self, entry: Entry) -> None:
+        """Never happens without a lifetime."""
+
+    def _make(self, entry: Entry) -> None:
+        self._made += 1
+        old = entry.pod
+        fresh = replace(
+            named_pod(old, entry.origin.workload, f"{old.metadata.name}-replacement-{self._made}"),
+            spec=replace(old.spec, node_name=""),
+            status=type(old.status)(),
+        )
+        metadata = replace(
+            fresh.metadata, resource_version="", deletion_timestamp=None, deletion_grace_period_seconds=None
+        )
+        self._world.arrive(replace(fresh, metadata=metadata), Origin(workload=entry.origin.workload, owner=self))

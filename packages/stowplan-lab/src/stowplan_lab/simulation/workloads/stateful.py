@@ -1,0 +1,187 @@
+"""Model the StatefulSet controller: pods with stable names, each with persistent claims of its own.
+
+Pods are named name-0, name-1 and so on; a lost one is recreated under its name once the old one is gone, with the same
+claims. Scaling down removes the highest ordinals and keeps their claims.
+
+With `podManagementPolicy: OrderedReady`, the default, there is one step at a time: a pod is created when all those
+before it have been running for `minReadySeconds`; one is deleted when all others are running and the one after it is
+gone. With Parallel there are no such waits. A pod counts as running from its start until it is deleted or its node
+fails.
+
+A rollout replaces pods from the highest ordinal down to `partition`, each when the one before it is available again
+(`maxUnavailable`: several at a time). Those below the partition keep the previous template, even if they are recreated.
+As on a cluster, an ordered set whose new pods do not start is stuck, and a rollback does not fix it.
+
+Upstream: pkg/controller/statefulset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.kube.api.api_errors import AlreadyExists, ApiError, NotFound
+from stowplan.kube.api.types import Pod
+from stowplan.kube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
+from stowplan.scheduler.framework.requests import Create
+from stowplan_lab.simulation.workloads.owners import UPDATED, WorkloadController, named_pod
+from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
+from stowplan_lab.simulation.workloads.strategies import ON_DELETE
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from stowplan.kube.api.pod import PodSpec
+    from stowplan.kube.api.types import PersistentVolumeClaim
+    from stowplan_lab.simulation.workloads.owners import Template
+    from stowplan_lab.simulation.world import World
+
+_POD_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
+#: Seconds between checks whether an old pod is gone.
+_AGAIN = 1.0
+
+
+class StatefulSetController(WorkloadController):
+    def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
+        super().__init__(world, template, name, chance)
+        #: Name -> number of its pods so far.
+        self._times: Counter[str] = Counter()
+        #: Name -> its spec, with its claims.
+        self._specs: dict[str, PodSpec] = {}
+        self._will_look = False
+        self._revisions = Revisions(template, REVISION)
+        #: The revision of pods below the partition.
+        self._before = 0
+        #: UID of the pod that was deleted last.
+        self._removed = ""
+        if template.ordered or template.update is not None:
+            self._on_start = self._begun
+
+    def roll_out(self, template: Template | None) -> None:
+        if all(self._revision_of(name) == self._revisions.current for name in self._active):
+            self._before = self._revisions.current
+        self._template = self._revisions.next_of(template, self._world.now)
+        self._revisions.turn_to(self._template)
+        self._specs.clear()
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        ordered = self._template.ordered
+        for index in range(self.replicas):
+            name = f"{self._name}-{index}"
+            if name not in self._active:
+                if not self._may_make(name):
+                    continue
+                self._make_named(name, index)
+            if ordered and not self._is_available(name):
+                return
+        surplus = sorted((name for name in self._active if _index(name) >= self.replicas), key=_index)
+        if not ordered:
+            for name in reversed(surplus):
+                self._remove(name)
+        elif surplus:
+            self._remove_last(surplus)
+        if not surplus:
+            self._advance()
+
+    def _may_make(self, name: str) -> bool:
+        return self._world.models.controllers or not self._times[name]
+
+    def _remove_last(self, surplus: list[str]) -> None:
+        """Delete the last surplus pod; the next one follows once it is gone."""
+        last, failing = surplus[-1], next((name for name in surplus if not self._is_available(name)), None)
+        if self._world.ledger.of(self._removed) is not None:
+            self._look_again()
+        elif self._is_available(last) or last == failing:
+            self._removed = self._active[last]
+            self._remove(last)
+            self._look_again()
+
+    def _replace(self) -> None:
+        # Other pods may have waited for this one to go.
+        self._world.later(self._world.models.controller_delay, self._reconcile)
+
+    # -- rollouts -----------------------------------------------------------------------------------------------------
+
+    def _revision_of(self, name: str) -> int:
+        return self._revisions.of(self._world.ledger.of(self._active[name]))
+
+    def _revision_at(self, index: int) -> int:
+        """The revision that a pod with this ordinal should have."""
+        update = self._template.update
+        return self._before if update is not None and index < update.partition else self._revisions.current
+
+    def _advance(self) -> None:
+        """Replace outdated pods, starting with the highest ordinal."""
+        update = self._template.update
+        if update is None or update.type_ == ON_DELETE:
+            return
+        names = [f"{self._name}-{index}" for index in range(self.replicas)]
+        _, most = update.limits(self.replicas)
+        allowed = most - sum(not self._is_available(name) for name in names)
+        for index in reversed(range(update.partition, self.replicas)):
+            name = names[index]
+            if allowed > 0 and name in self._active and self._revision_of(name) != self._revision_at(index):
+                allowed -= 1
+                self._remove(name, UPDATED)
+                self._look_again()
+
+    # -- pods and claims ----------------------------------------------------------------------------------------------
+
+    def _make_named(self, name: str, index: int) -> None:
+        template, metadata = self._template, self._template.pod.metadata
+        try:
+            self._world.store.get(Pod, metadata.namespace, name)
+        except NotFound:
+            pass
+        else:
+            self._look_again()
+            return
+        made_of = self._revisions.pod(self._revision_at(index))
+        pod = named_pod(made_of, template.workload, name, owner=self._owner, again=self._times[name])
+        self._times[name] += 1
+        labels = {**pod.metadata.labels, _POD_NAME: name, _INDEX: str(index)}
+        spec = self._spec_of(name, made_of.spec)
+        self._arrive(replace(pod, metadata=replace(pod.metadata, labels=labels), spec=spec))
+
+    def _look_again(self) -> None:
+        if not self._will_look:
+            self._will_look = True
+            self._world.later(_AGAIN, self._looked)
+
+    def _looked(self) -> None:
+        self._will_look = False
+        self._reconcile()
+
+    def _spec_of(self, name: str, spec: PodSpec) -> PodSpec:
+        if self._template.claims is None:
+            return spec
+        if name not in self._specs:
+            # Claims are named after their template and the pod.
+            claims = {claim.metadata.name.removesuffix(f"-{name}"): claim for claim in self._template.claims(name)}
+            for claim in claims.values():
+                self._claim(claim)
+            kept = [volume for volume in spec.volumes if volume.name not in claims]
+            own = [
+                Volume(
+                    name=one, persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=claim.metadata.name)
+                )
+                for one, claim in claims.items()
+            ]
+            self._specs[name] = replace(spec, volumes=(*kept, *own))
+        return self._specs[name]
+
+    def _claim(self, claim: PersistentVolumeClaim) -> None:
+        try:
+            self._world.time.write(Create(obj=claim))
+        except AlreadyExists:
+            # It exists from the start.
+            pass
+        except ApiError as error:
+            self._world.note(f"workload {self._template.workload}: {error}")
+
+
+def _index(name: str) -> int:
+    return int(name.rpartition("-")[2])

@@ -1,0 +1,184 @@
+"""Build the pod templates of a scenario's workloads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.ask.loading.admission import admit
+from stowplan.ask.loading.generated_pods import claim_of
+from stowplan.ask.loading.workloads import pod_of
+from stowplan.drivers.virtual_time.patching import merge_patched
+from stowplan.kube.api.decode import DecodeError, convert
+from stowplan.kube.api.load import LoadError, load_files
+from stowplan.kube.api.types import PriorityClass, ReplicaSet, StatefulSet
+from stowplan.kube.config.hints import did_you_mean
+from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.workloads.owners import Template
+from stowplan_lab.simulation.workloads.strategies import ROLLED, update_strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from stowplan.kube.api.meta import ApiStruct
+    from stowplan.kube.api.types import PersistentVolumeClaim
+    from stowplan_lab.simulation.definition.schema import WorkloadSpec
+
+KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+#: Fields that a rollout may change.
+_PATCHED = ("template", "strategy", "updateStrategy", "minReadySeconds")
+#: The default comes first.
+_POLICIES = ("OrderedReady", "Parallel")
+_COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
+    "Deployment": (ReplicaSet, "ReplicaSet"),
+    "ReplicaSet": (ReplicaSet, "ReplicaSet"),
+    "StatefulSet": (StatefulSet, "StatefulSet"),
+}
+
+
+def template_of(
+    spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClass], *, rolls: bool = False
+) -> tuple[Template, list[str]]:
+    """The template, and notes for the user; raises ScenarioError.
+
+    `rolls`: whether the scenario rolls it out at some time.
+    """
+    where = f"workloads: {spec.name}"
+    manifest = _manifest(spec, folder, where)
+    kind = manifest.get("kind")
+    if kind not in KINDS:
+        hint = next(did_you_mean(str(kind), KINDS), f"want one of {', '.join(KINDS)}")
+        raise ScenarioError(f"{where}: a workload cannot be a {kind!r}; {hint}")
+    try:
+        pod = pod_of(_with_name(manifest, spec.name))
+    except LoadError as error:
+        raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
+    admitted = admit([*classes, pod])
+    found: Any = admitted.objects[-1]
+    if spec.scheduler_name:
+        found = replace(found, spec=replace(found.spec, scheduler_name=spec.scheduler_name))
+    of_spec = manifest.get("spec") or {}
+    replicas, completions = _numbers(kind, of_spec, where)
+    if kind == "Job" and spec.lifetime is None:
+        raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
+    claims = _claims(_with_name(manifest, spec.name), where) if kind == "StatefulSet" else None
+    update = update_strategy(kind, of_spec, where) if kind in ROLLED else None
+    template = Template(
+        workload=spec.name,
+        kind=kind,
+        pod=found,
+        replicas=replicas,
+        completions=completions,
+        ordered=kind == "StatefulSet" and _is_ordered(of_spec, where),
+        min_ready=_min_ready(of_spec, where) if kind in ROLLED else 0.0,
+        update=update if rolls else None,
+        lifetime=spec.lifetime,
+        claims=claims,
+        companion=_companion(kind, of_spec, found.metadata.namespace, where),
+    )
+    return template, admitted.notes
+
+
+def patched_template(
+    spec: WorkloadSpec, patch: Mapping[str, Any], folder: Path, classes: Sequence[PriorityClass], where: str
+) -> Template:
+    """The template that a rollout switches to; raises ScenarioError."""
+    manifest = _manifest(spec, folder, f"workloads: {spec.name}")
+    of_spec = patch.get("spec")
+    others = [f"spec.{name}" for name in of_spec if name not in _PATCHED] if isinstance(of_spec, dict) else ["spec"]
+    others += [name for name in patch if name != "spec"]
+    if others:
+        wanted = ", ".join(f"spec.{name}" for name in _PATCHED)
+        raise ScenarioError(f"{where}.patch: a rollout changes {wanted}, not {' and '.join(others)}")
+    patched = merge_patched(manifest, patch)
+    try:
+        return template_of(replace(spec, manifest=patched, file=None), folder, classes, rolls=True)[0]
+    except ScenarioError as error:
+        raise ScenarioError(*(f"{where}.patch: {problem}" for problem in error.problems)) from None
+
+
+def _manifest(spec: WorkloadSpec, folder: Path, where: str) -> dict[str, Any]:
+    if spec.manifest is not None:
+        return spec.manifest
+    path = folder / (spec.file or "")
+    try:
+        loaded = load_files([str(path)], others=frozenset(KINDS))
+    except LoadError as error:
+        raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
+    found = [dict(raw) for raw in (*loaded.raw, *loaded.others) if raw.get("kind") in KINDS]
+    if len(found) != 1:
+        raise ScenarioError(f"{where}: file {path}: want one workload, got {len(found)}")
+    return found[0]
+
+
+def _with_name(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    metadata = manifest.get("metadata") or {}
+    return {"apiVersion": "v1", **manifest, "metadata": {"namespace": "default", **metadata, "name": name}}
+
+
+def _numbers(kind: str, spec: dict[str, Any], where: str) -> tuple[int, int]:
+    """(parallel pods, pods that must complete)."""
+    if kind != "Job":
+        return _number(spec.get("replicas"), f"{where}: spec.replicas"), 1
+    completions = _number(spec.get("completions"), f"{where}: spec.completions")
+    return _number(spec.get("parallelism"), f"{where}: spec.parallelism"), completions
+
+
+def _is_ordered(spec: dict[str, Any], where: str) -> bool:
+    """Whether a StatefulSet's pods start one after the other."""
+    policy = spec.get("podManagementPolicy", _POLICIES[0])
+    if policy not in _POLICIES:
+        hint = next(did_you_mean(str(policy), _POLICIES), f"want one of {', '.join(_POLICIES)}")
+        raise ScenarioError(f"{where}: spec.podManagementPolicy: there is no {policy!r}; {hint}")
+    return bool(policy == _POLICIES[0])
+
+
+def _min_ready(spec: dict[str, Any], where: str) -> float:
+    seconds = spec.get("minReadySeconds")
+    return float(_number(0 if seconds is None else seconds, f"{where}: spec.minReadySeconds"))
+
+
+def _number(value: object, where: str) -> int:
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ScenarioError(f"{where}: want a whole number of 0 or more, got {value!r}")
+    return value
+
+
+def _claims(manifest: dict[str, Any], where: str) -> Callable[[str], list[PersistentVolumeClaim]] | None:
+    templates = (manifest.get("spec") or {}).get("volumeClaimTemplates")
+    if not templates:
+        return None
+    if not isinstance(templates, list) or not all(isinstance(one, dict) for one in templates):
+        raise ScenarioError(f"{where}: spec.volumeClaimTemplates: want a list of claims")
+
+    def made(pod: str) -> list[PersistentVolumeClaim]:
+        return [claim_of(manifest, one, pod) for one in templates]
+
+    try:
+        made("a")
+    except LoadError as error:
+        raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
+    return made
+
+
+def _companion(kind: str, spec: dict[str, Any], namespace: str, where: str) -> Callable[[str], ApiStruct] | None:
+    if kind not in _COMPANIONS or not isinstance(spec.get("selector"), dict):
+        return None
+    struct, of_kind = _COMPANIONS[kind]
+
+    def made(name: str) -> ApiStruct:
+        metadata = {"name": name, "namespace": namespace, "uid": name}
+        return convert(
+            {"apiVersion": "apps/v1", "kind": of_kind, "metadata": metadata, "spec": {"selector": spec["selector"]}},
+            struct,
+        )
+
+    try:
+        made("a")
+    except DecodeError as error:
+        raise ScenarioError(f"{where}: {error}") from None
+    return made

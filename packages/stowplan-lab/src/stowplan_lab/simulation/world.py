@@ -1,0 +1,83 @@
+"""Shared by the models of a simulation: time, objects, random sources, and the ledger of pods."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from stowplan.drivers.virtual_time.driver import Call
+from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.pod import Pod
+from stowplan.scheduler.framework.requests import Create, Delete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.drivers.virtual_time.driver import VirtualTime
+    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan_lab.simulation.definition.schema import ModelsSpec
+    from stowplan_lab.simulation.results.ledger import Entry, Ledger, Origin
+
+
+class World:
+    def __init__(self, time: VirtualTime, ledger: Ledger, state: ClusterState, models: ModelsSpec, seed: int) -> None:
+        self.time = time
+        self.store = time.store
+        self.ledger = ledger
+        #: The scheduler's cluster state; read-only.
+        self.state = state
+        self.models = models
+        self._seed = seed
+        self.start = time.now
+        #: Notes for the user.
+        self.notes: dict[str, None] = {}
+
+    @property
+    def now(self) -> float:
+        return self.time.now
+
+    def chance(self, name: str) -> Random:
+        """A separate random stream per purpose, so that draws of one do not affect the others."""
+        return Random(f"{self._seed}/{name}")
+
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        self.time.at(self.now + seconds, Call(action))
+
+    def soon(self, action: Callable[[], object]) -> None:
+        """Run an action later at the same time; for use within a change."""
+        self.time.at(self.now, Call(action))
+
+    def note(self, text: str) -> None:
+        self.notes[text] = None
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def arrive(self, pod: Pod, origin: Origin) -> None:
+        """A pod arrives; one that the API server rejects is recorded as such."""
+        self.ledger.expect(pod.metadata.uid, origin)
+        try:
+            self.time.write(Create(obj=pod))
+        except ApiError as error:
+            self.ledger.refuse(pod, str(error))
+
+    def delete(self, entry: Entry, why: str, *, at_once: bool = False) -> None:
+        """Delete a pod; `at_once`: without a grace period, because there is no kubelet."""
+        entry.why = why
+        if entry.node and entry.evicted is None:
+            entry.evicted = self.now
+        metadata = entry.pod.metadata
+        request = Delete(kind=Pod, namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
+        self.time.write(request, grace=0 if at_once else None)
+
+    def is_available(self, uid: str, min_ready: float) -> bool:
+        """Whether the pod has been running for this many seconds, and is not about to be deleted."""
+        entry = self.ledger.of(uid)
+        return entry is not None and not entry.why and entry.starts + min_ready <= self.now
+
+    def entries_on(self, node: str) -> list[Entry]:
+        """The pods of a node, in the order of their placement."""
+        row = self.state.table.row_of.get(node)
+        infos: Any = () if row is None else self.state.row_pods[row]
+        found = (self.ledger.of(info.uid) for info in infos)
+        # The scheduler may have assumed pods there that are not bound yet.
+        return [entry for entry in found if entry is not None and entry.node == node]

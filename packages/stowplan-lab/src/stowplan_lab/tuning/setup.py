@@ -1,0 +1,124 @@
+"""The inputs of a search: scenario, baseline, search space and objective, validated before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, load_config
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.runtime.registry import load_plugin
+from stowplan_lab.simulation.definition.amounts import Distribution
+from stowplan_lab.simulation.definition.load import Located, load_scenario
+from stowplan_lab.simulation.simulate import Simulation
+from stowplan_lab.tuning.candidates import candidate
+from stowplan_lab.tuning.errors import TuningError
+from stowplan_lab.tuning.objective import DEFAULT, blend, read_objective
+from stowplan_lab.tuning.runs import Part
+from stowplan_lab.tuning.space import default_space, load_space
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.kube.config import FeatureGates
+    from stowplan.kube.config.declaration import Declarations
+    from stowplan_lab.tuning.objective import Objective
+    from stowplan_lab.tuning.space import SpaceSpec, Values
+
+ONLY_TRACES = (
+    "All pods come from traces, the same with every seed: the intervals say what chance in the scheduler and in faults "
+    "does, and nothing of other days."
+)
+
+
+class Setup(PlainStruct, frozen=True, kw_only=True):
+    name: str
+    seed: int
+    #: The baseline with all its defaults.
+    base: dict[str, Any]
+    space: SpaceSpec
+    objective: Objective
+    #: The complete scenario: unchanged for the baseline, and with workloads assigned to the profiles of the space.
+    as_it_is: Part
+    with_profiles: Part
+    notes: tuple[str, ...]
+    declarations: Declarations
+    features: FeatureGates
+
+    def candidate(self, values: Values) -> dict[str, Any]:
+        """The configuration of a point of the space; raises TuningError if it is invalid."""
+        document = candidate(self.base, self.space, values)
+        try:
+            load_config(document, plugins=self.declarations, features=self.features)
+        except ConfigError as error:
+            raise TuningError(f"the search space leads to a configuration that is not valid: {error}") from error
+        return document
+
+    @property
+    def made_from(self) -> dict[str, Any]:
+        """Everything that a search depends on, so that only the same search resumes from a storage."""
+        scenario = msgspec.json.encode(self.as_it_is.scenario, enc_hook=_plain, order="deterministic")
+        return {
+            "scenario": hashlib.sha256(scenario).hexdigest(),
+            "configuration": hashlib.sha256(msgspec.json.encode(self.base, order="deterministic")).hexdigest(),
+            "search space": msgspec.json.encode(self.space.profiles, order="deterministic").decode(),
+            "objective": self.objective.text,
+            "plugins": list(self.as_it_is.plugins),
+            "seed": self.seed,
+        }
+
+
+def set_up(
+    scenario: Any, *, config: Any, space: Any, objective: str | None, plugins: Sequence[str], seed: int | None
+) -> Setup:
+    """Raises ScenarioError, ConfigError, PluginLoadError, TuningError."""
+    found = load_scenario(scenario)
+    simulation = Simulation(found, config=config, seed=seed, plugins=[load_plugin(path) for path in plugins])
+    base = simulation.config.to_dict()
+    first = base["profiles"][0]["schedulerName"]
+    declarations = simulation.declarations
+    wanted = default_space(first) if space is None else load_space(space, found.scenario, declarations)
+    towards = read_objective(objective) if objective is not None else blend(wanted.objective or {DEFAULT: 1.0})
+    return Setup(
+        name=str(scenario) if isinstance(scenario, (str, os.PathLike)) else found.scenario.name,
+        seed=simulation.seed,
+        base=base,
+        space=wanted,
+        objective=towards,
+        as_it_is=Part(scenario=found.scenario, folder=str(found.folder), plugins=tuple(plugins)),
+        with_profiles=_asking(found, wanted, tuple(plugins)),
+        notes=tuple(_notes(found, wanted)),
+        declarations=declarations,
+        features=DEFAULT_FEATURES.with_gates(found.scenario.scheduler.feature_gates),
+    )
+
+
+def _asking(found: Located, space: SpaceSpec, plugins: tuple[str, ...]) -> Part:
+    """The scenario with workloads assigned to their profiles."""
+    profiles = {name: profile.name for profile in space.profiles for name in profile.workloads}
+    workloads = tuple(
+        replace(one, scheduler_name=profiles[one.name]) if one.name in profiles else one
+        for one in found.scenario.workloads
+    )
+    return Part(scenario=replace(found.scenario, workloads=workloads), folder=str(found.folder), plugins=plugins)
+
+
+def _notes(found: Located, space: SpaceSpec) -> Iterator[str]:
+    for profile in space.profiles:
+        if profile.workloads:
+            yield (
+                f"The result counts on pods of {', '.join(profile.workloads)} asking for their profile: "
+                f"set spec.schedulerName to {profile.name} in their manifests."
+            )
+    workloads = found.scenario.workloads
+    if workloads and all(one.trace is not None for one in workloads):
+        yield ONLY_TRACES
+
+
+def _plain(value: object) -> Any:
+    """JSON values for amounts of a scenario."""
+    return value.source if isinstance(value, Distribution) else str(value)

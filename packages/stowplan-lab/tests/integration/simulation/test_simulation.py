@@ -1,0 +1,744 @@
+"""Complete simulations, feature by feature; test_conservation has the invariants of all simulations."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import msgspec
+import pytest
+
+import stowplan
+from stowplan.drivers.hang_guard.hang_guard import CallGuard
+from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
+from stowplan_lab.simulation import simulation
+from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.simulate import simulate_scenario
+from support.scenarios.manifests import STORAGE_CLASS, a_workload, group, pod, scenario, stateful
+from support.scenarios.witness import check_sums, run
+
+
+def test_seeds_change_results_and_arrivals_do_not_depend_on_decisions():
+    given_scenario = scenario(
+        {"name": "w", "manifest": pod(), "poisson": "6/m", "lifetime": {"exponential": 60}}, duration=600
+    )
+    one, other = simulate_scenario(given_scenario), simulate_scenario(given_scenario, seed=2)
+    assert one.summary.digest != other.summary.digest
+    packed = simulate_scenario(given_scenario, config=_packing())
+    assert [row.arrived for row in sorted(packed.decisions, key=_by_name)] == [
+        row.arrived for row in sorted(one.decisions, key=_by_name)
+    ]
+
+
+def _by_name(row):
+    return row.pod
+
+
+def _packing():
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]}],
+    }
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_waiting_times_and_causes_in_the_summary():
+    found = run(
+        scenario({"name": "w", "manifest": pod("4"), "at": 0, "each": 3, "lifetime": 60}, models={"startup": 0})
+    )
+    waits = sorted(row.placed - row.arrived for row in found.decisions)
+    assert waits[:2] == [0, 0]
+    assert 60 <= waits[2] <= 75, "it is woken by the end of one, and backs off at most"
+    (late,) = (row for row in found.decisions if row.reasons)
+    assert late.reasons == {"NodeResourcesFit": 1}
+    assert "Insufficient cpu" in late.message
+    assert found.summary.causes[0].cause == "NodeResourcesFit"
+    assert found.summary.causes[0].seconds == pytest.approx(waits[2])
+    assert found.summary.waits.longest == pytest.approx(waits[2])
+
+
+def test_higher_priority_preempts_and_the_controller_replaces():
+    found = run(
+        scenario(
+            {"name": "low", "manifest": a_workload("Deployment", "2", replicas=4)},
+            {"name": "high", "manifest": pod("4", priority=100), "at": "10s"},
+            duration=120,
+        )
+    )
+    assert found.summary.ends["preempted"] == 2
+    assert found.summary.evictions == 2
+    assert sum(row.end == "pending" for row in found.decisions) == 2
+    high = next(row for row in found.decisions if row.workload == "high")
+    assert high.placed == pytest.approx(15, abs=2), "not when its victims have finished"
+
+
+def test_unknown_schedulers_and_gates_are_causes():
+    found = run(
+        scenario(
+            {"name": "other", "manifest": pod(schedulerName="nobody")},
+            {"name": "gated", "manifest": pod(schedulingGates=[{"name": "g"}])},
+            duration=60,
+        )
+    )
+    assert found.summary.ends == {"pending": 2}
+    assert {one.cause for one in found.summary.causes} == {"not tried yet", "SchedulingGates"}
+
+
+def test_an_error_of_a_plugin_is_noted():
+    found = run_with_plugin(Broken, scenario({"name": "w", "manifest": pod(), "each": 2}, duration=60))
+    (note,) = found.summary.notes
+    failed = f"{found.summary.attempts} attempts failed with an error"
+    assert note.startswith(f"{failed}; the first: pod default/w-1: ")
+    assert "no such model" in note
+    assert [one.cause for one in found.summary.causes] == ["error"]
+
+
+def run_with_plugin(plugin, given_scenario):
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+    }
+    return run(given_scenario, plugins=[plugin], config=config)
+
+
+class Broken(NodeFilterPlugin):
+    name = "Broken"
+
+    def filter_node(self, state, pod, node):
+        raise LookupError("no such model")
+
+
+def gangs(*sizes, gates=True):
+    """One gang per size, which is also the number of its pods; each takes half a node of two."""
+    names = [f"gang{i}" for i in range(len(sizes))]
+    given = scenario(
+        *(
+            {"name": name, "manifest": pod("2", schedulingGroup={"podGroupName": name}), "each": size}
+            for name, size in zip(names, sizes, strict=True)
+        ),
+        groups=[group(count=2)],
+        duration=120,
+    )
+    if gates:
+        given["scheduler"] = {"featureGates": {"GenericWorkload": True, "GangScheduling": True}}
+    items = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
+        }
+        for name, size in zip(names, sizes, strict=True)
+    ]
+    return given, {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def run_with_files(tmp_path, given, objects):
+    (tmp_path / "objects.json").write_text(json.dumps(objects))
+    given["cluster"]["files"] = [str(tmp_path / "objects.json")]
+    return run(given)
+
+
+def test_a_gang_that_can_never_fit(tmp_path):
+    found = run_with_files(tmp_path, *gangs(3, 5))
+    assert found.summary.ends == {"pending": 5, "running": 3}
+    assert found.summary.notes == ("gang1 can never run: it needs 10 cpu for 5 pods, nodes and groups allow at most 8",)
+    # It is tried again when its backoff of 1, 2, 4, 8, 10, 10, … s is over, as by kube-scheduler.
+    assert found.summary.attempts == 3 + 5 * 14 == sum(row.attempts for row in found.decisions)
+    assert {one.cause for one in found.summary.causes} == {"NodeResourcesFit", "pod group"}
+
+
+def test_gangs_need_their_gate(tmp_path):
+    found = run_with_files(tmp_path, *gangs(5, gates=False))
+    assert found.summary.ends == {"pending": 1, "running": 4}
+    assert found.summary.notes == ("gangs are ignored: scheduler.featureGates does not enable GangScheduling",)
+
+
+def test_a_pod_that_can_never_fit():
+    groups = [group(count=0, autoscale={"min": 0, "max": 2, "boot": "60s"})]
+    found = run(scenario({"name": "w", "manifest": pod("5")}, groups=groups, duration=300))
+    assert found.summary.notes == ("w can never run: a pod requests 5 cpu, nodes have at most 4",)
+    fits = run(scenario({"name": "w", "manifest": pod("4"), "each": 2}, groups=groups, duration=300))
+    assert not fits.summary.notes
+    assert fits.summary.ends == {"running": 2}, "the autoscaler also adds the first node"
+    assert {one.cause for one in fits.summary.causes} == {"no nodes"}
+
+
+def test_refused_pods_have_a_row():
+    # Both create a pod named x-1-1.
+    found = run(
+        scenario(
+            {"name": "x", "manifest": a_workload("Deployment", replicas=1), "at": [0, 1]},
+            {"name": "x-1", "manifest": pod(), "at": 2},
+            duration=5,
+        )
+    )
+    assert found.summary.ends == {"refused": 1, "running": 2}
+    (refused,) = (row for row in found.decisions if row.end == "refused")
+    assert (refused.pod, refused.workload) == ("default/x-1-1", "x-1")
+    assert "already exists" in refused.message
+
+
+NOT_THE_FIRST = Reason("NotTheFirst", "not the first")
+
+
+class OnlyTheFirst(NodeFilterPlugin):
+    """An out-of-tree plugin."""
+
+    name = "OnlyTheFirst"
+
+    def filter_node(self, state, pod, node):
+        return None if node.name == "a-1" else unschedulable(NOT_THE_FIRST.of())
+
+
+def test_out_of_tree_plugins():
+    given_scenario = scenario({"name": "w", "manifest": pod("3"), "each": 2}, duration=5)
+    found = run_with_plugin(OnlyTheFirst, given_scenario)
+    assert sorted(row.node for row in found.decisions) == ["", "a-1"]
+    assert found.summary.causes[0].cause == "NodeResourcesFit, OnlyTheFirst"
+
+
+def test_a_plugin_that_hangs_is_interrupted(monkeypatch):
+    class Hangs(NodeFilterPlugin):
+        name = "Hangs"
+
+        def filter_node(self, state, pod, node):
+            while True:
+                pass
+
+    monkeypatch.setattr(simulation, "CallGuard", partial(CallGuard, seconds=0.05))
+    profile = {"plugins": {"filter": {"enabled": [{"name": "Hangs"}]}}}
+    given = scenario({"name": "w", "manifest": pod(), "at": 0}, duration=30)
+    found = simulate_scenario(given, config={**_packing(), "profiles": [profile]}, plugins=[Hangs])
+    assert [row.node for row in found.decisions] == [""]
+
+
+def test_omitted_rows_are_reported(tmp_path):
+    (tmp_path / "t.csv").write_text("id,at,cpu\na,1,1\nb,,1\nc,3,x\nd,4,1\n")
+    trace = {
+        "format": "csv",
+        "file": "t.csv",
+        "name": "id",
+        "time": "at",
+        "resources": {"cpu": "cpu"},
+        "badRows": "skip",
+    }
+    groups = [{"name": "a", "count": 1, "capacity": {"cpu": 8}}]
+    scenario = tmp_path / "s.yaml"
+    scenario.write_bytes(
+        msgspec.json.encode({"cluster": {"groups": groups}, "workloads": [{"name": "t", "trace": trace}]})
+    )
+    found = simulate_scenario(scenario).summary
+    assert found.arrived == 2
+    assert found.notes == ("workload t: 2 rows of the trace left out (badRows: skip)",)
+
+
+# -- workloads --------------------------------------------------------------------------------------------------------
+
+
+def test_parallelism_of_a_job():
+    found = run(scenario({"name": "j", "manifest": a_workload("Job", parallelism=2, completions=5), "lifetime": 60}))
+    assert found.summary.ends == {"finished": 5}
+    assert max(row.running for row in found.series) == 2
+    assert found.summary.simulated >= 3 * 60
+
+
+def test_a_daemon_set_has_a_pod_on_each_node_and_follows_nodes():
+    found = run(
+        scenario(
+            {"name": "d", "manifest": a_workload("DaemonSet", "100m")},
+            events=[{"at": 30, "resize": {"group": "a", "count": 3}}, {"at": 60, "resize": {"group": "a", "count": 1}}],
+            duration=100,
+        )
+    )
+    assert found.summary.ends == {"node removed": 2, "running": 1}
+    assert sorted(row.node for row in found.decisions) == ["a-1", "a-2", "a-3"]
+
+
+def test_a_deployment_is_scaled():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": a_workload("Deployment", replicas=2)},
+            events=[
+                {"at": 10, "scale": {"workload": "web", "replicas": 5}},
+                {"at": 20, "scale": {"workload": "web", "replicas": 1}},
+            ],
+            duration=60,
+        )
+    )
+    assert found.summary.ends == {"running": 1, "scaled down": 4}
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stateful_sets_pods_keep_their_names_and_claims(tmp_path):
+    file = tmp_path / "class.yaml"
+    file.write_text(STORAGE_CLASS)
+    given_scenario = scenario(
+        {"name": "db", "manifest": stateful(cpu="2", replicas=4, podManagementPolicy="Parallel")},
+        groups=[group(count=4, cpu=3, zones=["x", "y"])],
+        events=[{"at": 100, "drain": {"zone": "x", "then": "uncordon", "for": 200}}],
+        duration=600,
+    )
+    given_scenario["cluster"]["files"] = [str(file)]
+    found = run(given_scenario)
+    rows = [row for row in found.decisions if row.workload == "db"]
+    assert {row.pod for row in rows} == {f"default/db-{index}" for index in range(4)}
+    first = {row.pod: row for row in rows if row.end == "drained"}
+    again = {row.pod: row for row in rows if row.arrived > 100}
+    assert len(first) == 2
+    assert first.keys() == again.keys()
+    for before, after in zip(first.values(), map(again.get, first), strict=True):
+        assert after.arrived > before.ended, "two pods have one name at once"
+        # Its volume is in zone x, so it waits until a node of that zone accepts pods again.
+        assert after.placed > 300
+        assert after.reasons
+
+
+def test_a_stateful_set_is_scaled_from_its_end(tmp_path):
+    found = run(
+        scenario(
+            {"name": "db", "manifest": a_workload("StatefulSet", replicas=3)},
+            events=[
+                {"at": 10, "scale": {"workload": "db", "replicas": 1}},
+                {"at": 50, "scale": {"workload": "db", "replicas": 2}},
+            ],
+            duration=100,
+        )
+    )
+    ends = [(row.pod, row.end) for row in sorted(found.decisions, key=lambda row: (row.arrived, row.pod))]
+    down = "scaled down"
+    assert ends == [
+        ("default/db-0", "running"),
+        ("default/db-1", down),
+        ("default/db-2", down),
+        ("default/db-1", "running"),
+    ]
+
+
+def moments(found, *, of="placed"):
+    """When each pod was placed, or created: of the first per name."""
+    rows = sorted(found.decisions, key=lambda row: row.arrived)
+    return {row.pod.removeprefix("default/"): getattr(row, of) for row in reversed(rows)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "arrivals"),
+    [
+        pytest.param({}, [0, 2.1, 4.2], id="one after the other, as each runs"),
+        pytest.param({"minReadySeconds": 10}, [0, 12.1, 24.2], id="and has for a while"),
+        pytest.param({"podManagementPolicy": "Parallel"}, [0, 0, 0], id="together"),
+    ],
+)
+def test_the_order_of_a_stateful_sets_pods(spec, arrivals):
+    found = run(scenario({"name": "db", "manifest": a_workload("StatefulSet", replicas=3, **spec)}, duration=60))
+    arrived = moments(found, of="arrived")
+    assert [arrived[f"db-{index}"] for index in range(3)] == pytest.approx(arrivals)
+    assert found.summary.ends == {"running": 3}
+
+
+def test_a_stateful_set_waits_for_an_unschedulable_pod():
+    found = run(
+        scenario(
+            {"name": "full", "manifest": pod("4"), "lifetime": 60, "each": 2},
+            {"name": "db", "manifest": a_workload("StatefulSet", "3", replicas=2), "at": 5},
+            duration=200,
+        )
+    )
+    placed = moments(found)
+    assert 60 <= placed["db-0"] < placed["db-1"]
+    assert moments(found, of="arrived")["db-1"] == pytest.approx(placed["db-0"] + 2.1)
+
+
+def test_a_lost_pod_of_a_stateful_set_blocks_later_ones():
+    found = run(
+        scenario(
+            {"name": "db", "manifest": a_workload("StatefulSet", "3", replicas=2)},
+            groups=[group(count=2)],
+            events=[
+                {"at": 20, "drain": {"nodes": ["a-1"], "then": "uncordon", "for": 100}},
+                {"at": 30, "scale": {"workload": "db", "replicas": 1}},
+            ],
+            duration=300,
+        )
+    )
+    drained = next(row for row in found.decisions if row.end == "drained")
+    scaled = next(row for row in found.decisions if row.end == "scaled down")
+    if drained.pod == "default/db-0":
+        assert scaled.evicted > 120, "before db-0 runs again"
+    else:
+        assert scaled.pod == "default/db-1"
+    assert found.summary.ends == {"running": 1, "drained": 1, "scaled down": 1}
+
+
+def test_without_controllers_a_stateful_set_still_starts_in_order():
+    found = run(
+        scenario(
+            {"name": "db", "manifest": a_workload("StatefulSet", replicas=3), "lifetime": 30},
+            models={"controllers": False},
+            duration=200,
+        )
+    )
+    assert found.summary.ends == {"finished": 3}
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"volumeClaimTemplates": "data"}, "spec.volumeClaimTemplates: want a list"),
+        ({"podManagementPolicy": "Paralell"}, "spec.podManagementPolicy: .* did you mean Parallel"),
+        ({"minReadySeconds": "x"}, "spec.minReadySeconds: want a whole number"),
+    ],
+)
+def test_invalid_stateful_sets(spec, problem):
+    with pytest.raises(ScenarioError, match=f"workloads: db: {problem}"):
+        run(scenario({"name": "db", "manifest": a_workload("StatefulSet", **spec)}))
+
+
+def test_immediate_claims_are_bound_before_their_pods_are_placed(tmp_path):
+    file = tmp_path / "class.yaml"
+    file.write_text(STORAGE_CLASS.replace("WaitForFirstConsumer", "Immediate"))
+    given_scenario = scenario(
+        {"name": "db", "manifest": stateful(replicas=4, podManagementPolicy="Parallel")},
+        groups=[group(count=4, cpu=3, zones=["x", "y"])],
+        duration=60,
+    )
+    given_scenario["cluster"]["files"] = [str(file)]
+    found = run(given_scenario)
+    rows = sorted(found.decisions, key=lambda row: row.pod)
+    assert [row.reasons for row in rows] == [{"VolumeBinding": 1}] * 4
+    assert all(1 <= row.placed < 10 for row in rows)
+    # a-1 and a-3 are in zone x, the others in y.
+    assert sorted(row.node in ("a-1", "a-3") for row in rows) == [False, False, True, True]
+
+
+def test_pods_of_a_failed_node_are_recreated_after_a_while():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": a_workload("Deployment", "3", replicas=2)},
+            groups=[group(count=3)],
+            events=[{"at": 100, "fail": {"nodes": ["a-1"], "for": "1h"}}],
+            duration=1000,
+        )
+    )
+    lost = [row for row in found.decisions if row.end == "node failed"]
+    assert [row.ended for row in lost] == [100 + 50 + 300] * len(lost)
+    assert found.summary.ends.get("running") == 2
+    assert all(row.node != "a-1" for row in found.decisions if row.end == "running")
+
+
+def test_a_node_that_returns_soon_restarts_its_pods():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod(), "lifetime": 100},
+            groups=[group(count=1)],
+            events=[{"at": 50, "fail": {"nodes": ["a-1"], "for": 20}}],
+            models={"startup": 0},
+        )
+    )
+    assert [row.ended for row in found.decisions] == [170]
+
+
+def test_a_failed_zone_gets_no_new_nodes_until_it_is_back():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod("4"), "at": 100, "each": 4},
+            groups=[group(count=1, zones=["x", "y"], autoscale={"max": 6, "boot": 10})],
+            events=[{"at": 30, "outage": {"zone": "x", "for": 2000}}],
+            duration=600,
+        )
+    )
+    assert found.summary.ends["running"] == 4
+    assert found.series[-1].zones["y"]["cpu"] == 1.0
+
+
+def test_drains_respect_budgets(tmp_path):
+    selector = {"matchLabels": {"app": "web"}}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"minAvailable": 3, "selector": selector},
+    }
+    web = a_workload("Deployment", replicas=4, labels={"app": "web"}, selector=selector)
+    (tmp_path / "budget.json").write_bytes(msgspec.json.encode(budget))
+    given_scenario = scenario(
+        {"name": "web", "manifest": web},
+        groups=[group(count=2, cpu=4)],
+        events=[{"at": 60, "drain": {"nodes": ["a-1"], "then": "remove"}}],
+        duration=300,
+    )
+    given_scenario["cluster"]["files"] = [str(tmp_path / "budget.json")]
+    found = run(given_scenario)
+    evicted = sorted(row.evicted for row in found.decisions if row.end == "drained")
+    assert len(evicted) == 2
+    assert evicted[1] > evicted[0], "the second one had to wait for the first one's replacement"
+    assert found.summary.nodes_at_end == 1
+    assert found.summary.ends["running"] == 4
+
+
+def test_an_upgrade_replaces_nodes_one_by_one():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": a_workload("Deployment", replicas=4)},
+            groups=[group(count=3)],
+            events=[{"at": 60, "upgrade": {"group": "a", "takes": "1m"}}],
+            duration=900,
+        )
+    )
+    assert min(row.nodes for row in found.series) == 2
+    assert found.summary.nodes_at_end == 3
+    assert found.summary.ends["running"] == 4
+    assert found.summary.ends["upgraded"] >= 4
+
+
+def test_spot_nodes_are_reclaimed_after_their_notice():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": a_workload("Deployment", replicas=2)},
+            events=[{"at": 60, "reclaim": {"nodes": ["a-1"], "notice": 30}}],
+            duration=200,
+        )
+    )
+    assert found.summary.ends == {"reclaimed": 1, "running": 2}
+    assert found.summary.nodes_at_end == 1
+
+
+def test_a_no_execute_taint_evicts_pods():
+    tolerant = pod(tolerations=[{"key": "k", "operator": "Exists"}])
+    found = run(
+        scenario(
+            {"name": "stays", "manifest": tolerant},
+            {"name": "goes", "manifest": pod()},
+            groups=[group(count=1)],
+            events=[{"at": 10, "taint": {"group": "a", "key": "k", "effect": "NoExecute"}}],
+            duration=100,
+        )
+    )
+    assert {row.workload: row.end for row in found.decisions} == {"stays": "running", "goes": "tainted"}
+
+
+def tolerating(seconds, key="k"):
+    return pod(tolerations=[{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}])
+
+
+def test_toleration_seconds():
+    found = run(
+        scenario(
+            {"name": "short", "manifest": tolerating(30)},
+            {"name": "long", "manifest": tolerating(500)},
+            {"name": "no", "manifest": tolerating(30, key="other")},
+            groups=[group(count=1)],
+            events=[{"at": 10, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 100}}],
+            duration=900,
+        )
+    )
+    rows = {row.workload: row for row in found.decisions}
+    assert {name: row.end for name, row in rows.items()} == {"short": "tainted", "long": "running", "no": "tainted"}
+    assert (rows["short"].evicted, rows["no"].evicted) == (40, 10)
+
+
+def test_toleration_seconds_restart_with_the_taint_and_the_pod():
+    first, second = (
+        {"at": at, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 40}} for at in (10, 60)
+    )
+    late = {"name": "late", "manifest": tolerating(25), "at": 30}
+    found = run(
+        scenario(
+            {"name": "w", "manifest": tolerating(45)},
+            late,
+            groups=[group(count=1)],
+            events=[first, second],
+            duration=900,
+        )
+    )
+    rows = {row.workload: row for row in found.decisions}
+    assert rows["w"].end == "running", "of neither it has seen 45 seconds"
+    assert rows["late"].evicted == 85, "the first taint went when it had seen 20 seconds of it"
+
+
+def test_failed_nodes_are_tolerated_by_toleration_seconds():
+    key = "node.kubernetes.io/unreachable"
+    for_ever = pod(tolerations=[{"key": key, "operator": "Exists"}])
+    found = run(
+        scenario(
+            {"name": "soon", "manifest": tolerating(10, key)},
+            {"name": "usual", "manifest": pod()},
+            {"name": "never", "manifest": for_ever},
+            groups=[group(count=1)],
+            events=[{"at": 100, "fail": {"nodes": ["a-1"], "for": "1h"}}],
+            duration="50m",
+        )
+    )
+    evicted = {row.workload: row.evicted for row in found.decisions}
+    assert evicted == {"soon": 160, "usual": 450, "never": None}
+
+
+def test_costs_of_nodes():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod()},
+            groups=[group(count=2, price=3.0)],
+            events=[{"at": "30m", "price": {"group": "a", "price": 6}}],
+            duration="1h",
+        )
+    )
+    assert found.summary.cost == pytest.approx(2 * (1.5 + 3.0))
+
+
+def test_events_about_missing_nodes_are_noted():
+    found = run(scenario({"name": "w", "manifest": pod()}, events=[{"at": 1, "drain": {"nodes": ["z"]}}], duration=5))
+    assert any("node z" in note for note in found.summary.notes)
+
+
+# -- the autoscaler ---------------------------------------------------------------------------------------------------
+
+
+def autoscaled(**limits):
+    return group(count=1, price=1, autoscale={"min": 1, "max": 5, "boot": "60s", "idle": "5m", **limits})
+
+
+def test_the_autoscaler_adds_and_removes_nodes():
+    found = run(
+        scenario({"name": "w", "manifest": pod("2"), "at": 5, "each": 8, "lifetime": "10m"}, groups=[autoscaled()])
+    )
+    summary = found.summary
+    assert (summary.nodes_added, summary.nodes_removed, summary.nodes_most, summary.nodes_at_end) == (3, 3, 4, 1)
+    assert summary.ends == {"finished": 8}
+    late = [row.placed for row in found.decisions if row.placed > 5]
+    assert late == [pytest.approx(70)] * 6, "looked at 10 s, there a minute later"
+
+
+def test_limits_of_the_autoscaler():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod("4"), "each": 9},
+            {"name": "big", "manifest": pod("64")},
+            groups=[autoscaled()],
+            duration="30m",
+        )
+    )
+    assert found.summary.nodes_most == 5
+    assert found.summary.ends == {"pending": 5, "running": 5}
+
+
+def emptied(workload, *more, **options):
+    """Two workloads fill three nodes; the larger one ends, and the rest would fit one node."""
+    limits = options.pop("limits", {})
+    big = {"name": "big", "manifest": a_workload("Deployment", cpu="3", replicas=3)}
+    return run(
+        scenario(
+            big,
+            {"name": "left", "manifest": workload},
+            groups=[group(count=3, **autoscale(**limits))],
+            events=[{"at": 100, "scale": {"workload": "big", "replicas": 0}}, *more],
+            duration="40m",
+        )
+    )
+
+
+def autoscale(**limits):
+    return {"price": 1, "autoscale": {"min": 1, "max": 3, "boot": "60s", "idle": "5m", **limits}}
+
+
+def test_underused_nodes_are_removed_if_their_pods_fit_elsewhere():
+    found = emptied(a_workload("Deployment", replicas=3))
+    assert found.summary.nodes_at_end == 1
+    assert found.summary.nodes_removed == 2
+    moved = [row for row in found.decisions if row.workload == "left" and row.end == "node removed"]
+    assert 2 <= len(moved) <= 3
+    assert min(row.evicted for row in moved) >= 400, "low since 100, for five minutes"
+    running = [row for row in found.decisions if row.end == "running"]
+    assert len(running) == 3
+    assert len({row.node for row in running}) == 1
+    assert all(row.placed - row.arrived < 1 for row in running), "the pods would not have fit"
+
+
+@pytest.mark.parametrize(
+    ("workload", "limits"),
+    [
+        pytest.param(a_workload("Deployment", replicas=3), {"utilization": 0}, id="switched off"),
+        pytest.param(a_workload("Deployment", replicas=3), {"utilization": 0.2}, id="in use enough"),
+        pytest.param(a_workload("Deployment", replicas=3), {"min": 3}, id="as few as may be"),
+        pytest.param({**pod(), "metadata": {"name": "left"}}, {}, id="pods without controller"),
+    ],
+)
+def test_nodes_that_are_not_removed(workload, limits):
+    found = emptied(workload, limits=limits)
+    nodes = {row.node for row in found.decisions if row.end == "running"}
+    assert found.summary.evictions == 0
+    assert found.summary.nodes_at_end >= len(nodes)
+    assert not any(row.end == "node removed" for row in found.decisions)
+
+
+def test_a_node_whose_pods_fit_nowhere_else_is_not_removed():
+    """Each pod fits only its own node because of anti-affinity."""
+    term = {"labelSelector": {"matchLabels": {"app": "left"}}, "topologyKey": "kubernetes.io/hostname"}
+    workload = a_workload("Deployment", replicas=3, labels={"app": "left"}, selector={"matchLabels": {"app": "left"}})
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    workload["spec"]["template"]["spec"]["affinity"] = affinity
+    found = emptied(workload)
+    assert found.summary.nodes_at_end == 3
+    assert found.summary.evictions == 0
+
+
+def test_the_autoscaler_can_be_disabled():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod("4"), "each": 2},
+            groups=[autoscaled()],
+            models={"autoscaler": False},
+            duration=600,
+        )
+    )
+    assert found.summary.nodes_added == 0
+
+
+# -- from Python ------------------------------------------------------------------------------------------------------
+
+
+def test_the_public_name():
+    assert stowplan.simulate_scenario is simulate_scenario
+    assert stowplan.ScenarioError is ScenarioError
+
+
+def test_stopping_early_keeps_results():
+    def stop(progress, simulation):
+        if progress.arrived >= 20:
+            simulation.stop()
+
+    found = simulate_scenario(
+        scenario({"name": "w", "manifest": pod("100m"), "rate": "1/s"}, duration=600), progress=stop
+    )
+    assert found.summary.interrupted
+    assert 20 <= found.summary.arrived < 40
+    check_sums(found)
+
+
+@pytest.mark.parametrize(
+    ("workload", "problem"),
+    [
+        ({"manifest": {"kind": "Deploymnt"}}, "did you mean Deployment"),
+        ({"manifest": {"kind": "Deployment"}}, "no pod template"),
+        ({"manifest": a_workload("Job")}, "a Job's pods end: give a lifetime"),
+        ({"manifest": a_workload("Deployment", replicas="x")}, "want a whole number"),
+        ({"manifest": pod("much")}, "is not a quantity"),
+        ({"file": "none.yaml"}, "none.yaml"),
+        ({"trace": {"format": "parquet"}}, "no such trace format: 'parquet'"),
+    ],
+    ids=str,
+)
+def test_invalid_workloads(workload, problem):
+    with pytest.raises(ScenarioError, match=problem):
+        simulate_scenario(scenario({"name": "w", **workload}, duration=5))
+
+
+def test_invalid_groups():
+    with pytest.raises(ScenarioError, match=r"a: .*is not a quantity"):
+        simulate_scenario(scenario(groups=[{"name": "a", "capacity": {"cpu": "lots"}}]))

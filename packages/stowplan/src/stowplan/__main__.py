@@ -1,0 +1,40 @@
+"""`python -m stowplan` is the `stowplan` command.
+
+Importing the command takes a third of a second, during which a signal may arrive. Without handlers, SIGINT would raise
+an exception in the middle of an import, and a container's PID 1 would ignore SIGTERM. So handlers are installed first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from stowplan.kube.timing.garbage import collect_no_garbage_yet
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def main() -> None:
+    collect_no_garbage_yet()
+    # Signals that the parent ignores, as nohup and shells do for background jobs, stay ignored.
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in taken:
+        signal.signal(number, _nothing_to_clean_up)
+    from stowplan.app.cli.main import main as command
+
+    for number in taken:
+        signal.signal(number, before[number])
+    command()
+
+
+def _nothing_to_clean_up(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

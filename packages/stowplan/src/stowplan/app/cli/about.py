@@ -1,0 +1,298 @@
+"""Options and output shared by the commands that ask about a cluster.
+
+The help of these commands, and completion, need their options only: whatever reads or judges a cluster is imported when
+it is used.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import reduce, wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.app.cli.data_output import OUTPUT, write_data
+from stowplan.app.cli.live_cluster import live_cluster
+from stowplan.app.cli.shell_completion import complete_file, complete_namespace
+from stowplan.app.command_line.plugin_option import PLUGINS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from stowplan.app.sources.cluster_source import ClusterSource
+    from stowplan.ask.explain.text.tables import Block
+    from stowplan.ask.loading.wanted_events import EventsWanted
+    from stowplan.ask.loading.workloads import WorkloadName
+    from stowplan.ask.offline import Cluster
+    from stowplan.ask.what_if.records import NotedAnswer
+    from stowplan.net.client.cluster_flags import ClusterFlags
+
+#: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.
+POD_GROUPS = click.option(
+    "--pod-groups",
+    is_flag=True,
+    help="Schedule pod groups of the live cluster as groups. Always on for files with PodGroups.",
+)
+#: For commands that name pods and workloads.
+NAMESPACE = click.option(
+    "-n",
+    "--namespace",
+    metavar="NS",
+    shell_complete=complete_namespace,
+    help="Look for names without a namespace in this one. Default: the context's, or default.",
+)
+#: The exit code with --exit-code if the answer is no.
+NO = 3
+EXIT_CODES = f"""\b
+Exit codes:
+  0    there is an answer; with --exit-code: it is yes
+  1    a bug in Stowplan
+  2    the question, the files or the cluster are at fault
+  {NO}    with --exit-code: it is no
+"""
+
+
+def exit_code_option(no: str) -> Callable[[Callable[..., Any]], Any]:
+    """`no`: when the answer is no."""
+    return click.option("--exit-code", is_flag=True, help=f"Exit with {NO} if {no}; otherwise with 0.")
+
+
+def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
+    """The option for the scheduler configuration."""
+    text = "Answer as a scheduler with this KubeSchedulerConfiguration would. Default: kube-scheduler's defaults."
+    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=text)
+
+
+_FILES = (
+    click.option(
+        "-f",
+        "--filename",
+        "files",
+        metavar="FILE",
+        multiple=True,
+        shell_complete=complete_file,
+        help="Read the cluster from this file, directory or - for stdin. Repeatable. Default: a live cluster, which is "
+        "only read.",
+    ),
+    click.option("-R", "--recursive", is_flag=True, help="Also read the subdirectories of directories given with -f."),
+)
+
+
+def _applied(options: Iterable[Callable[..., Any]], command: Callable[..., Any]) -> Any:
+    return reduce(lambda made, option: option(made), reversed([*options]), command)
+
+
+def _from_scheduler(help_text: str) -> Callable[[Callable[..., Any]], Any]:
+    return click.option("--from-scheduler", metavar="URL", help=help_text)
+
+
+_ACCESS = (
+    click.option(
+        "--token-file",
+        metavar="FILE",
+        shell_complete=complete_file,
+        help="Authenticate to the scheduler with the token in this file instead of the kubeconfig.",
+    ),
+    click.option(
+        "--certificate-authority",
+        metavar="FILE",
+        shell_complete=complete_file,
+        help="Trust certificates of the scheduler that this CA has signed (PEM).",
+    ),
+    click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the scheduler's certificate."),
+)
+
+_ACCESS_NAMES = "--token-file, --certificate-authority and --insecure-skip-tls-verify"
+_OF_ITS_OWN = (
+    "--from-scheduler is about the scheduler's own configuration and its cluster: leave out -f, -R, --pod-groups "
+    "and the option of the present configuration."
+)
+
+
+def a_scheduler(command: Callable[..., Any]) -> Any:
+    """Options that select a running scheduler, and the credentials; `SchedulerEndpoint` takes their values."""
+    asked = _from_scheduler(
+        "Ask a running Stowplan scheduler: what it knows and would decide now. URL: of its secure port, "
+        "https://host:10259; or auto: the one on this machine, or of `stowplan up`."
+    )
+    return _applied((asked, *_ACCESS), command)
+
+
+def a_cluster(command: Callable[..., Any]) -> Any:
+    """Options that select a cluster; `cluster_of` takes their values, and the configuration's."""
+    return _applied((*_FILES, live_cluster, PLUGINS, POD_GROUPS), command)
+
+
+def role_option(command: Callable[..., Any]) -> Any:
+    """--rbac, which prints the role for the command's reads of a live cluster instead of running it."""
+
+    @wraps(command)
+    def or_role(*, rbac: bool, **given: Any) -> Any:
+        if not rbac:
+            return command(**given)
+        from stowplan.app.command_line.errors import reported
+        from stowplan.app.daemon.plugin_registry import registry_with
+        from stowplan.app.sources.read_only_role import role_of_reader
+        from stowplan.kube.config import load_config
+
+        with reported(given["config"]):
+            registry = registry_with(given["plugins"])
+            configuration = load_config(given["config"], plugins=registry.declarations)
+            click.echo(role_of_reader(configuration, registry, name="stowplan-read"), nl=False)
+
+    return click.option(
+        "--rbac", is_flag=True, help="Print the ClusterRole that this needs in a live cluster, and exit."
+    )(or_role)
+
+
+def about_a_cluster(config: str = "--config", *, no: str) -> Callable[[Callable[..., Any]], Any]:
+    """Options of a command, whose values `cluster_of` and `answer` take.
+
+    `config`: the name of the configuration option; `no`: when the answer is no, for --exit-code.
+    """
+    options = (
+        a_cluster,
+        config_option(config),
+        role_option,
+        _from_scheduler(
+            "Answer as a running Stowplan scheduler would: with its configuration, and with the nodes of pods that it "
+            "has not bound yet. URL: of its secure port, https://host:10259; or auto: the one on this machine, or of "
+            "`stowplan up`."
+        ),
+        *_ACCESS,
+        exit_code_option(no),
+        OUTPUT,
+    )
+    return lambda command: _applied(options, command)
+
+
+def cluster_of(
+    *,
+    files: Sequence[str],
+    recursive: bool,
+    live: ClusterFlags,
+    config: str | None,
+    plugins: Sequence[str],
+    pod_groups: bool,
+    groups: bool = False,
+    events: EventsWanted | None = None,
+    workloads: Collection[WorkloadName] = (),
+    namespace: str | None = None,
+    from_scheduler: str | None = None,
+    token_file: str | None = None,
+    certificate_authority: str | None = None,
+    insecure_skip_tls_verify: bool = False,
+) -> ClusterSource:
+    """`groups`: the question is about a pod group, so groups are scheduled as groups in any case.
+
+    `events`, `workloads`: what else to read of a live cluster; `namespace`: the default for names without one.
+    """
+    from stowplan.app.command_line.event_loop import run
+    from stowplan.app.sources.cluster_source import ClusterSource
+
+    access = token_file or certificate_authority or insecure_skip_tls_verify
+    if from_scheduler is None and access:
+        raise click.UsageError(f"{_ACCESS_NAMES} need --from-scheduler.")
+    if from_scheduler is not None:
+        if files or recursive or config or pod_groups:
+            raise click.UsageError(_OF_ITS_OWN)
+        from stowplan.app.sources.running_scheduler import SchedulerEndpoint
+
+        endpoint = SchedulerEndpoint(
+            url=from_scheduler,
+            live=live,
+            token_file=token_file,
+            certificate_authority=certificate_authority,
+            insecure=insecure_skip_tls_verify,
+        )
+        found = run(ClusterSource.of_scheduler(endpoint, plugins=plugins, groups=groups))
+    else:
+        found = _cluster_of(
+            files,
+            live,
+            config=config,
+            plugins=plugins,
+            recursive=recursive,
+            groups=groups or pod_groups,
+            events=events,
+            workloads=workloads,
+        )
+    if namespace is not None:
+        found.namespace = namespace
+    return found
+
+
+def _cluster_of(
+    files: Sequence[str],
+    live: ClusterFlags,
+    *,
+    config: str | None,
+    plugins: Sequence[str],
+    recursive: bool,
+    groups: bool,
+    events: EventsWanted | None,
+    workloads: Collection[WorkloadName],
+) -> ClusterSource:
+    from stowplan.app.command_line.event_loop import run
+    from stowplan.app.sources.cluster_source import ClusterSource
+    from stowplan.kube.config.features import GROUP_GATES
+
+    if files and live.given:
+        raise click.UsageError(
+            "-f reads files; --kubeconfig, --context and --as select a live cluster: give one or the other."
+        )
+    check_recursive(files, recursive=recursive)
+    if files:
+        return ClusterSource.of_files(files, config, plugins, recursive=recursive)
+    return run(
+        ClusterSource.of_live_cluster(
+            live=live,
+            config=config,
+            plugins=plugins,
+            events=events,
+            workloads=workloads,
+            gates=GROUP_GATES if groups else None,
+        )
+    )
+
+
+def check_recursive(files: Sequence[str], *, recursive: bool) -> None:
+    if recursive and not files:
+        raise click.UsageError("-R needs -f: it reads the subdirectories of directories given with -f.")
+
+
+def answer(
+    cluster: Cluster,
+    record: NotedAnswer,
+    page: Callable[[Any], list[Block]],
+    *,
+    no: bool,
+    output: str,
+    exit_code: bool,
+) -> None:
+    """`no`: whether the answer is no."""
+    from stowplan.ask.explain.text.tables import write
+
+    record = _with_failures(record, cluster.failures)
+    if output in ("json", "yaml"):
+        write_data(record.to_dict(), output)
+    else:
+        write(page(record), sys.stdout)
+    if exit_code and no:
+        raise SystemExit(NO)
+
+
+#: Maximum number of failures in an answer.
+_MAX_FAILURES = 3
+
+
+def _with_failures(record: NotedAnswer, failures: Sequence[str]) -> NotedAnswer:
+    """An answer that failing plugins or extenders decided must not look like one about the cluster."""
+    from msgspec.structs import replace
+
+    left = len(failures) - _MAX_FAILURES
+    notes = [f"not an answer about the cluster alone, as this failed: {text}" for text in failures[:_MAX_FAILURES]]
+    if left > 0:
+        notes.append(f"{left} more failures of plugins or extenders")
+    return replace(record, notes=(*record.notes, *notes))

@@ -1,0 +1,72 @@
+"""Options that select a live cluster and a user, and the connection that they lead to."""
+
+from __future__ import annotations
+
+from functools import reduce, wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from stowplan.app.cli.shell_completion import complete_context, complete_file
+from stowplan.app.command_line.errors import InputError
+from stowplan.net.client.cluster_flags import ClusterFlags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.kube.config import Configuration
+    from stowplan.net.client.connection import Connection
+
+KUBECONFIG = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Use this kubeconfig. Default: the one that kubectl uses.",
+)
+CONTEXT = click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=complete_context,
+    help="Use this context of the kubeconfig. Default: the current one.",
+)
+_OPTIONS = (
+    KUBECONFIG,
+    CONTEXT,
+    click.option(
+        "--as", "as_user", metavar="USER", default="", help="Read the live cluster as this user, like --as of kubectl."
+    ),
+    click.option(
+        "--as-group",
+        "as_groups",
+        metavar="GROUP",
+        multiple=True,
+        help="Read it as a member of this group, too. Repeatable.",
+    ),
+)
+
+
+def live_cluster(command: Callable[..., Any]) -> Any:
+    """Options that select a live cluster to read; the command gets them as `live`."""
+
+    @wraps(command)
+    def with_flags(
+        *, kubeconfig: str | None, context: str | None, as_user: str, as_groups: tuple[str, ...], **given: Any
+    ) -> Any:
+        if as_groups and not as_user:
+            raise click.UsageError("--as-group needs --as USER.")
+        live = ClusterFlags(kubeconfig=kubeconfig, context=context, as_user=as_user, as_groups=as_groups)
+        return command(live=live, **given)
+
+    return reduce(lambda made, option: option(made), reversed(_OPTIONS), with_flags)
+
+
+def connection_of(configuration: Configuration, live: ClusterFlags) -> Connection:
+    """The connection according to flags, configuration and environment; raises InputError."""
+    # The HTTP client is slow to import.
+    from stowplan.net.client.connection import ClientConfigError
+
+    try:
+        return replace(live, kubeconfig=live.kubeconfig or configuration.client_connection.kubeconfig or None).connect()
+    except ClientConfigError as error:
+        raise InputError(str(error)) from error

@@ -1,0 +1,103 @@
+"""The `stowplan` command: the scheduler's own commands; installed packages contribute others (`stowplan.commands`)."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from stowplan import __version__
+from stowplan.app.command_line.commands import Commands, Section
+from stowplan.app.command_line.standard_streams import open_closed
+from stowplan.kube.timing.garbage import collect_garbage_less_often
+
+_QUESTIONS = Section(
+    "Where would my pods go, and why?",
+    (
+        ("stowplan explain pending", "why pods of a live cluster are pending, what would help"),
+        ("stowplan explain pod shop/web-0", "where one pod goes, and why there"),
+        ("stowplan dump -o cluster.json", "save the cluster in a file"),
+        ("stowplan explain -f cluster.json pending", "the same from files"),
+        ("stowplan ui", "the cluster as a picture in your browser"),
+    ),
+)
+_WHAT_IF = Section(
+    "What if?",
+    (
+        ("stowplan fit deployment/shop/web --replicas 20", "how many more fit, what runs out, nodes to add"),
+        ("stowplan drain node-a1", "where its pods would go; evicts no pods"),
+        ("stowplan survive", "what the loss of each zone or node would cost"),
+        ("stowplan what-if --add-nodes 3 --like node-a1", "before and after, side by side"),
+        ("stowplan simulate day.yaml", "a day in seconds, with pictures"),
+        ("stowplan compare a.yaml b.yaml --scenario day.yaml", "configurations side by side"),
+        ("stowplan tune day.yaml --objective waits=1,cost=0.5", "search for a better configuration"),
+    ),
+)
+_RECORDINGS = Section(
+    "What was decided, and what would have been?",
+    (
+        ("stowplan record cluster.recording", "record a live cluster into a file"),
+        ("stowplan explain --recording FILE --at TIME …", "ask about any moment of it"),
+        ("stowplan replay FILE --config new.yaml", "schedule everything again, differently configured"),
+        ("stowplan shadow", "compare with a running scheduler"),
+    ),
+)
+_CONFIGURATIONS = Section(
+    "What does my configuration mean?",
+    (
+        ("stowplan config view scheduler.yaml", "which plugins run where, and where each comes from"),
+        ("stowplan config convert policy.json", "any version, or a policy, as v1"),
+        ("stowplan completion bash", "shell completion"),
+    ),
+)
+_IN_A_CLUSTER = Section(
+    "In a cluster:",
+    (
+        ("stowplan run --scheduler-name mine", "schedule the pods that ask for it"),
+        ("kube-scheduler --kubeconfig FILE", "replaces Kubernetes' own, with the same flags"),
+    ),
+)
+#: The module of each command. Imported on use: a run needs only one of them.
+_HOMES = {
+    "compare": "stowplan_lab.commands.compare:compare",
+    "completion": "stowplan.app.cli.completion:completion",
+    "config": "stowplan.app.cli.config.group:config",
+    "drain": "stowplan.app.cli.drain:drain",
+    "dump": "stowplan.app.cli.dump:dump",
+    "explain": "stowplan.app.cli.explain.command:explain",
+    "fit": "stowplan.app.cli.fit:fit",
+    "record": "stowplan.app.cli.record:record",
+    "replay": "stowplan.app.cli.replay:replay",
+    "run": "stowplan.app.cli.run:run",
+    "shadow": "stowplan.app.cli.shadow:shadow",
+    "simulate": "stowplan_lab.commands.simulate:simulate",
+    "survive": "stowplan.app.cli.survive:survive",
+    "tune": "stowplan_lab.commands.tune:tune",
+    "ui": "stowplan.app.cli.ui:ui",
+    "what-if": "stowplan.app.cli.what_if:what_if",
+}
+
+
+@click.group(
+    cls=Commands,
+    homes=_HOMES,
+    sections=(_QUESTIONS, _WHAT_IF, _RECORDINGS, _CONFIGURATIONS, _IN_A_CLUSTER),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
+def cli() -> None:
+    """Schedule Kubernetes pods; explain, predict and simulate what a scheduler decides."""
+
+
+def main() -> None:
+    collect_garbage_less_often()
+    open_closed()
+    for stream in (sys.stdout, sys.stderr):
+        # Print a replacement for characters that the terminal cannot show, instead of failing.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    cli(prog_name="stowplan")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,495 @@
+"""`stowplan ui`: the cluster as a stow plan in the browser."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from stowplan import __version__
+from stowplan.app.cli.about import a_cluster, a_scheduler, check_recursive, cluster_of, config_option
+from stowplan.app.cli.config.about import known_plugins
+from stowplan.app.cli.live_cluster import connection_of
+from stowplan.app.cli.moment_option import moment_from_option
+from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.command_line import event_loop
+from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.event_loop import first_of, running
+from stowplan.app.command_line.named_plugins import named_plugins
+from stowplan.app.command_line.stop_signals import stop_signals
+from stowplan.app.daemon.plugin_registry import registry_with
+from stowplan.app.sources.cluster_source import ClusterSource
+from stowplan.app.sources.timeline_sources import (
+    NO_RERUN,
+    recorded_source,
+    rerun_source,
+    simulated_source,
+    simulated_timeline,
+)
+from stowplan.ask.explain.judging import judged, judged_group
+from stowplan.ask.explain.suggestions.suggestions import advise
+from stowplan.ask.explain.text.reported_status import ReportedStatus
+from stowplan.drivers.hang_guard.hang_guard import CallGuard
+from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.config.features import GROUP_GATES, with_chosen
+from stowplan.kube.klog.setup import LogSettings, set_up
+from stowplan.kube.structs import PlainStruct
+from stowplan.net.serving.errors import ServingError
+from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.ui.cluster_inspection import ClusterInspection
+from stowplan.ui.plan import plan_of
+from stowplan.ui.saved_copy import save_copy
+from stowplan.ui.source_records import SourceRecord, configuration_record
+from stowplan.ui.timeline_routes import MomentError, Moments, Timelines
+from stowplan.ui.workbench import Workbench, copy_of
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+
+    from stowplan.app.command_line.stop_signals import StopSignals
+    from stowplan.app.sources.timeline_sources import TimelineSource
+    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
+    from stowplan.ask.explain.verdicts.verdict import Verdict
+    from stowplan.kube.config import Configuration, Declarations, FeatureGates
+    from stowplan.net.client.cluster_flags import ClusterFlags
+    from stowplan.net.client.connection import Connection
+    from stowplan.net.serving.requests.messages import Page
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.engine import Engine
+    from stowplan.scheduler.engine.inputs import Input
+    from stowplan.scheduler.framework.runtime.registry import Registry
+    from stowplan.scheduler.inspection.records import GroupVerdictRecord
+    from stowplan.ui.page_routes import Streams
+    from stowplan.ui.plan import Plan
+    from stowplan.ui.source_records import Capability, ConfigurationRecord, Mode
+    from stowplan.ui.timeline_routes import MomentCluster
+
+_ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
+
+
+@click.command(short_help="The cluster as a stow plan in your browser.")
+@a_cluster
+@click.option(
+    "--recording",
+    "recordings",
+    metavar="FILE",
+    multiple=True,
+    shell_complete=complete_file,
+    help="Show a recording (stowplan record, kube-scheduler --record): its end and timeline, or one moment with --at. "
+    "Given twice, two of them side by side. With --config, next to what that configuration would have done.",
+)
+@click.option(
+    "--simulation",
+    "simulations",
+    metavar="FOLDER",
+    multiple=True,
+    shell_complete=complete_file,
+    help="Show the results of `stowplan simulate`: end and timeline. Given twice, two of them side by side.",
+)
+@click.option("--at", metavar="TIME", help="Show this moment of the recording, such as 2026-11-20T12:03 (UTC).")
+@config_option()
+@a_scheduler
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Serve the page on this port of 127.0.0.1. Default: a free one.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
+@click.option(
+    "--export",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a copy that works without a server into this folder, and exit.",
+)
+def ui(**given: Any) -> None:
+    """Show the cluster as a ship's stow plan: nodes as bays, pods as boxes in them, pending pods below them,
+    and why each of them is pending.
+
+    The page is served on 127.0.0.1 to anyone who has its URL, which contains a token. Nothing is written to any
+    cluster, and the page loads nothing from elsewhere.
+
+    \b
+    Examples:
+      stowplan ui
+      stowplan ui -f cluster.json
+      stowplan ui -f cluster.json --config packing.yaml --open
+      stowplan ui --recording cluster.recording
+      stowplan ui --recording cluster.recording --config packing.yaml     # then, and as it would have been
+      stowplan ui --simulation results --simulation packed
+      stowplan ui --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt
+      stowplan ui -f cluster.json --export plan/     # then open plan/index.html
+    """
+    options = _Options(**given)
+    options.check()
+    show = _Show(options.port, options.opens)
+    with reported(options.config):
+        if options.from_scheduler is not None:
+            _from_scheduler(show, options, options.from_scheduler)
+        elif options.follows:
+            _live(show, options)
+        elif options.recordings or options.simulations:
+            _timeline(show, options)
+        else:
+            about = cluster_of(
+                files=options.files,
+                recursive=options.recursive,
+                live=options.live,
+                config=options.config,
+                plugins=options.plugins,
+                pod_groups=options.pod_groups,
+            )
+            mode: Mode = "files" if options.files else "static"
+            _static_cluster(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
+
+
+class _Options(PlainStruct, frozen=True, kw_only=True):
+    """The option values, under click's names."""
+
+    files: tuple[str, ...]
+    recursive: bool
+    recordings: tuple[str, ...]
+    simulations: tuple[str, ...]
+    at: str | None
+    live: ClusterFlags
+    config: str | None
+    plugins: tuple[str, ...]
+    pod_groups: bool
+    from_scheduler: str | None
+    token_file: str | None
+    certificate_authority: str | None
+    insecure_skip_tls_verify: bool
+    port: int
+    opens: bool
+    export: Path | None
+
+    @property
+    def follows(self) -> bool:
+        """Whether a live cluster is followed."""
+        return not (self.files or self.recordings or self.simulations or self.export)
+
+    @property
+    def title(self) -> str:
+        """The title for a cluster that is read once."""
+        if not self.files:
+            return self.live.context or "a live cluster"
+        if len(self.files) > 1:
+            return count(len(self.files), "file")
+        return "stdin" if self.files[0] == "-" else self.files[0]
+
+    def check(self) -> None:
+        """Check for mutually exclusive options; raises click.UsageError."""
+        self._check_clusters()
+        check_recursive(self.files, recursive=self.recursive)
+        if self.export is not None and (self.port or self.opens):
+            raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
+        if self.from_scheduler is None and (
+            self.token_file or self.certificate_authority or self.insecure_skip_tls_verify
+        ):
+            raise click.UsageError(
+                "--token-file, --certificate-authority and --insecure-skip-tls-verify need --from-scheduler."
+            )
+        of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.pod_groups
+        if self.from_scheduler is not None and (of_its_own or self.export):
+            raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
+
+    def _check_clusters(self) -> None:
+        recorded = self.recordings or self.simulations
+        if sum(map(bool, (self.files, recorded, self.live.given))) > 1:
+            raise click.UsageError(
+                "give one cluster: with -f, with --recording or --simulation, or with --kubeconfig, --context and --as."
+            )
+        timelines = len(self.recordings) + len(self.simulations)
+        if timelines > 2:
+            raise click.UsageError("--recording and --simulation: two are shown side by side, no more.")
+        one_recording = timelines == 1 and bool(self.recordings)
+        if self.at is not None and not one_recording:
+            raise click.UsageError("--at is for a moment of a recording: give one --recording FILE.")
+        if self.config is not None and timelines and not one_recording:
+            raise click.UsageError("--config is another configuration for one recording: give one --recording FILE.")
+
+
+def _timeline(show: _Show, options: _Options) -> None:
+    """Show a recording or simulation."""
+    recordings, config, plugins = options.recordings, options.config, options.plugins
+    moment = moment_from_option(options.at)
+    timelines = {} if moment is not None else _timeline_sources(recordings, options.simulations, config, plugins)
+    if not recordings:
+        _show_simulation(show, options.export, options.simulations[0], timelines)
+        return
+    about = ClusterSource.of_recording(recordings[0], moment, config, plugins)
+    _static_cluster(about, "recording", recordings[0], known_plugins(plugins), timelines).show(show, options.export)
+
+
+def _timeline_sources(
+    recordings: Sequence[str], simulations: Sequence[str], config: str | None, plugins: Sequence[str]
+) -> dict[str, TimelineSource]:
+    """The timelines to show, by unique names."""
+    if len(recordings) == 1 and not simulations:
+        (path,) = recordings
+        found = {"recorded": recorded_source(path, plugins)}
+        if config is not None:
+            found[f"with {Path(config).name}"] = rerun_source(path, config, plugins)
+        return found
+    all_ = [(path, recorded_source(path, plugins)) for path in recordings]
+    all_ += [(folder, simulated_source(folder)) for folder in simulations]
+    names = [Path(path).name or path for path, _ in all_]
+    return {
+        name if names.count(name) == 1 else f"{path} ({i})": source
+        for i, (name, (path, source)) in enumerate(zip(names, all_, strict=True), 1)
+    }
+
+
+class _Show(PlainStruct, frozen=True):
+    """How the page is served."""
+
+    port: int
+    opens: bool
+
+    async def until(
+        self,
+        stopped: asyncio.Event,
+        pages: Mapping[str, Page],
+        streams: Streams,
+        size: str,
+        *others: Awaitable[object],
+    ) -> None:
+        """Serve until stopped, or until one of the other tasks ends."""
+        from stowplan.ui.page_routes import page_served
+
+        try:
+            async with page_served(pages, streams, port=self.port) as address:
+                click.echo(f"{size}: {address}\nCtrl-C ends it.")
+                if self.opens:
+                    webbrowser.open(address)
+                await first_of(stopped.wait(), *others)
+        except ServingError as error:
+            raise InputError(f"{error}; --port 0 takes a free one") from error
+
+
+class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
+    """A cluster that does not change, and the timelines that led to it."""
+
+    plan: Plan
+    source: SourceRecord
+    configuration: ConfigurationRecord
+    timelines: Mapping[str, TimelineSource]
+    #: None for a simulation, which is built on demand.
+    about: ClusterSource | None = None
+
+    def show(self, show: _Show, export: Path | None) -> None:
+        if export is None:
+            with stop_signals() as stop:
+                event_loop.run(self._serve(show, stop))
+        else:
+            self._save(export)
+
+    @property
+    def _timelines(self) -> Timelines:
+        return Timelines({name: source.timeline for name, source in self.timelines.items()})
+
+    def _moments(self) -> Moments:
+        return Moments({name: source.moment for name, source in self.timelines.items()}, self.about)
+
+    def _save(self, folder: Path) -> None:
+        asked: MomentCluster | None = self.about
+        if asked is None and "explain" in self.source.can:
+            try:
+                asked = self._moments().end()
+            except MomentError as error:
+                raise InputError(str(error)) from error
+        source = replace(self.source, mode="static", can=tuple(one for one in self.source.can if one != "moments"))
+        try:
+            save_copy(
+                folder,
+                self.plan,
+                source=source,
+                configuration=self.configuration,
+                answers=None if asked is None else ClusterInspection(asked),
+                timelines=self._timelines,
+            )
+        except OSError as error:
+            raise InputError(f"--export {folder}: {error.strerror}: {error.filename}") from error
+        click.echo(f"wrote {folder / 'index.html'}: {_size(self.plan)}")
+
+    async def _serve(self, show: _Show, stop: StopSignals) -> None:
+        from stowplan.ui.event_stream import PlanStreams
+        from stowplan.ui.page_routes import PREFIX, page_routes
+
+        stopped, streams, about, source = stop.event(), PlanStreams(self.plan.copy()), self.about, self.source
+        answers: dict[str, Page] = {**self._timelines.pages(PREFIX)}
+        moments = self._moments()
+        if self.timelines:
+            answers |= moments.pages(PREFIX)
+        elif about is not None:
+            answers |= {**ClusterInspection(about).pages(PREFIX), **Workbench(lambda: about.cluster).pages(PREFIX)}
+        if "explain" in source.can:
+            source = replace(source, can=(*source.can, "whatIf"))
+        pages = page_routes(lambda: source, streams=streams, configuration=lambda: self.configuration, answers=answers)
+        try:
+            await show.until(stopped, pages, streams, _size(self.plan))
+        finally:
+            moments.close()
+
+
+def _static_cluster(
+    about: ClusterSource, mode: Mode, title: str, known: Declarations, timelines: Mapping[str, TimelineSource]
+) -> _StaticCluster:
+    configuration = about.cluster.config
+    features = with_chosen(GROUP_GATES) if about.engine.schedules_groups else DEFAULT_FEATURES
+    return _StaticCluster(
+        plan=plan_of(about.engine.state),
+        source=_source(mode, title, configuration.profiles[0].scheduler_name, tuple(timelines)),
+        configuration=configuration_record(configuration, known, features),
+        timelines=timelines,
+        about=about,
+    )
+
+
+def _show_simulation(show: _Show, export: Path | None, folder: str, timelines: Mapping[str, TimelineSource]) -> None:
+    header, timeline = simulated_timeline(folder)
+    source = _source("simulation", header.title or Path(folder).name, header.scheduler_name, tuple(timelines))
+    if header.rerun is None:
+        can = tuple(one for one in source.can if one in ("plan", "configuration", "time", "moments"))
+        source = replace(source, can=can, why_not=dict.fromkeys(("explain", "pending", "whatIf"), NO_RERUN))
+    cluster = _StaticCluster(
+        plan=timeline.end(), source=source, configuration=header.configuration, timelines=timelines
+    )
+    cluster.show(show, export)
+
+
+# -- a live cluster ---------------------------------------------------------------------------------------------------
+
+
+def _live(show: _Show, options: _Options) -> None:
+    registry = registry_with(options.plugins, guard=CallGuard())
+    features = with_chosen(GROUP_GATES) if options.pod_groups else DEFAULT_FEATURES
+    configuration = load_config(options.config, plugins=registry.declarations, features=features)
+    connection = connection_of(configuration, options.live)
+    logs = set_up(LogSettings(verbosity=0, format="text"))
+    try:
+        with stop_signals(logs.flush) as stop:
+            event_loop.run(_follow(show, connection, configuration, registry, features, options.plugins, stop))
+    finally:
+        logs.close()
+
+
+async def _follow(
+    show: _Show,
+    connection: Connection,
+    configuration: Configuration,
+    registry: Registry,
+    features: FeatureGates,
+    plugins: Sequence[str],
+    stop: StopSignals,
+) -> None:
+    """Follow the cluster with an engine that judges for the page but is never started."""
+    from stowplan.drivers.live.follower import Follower
+    from stowplan.kube.config import ClientConnection
+    from stowplan.net.client.http.user_agent import user_agent
+    from stowplan.net.client.http_api import HttpApi
+    from stowplan.ui.event_stream import PlanStreams
+    from stowplan.ui.page_routes import PREFIX, page_routes
+    from stowplan.ui.plan_follower import stream_plan
+
+    stopped, streams = stop.event(), PlanStreams()
+    agent = user_agent(command="stowplan", version=__version__, purpose="ui")
+    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+        follower = Follower(api, configuration, _SteppingListener(), registry=registry, features=features)
+        async with running(follower.run()) as following:
+            await first_of(stopped.wait(), follower.synced.wait(), following)
+            if not follower.synced.is_set() or stopped.is_set():
+                return
+            state = follower.engine.state
+            workbench = Workbench(lambda: copy_of(state, configuration, features, named_plugins(plugins)))
+            scheduler_name = configuration.profiles[0].scheduler_name
+            source = _source("live", connection.server, scheduler_name)
+            source = replace(source, can=(*source.can, "whatIf"))
+            pages = page_routes(
+                lambda: source,
+                streams=streams,
+                configuration=lambda: configuration_record(configuration, registry.declarations, features),
+                answers=ClusterInspection(_Followed(follower.engine)).pages(PREFIX) | workbench.pages(PREFIX),
+            )
+            async with running(stream_plan(state, streams)) as looking:
+                await show.until(stopped, pages, streams, _size(plan_of(state)), following, looking)
+
+
+class _SteppingListener:
+    """The listener of a follower that records nothing."""
+
+    def step(self, engine: Engine, input_: Input, now: float) -> None:
+        engine.step(input_, now)
+
+
+class _Followed(PlainStruct, frozen=True):
+    """A live cluster with another scheduler, for questions of the page."""
+
+    engine: Engine
+
+    def verdict(self, info: PodInfo) -> Verdict:
+        return advise(self.engine, judged(self.engine, info))
+
+    def groups_of(self, pods: Iterable[PodInfo]) -> list[str]:
+        if not self.engine.schedules_groups:
+            return []
+        members = (info.pod for info in pods if info.pod.spec.scheduling_group is not None)
+        return list(dict.fromkeys(map(group_key, members)))
+
+    def group_verdict(self, group: str) -> GroupVerdict:
+        return judged_group(self.engine, group)
+
+    def group_record(self, group: str) -> GroupVerdictRecord:
+        return self.group_verdict(group).record()
+
+    def reported(self, info: PodInfo) -> ReportedStatus | None:
+        return ReportedStatus.about(info.pod, None)
+
+
+# -- a running scheduler ----------------------------------------------------------------------------------------------
+
+
+def _from_scheduler(show: _Show, options: _Options, url: str) -> None:
+    with stop_signals() as stop:
+        event_loop.run(_proxy_page(show, options, url, stop))
+
+
+async def _proxy_page(show: _Show, options: _Options, url: str, stop: StopSignals) -> None:
+    from stowplan.app.sources.forwarded_page import forwarded_page
+    from stowplan.app.sources.running_scheduler import SchedulerEndpoint, check_scheduler
+
+    stopped = stop.event()
+    endpoint = SchedulerEndpoint(
+        url=url,
+        live=options.live,
+        token_file=options.token_file,
+        certificate_authority=options.certificate_authority,
+        insecure=options.insecure_skip_tls_verify,
+    )
+    await check_scheduler(endpoint)
+    async with forwarded_page(endpoint) as passed:
+        await show.until(stopped, passed.pages(), passed, f"the scheduler at {passed.server}")
+
+
+# -- shared ------------------------------------------------------------------------------------------------------------
+
+
+def _source(mode: Mode, title: str, scheduler_name: str, timelines: tuple[str, ...] = ()) -> SourceRecord:
+    return SourceRecord(
+        mode=mode,
+        title=title,
+        scheduler_name=scheduler_name,
+        version=f"stowplan {__version__}",
+        can=(*_ANSWERED, "time", "moments") if timelines else _ANSWERED,
+        timelines=timelines,
+    )
+
+
+def _size(plan: Plan) -> str:
+    waiting = sum(1 for pod in plan.pods.values() if not pod.node)
+    return f"{count(len(plan.nodes), 'node')}, {count(len(plan.pods), 'pod')}, {waiting} of them pending"

@@ -1,0 +1,143 @@
+"""Resolve --feature-gates for the emulated version.
+
+Clusters pass the same list to every component, so gates of other components are accepted and ignored. Gates of the
+scheduler are rejected if they would enable a feature that is not implemented here: pods would be placed as if the gate
+were off. Other settings without effect are reported (`without_effect`).
+
+Upstream: k8s.io/component-base/featuregate/feature_gate.go, compatibility/registry.go.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from stowplan.app.command_line.flags.flag_set import FlagError
+from stowplan.app.command_line.flags.gate_table import KNOWN_GATES, REQUIRED_GATES, STAGE_SWITCHES, gates_at
+from stowplan.app.command_line.flags.kinds import read_bool
+from stowplan.app.command_line.flags.versions import Versions, shown
+from stowplan.kube.api.field_errors import aggregate
+from stowplan.kube.config import FeatureGates
+from stowplan.kube.config.features import UNBUILT
+from stowplan.kube.structs import PlainStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from stowplan.app.command_line.flags.gate_table import Gate
+
+_COMPONENT = "kube"
+_WORDS = {True: "true", False: "false"}
+
+#: Gates of the scheduler that can be off in the reference, at least in an earlier version, but not here.
+ALWAYS_ON = frozenset(
+    (
+        "ContextualLogging",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScaling",
+        "OpportunisticBatching",
+        "PodLevelResources",
+        "SchedulerAsyncPreemption",
+        "SchedulerQueueingHints",
+    )
+)
+
+
+class Gates(PlainStruct, frozen=True):
+    features: FeatureGates
+    versions: Versions = field(default_factory=Versions)
+    #: The explicit settings only.
+    given: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def known(self) -> Mapping[str, Gate]:
+        return gates_at(self.versions.emulated[1])
+
+    def retiring(self) -> Iterator[tuple[str, str, bool]]:
+        """Explicit settings of gates that will be removed: their stage, name, value."""
+        for name, value in self.given.items():
+            stage = self.known[name].stage
+            if stage in ("GA", "DEPRECATED"):
+                yield ("GA" if stage == "GA" else "deprecated"), name, value
+
+    def alpha(self) -> list[str]:
+        """Enabled alpha gates."""
+        return [
+            name for name, gate in sorted(self.known.items()) if gate.stage == "ALPHA" and self.features.enabled(name)
+        ]
+
+    def without_effect(self) -> Iterator[str]:
+        """Gates that are off without effect, because of a setting or of the emulated version."""
+        return (name for name in sorted(ALWAYS_ON) if not self.features.enabled(name))
+
+
+def gates_of(settings: Sequence[tuple[str, str]], versions: Versions | None = None) -> Gates:
+    """Raises FlagError for invalid settings, which are pairs of component and `Gate=bool`."""
+    versions = versions or Versions()
+    known = gates_at(versions.emulated[1])
+    given = _read(settings)
+    problems = [problem for name, wanted in given.items() if (problem := _refused(name, wanted, known, versions))]
+    if problems:
+        raise FlagError(aggregate(problems))
+    gates = {name: gate.default for name, gate in known.items()} | _of_stages(given, known) | given
+    unmet = list(_unmet(gates)) or list(_unbuilt(gates))
+    if unmet:
+        raise FlagError(aggregate(unmet))
+    return Gates(FeatureGates(MappingProxyType(gates)), versions, given)
+
+
+def _read(settings: Sequence[tuple[str, str]]) -> dict[str, bool]:
+    components = {component for component, _ in settings}
+    if {"", _COMPONENT} <= components:
+        raise FlagError("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
+    for component in sorted(components - {"", _COMPONENT}):
+        raise FlagError(f"component not registered: {component}")
+    return dict(_read_one(text) for _, text in settings)
+
+
+def _read_one(text: str) -> tuple[str, bool]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise FlagError(f"missing bool value for {name}")
+    if name not in KNOWN_GATES:
+        raise FlagError(f"unrecognized feature gate: {name}")
+    try:
+        return name, read_bool(value)
+    except ValueError as error:
+        raise FlagError(f"invalid value of {name}={value}, err: {error}") from None
+
+
+def _refused(name: str, wanted: bool, known: Mapping[str, Gate], versions: Versions) -> str:
+    gate = known[name]
+    cannot = f"cannot set feature gate {name} to {_WORDS[wanted]}, feature is"
+    if gate.locked and wanted != gate.default:
+        return f"{cannot} locked to {_WORDS[gate.default]}"
+    if gate.stage == "PREALPHA":
+        emulated, least = shown(versions.emulated), shown(versions.min_compatibility)
+        return f"{cannot} PreAlpha at emulated version {emulated}, min compatibility version {least}"
+    return ""
+
+
+def _of_stages(given: Mapping[str, bool], known: Mapping[str, Gate]) -> dict[str, bool]:
+    return {
+        name: given[switch]
+        for switch, stage in STAGE_SWITCHES.items()
+        if switch in given
+        for name, gate in known.items()
+        if gate.stage == stage and name not in STAGE_SWITCHES
+    }
+
+
+def _unmet(gates: Mapping[str, bool]) -> Iterable[str]:
+    for name, required in REQUIRED_GATES.items():
+        off = [other for other in required if not gates[other]]
+        if gates[name] and off:
+            yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
+
+
+def _unbuilt(gates: Mapping[str, bool]) -> Iterable[str]:
+    for name, what in UNBUILT.items():
+        if gates[name]:
+            yield f"cannot set feature gate {name} to true, Stowplan cannot do that yet: {what}"

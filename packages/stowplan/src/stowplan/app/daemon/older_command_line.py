@@ -1,0 +1,102 @@
+"""Flags of kube-scheduler 1.16 to 1.22: a Policy or algorithm provider instead of a configuration file.
+
+Upstream: cmd/kube-scheduler/app/options/deprecated.go, pkg/scheduler/scheduler.go of 1.16 to 1.22.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan import __version__
+from stowplan.app.command_line.event_loop import first_of, run, running
+from stowplan.app.command_line.flags.retired import uses_policy_file
+from stowplan.kube.config import ClientConnection, ConfigError
+from stowplan.kube.config.load import load_upgraded
+from stowplan.kube.config.older.command_line import of_policy, of_provider, of_today, policy_of_file, policy_of_text
+from stowplan.kube.config.older.upgrade import log_upgrade
+from stowplan.net.client.connection import connect_from_scheduler_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.app.command_line.flags.flag_set import CommandLine
+    from stowplan.app.command_line.stop_signals import StopSignals
+    from stowplan.kube.config import Configuration, Declarations, FeatureGates
+    from stowplan.kube.config.documents import Document
+    from stowplan.kube.config.older.upgrade import Upgrade
+    from stowplan.net.client.connection import Connection
+
+_KEY = "policy.cfg"
+
+
+def configuration_of(
+    line: CommandLine,
+    plugins: Declarations,
+    features: FeatureGates,
+    adjust: Callable[[Configuration], Configuration],
+    stop: StopSignals,
+) -> Configuration:
+    upgrade = _upgrade(line, plugins, stop)
+    loaded = load_upgraded(upgrade, plugins=plugins, features=features, adjust=adjust)
+    log_upgrade(upgrade)
+    return loaded.configuration
+
+
+class PolicyMapReader:
+    """Reads the ConfigMap that a v1alpha1 configuration names for its policy."""
+
+    def __init__(self, master: str | None, stop: StopSignals) -> None:
+        self._master = master
+        self._stop = stop
+
+    def policy(self, namespace: str, name: str, /, *, kubeconfig: str) -> Document:
+        connection = connect_from_scheduler_flags(kubeconfig=kubeconfig or None, master=self._master)
+        return run(_policy_of_config_map(connection, namespace, name, self._stop))
+
+
+def _upgrade(line: CommandLine, plugins: Declarations, stop: StopSignals) -> Upgrade:
+    name: str = line["scheduler-name"]
+    policy = _policy(line, stop)
+    if policy is not None:
+        return of_policy(policy, scheduler_name=name, plugins=plugins)
+    weighed = line.is_given("hard-pod-affinity-symmetric-weight")
+    weight: int | None = line["hard-pod-affinity-symmetric-weight"] if weighed else None
+    if line["algorithm-provider"]:
+        return of_provider(line["algorithm-provider"], scheduler_name=name, weight=weight, plugins=plugins)
+    return of_today(scheduler_name=name, weight=weight, plugins=plugins)
+
+
+def _policy(line: CommandLine, stop: StopSignals) -> Document | None:
+    if uses_policy_file(line):
+        return policy_of_file(line["policy-config-file"])
+    if not line["policy-configmap"]:
+        return None
+    connection = connect_from_scheduler_flags(kubeconfig=line["kubeconfig"] or None, master=line["master"] or None)
+    return run(_policy_of_config_map(connection, line["policy-configmap-namespace"], line["policy-configmap"], stop))
+
+
+async def _policy_of_config_map(connection: Connection, namespace: str, name: str, stop: StopSignals) -> Document:
+    from stowplan.kube.api.api_errors import ApiError
+    from stowplan.kube.api.config_map import ConfigMap
+    from stowplan.kube.api.port import Unreachable
+    from stowplan.net.client.http.user_agent import user_agent
+    from stowplan.net.client.http_api import HttpApi
+
+    agent = user_agent(command="kube-scheduler", version=__version__, purpose="policy")
+    found: list[ConfigMap] = []
+    where = f"couldn't get policy config map {namespace}/{name}"
+    async with HttpApi.open(connection, client_settings=ClientConnection(), agent=agent) as api:
+
+        async def ask() -> None:
+            found.append(await api.get(ConfigMap, name, namespace=namespace))
+
+        try:
+            async with running(ask()) as asking:
+                await first_of(stop.event().wait(), asking)
+        except (ApiError, Unreachable) as error:
+            raise ConfigError(f"{where}: {error}") from error
+    if not found:
+        raise ConfigError(f"{where}: stopped before the answer arrived")
+    if _KEY not in found[0].data:
+        raise ConfigError(f'missing policy config map value at key "{_KEY}"')
+    return policy_of_text(found[0].data[_KEY])

@@ -1,0 +1,75 @@
+"""The minimal ClusterRoles for reading a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
+from stowplan.kube.api.resources import resource_of
+from stowplan.kube.api.types import Event, Pod
+from stowplan.kube.api.yaml_text import to_yaml
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.watched_kinds import watched_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from stowplan.app.sources.dumping import DumpedKind
+    from stowplan.kube.api.meta import ApiStruct
+    from stowplan.kube.api.resources import ApiResource
+    from stowplan.kube.config import Configuration
+    from stowplan.scheduler.framework.runtime.registry import Registry
+
+
+class _NoMeter:
+    @staticmethod
+    def clock() -> float:
+        return 0.0
+
+    @staticmethod
+    def random() -> float:
+        return 0.0
+
+
+def role_of_follower(configuration: Configuration, registry: Registry, *, name: str) -> str:
+    """For whoever lists and watches what the scheduler reads; as YAML for `kubectl apply`."""
+    return _role(name, {resource_of(kind): {"list", "watch"} for kind in _kinds(configuration, registry)})
+
+
+def role_of_reader(configuration: Configuration, registry: Registry, *, name: str) -> str:
+    """For whoever reads it once, to answer a question: also Events, and finished pods and workloads by their names."""
+    verbs = {resource_of(kind): {"list"} for kind in (*_kinds(configuration, registry), Event)}
+    verbs[resource_of(Pod)].add("get")
+    return _role(name, verbs, got=WORKLOAD_RESOURCES.values())
+
+
+def role_of_dumper(kinds: Iterable[DumpedKind], *, name: str) -> str:
+    return _role(name, {kind.resource: {"list"} for kind in kinds})
+
+
+def _kinds(configuration: Configuration, registry: Registry) -> list[type[ApiStruct]]:
+    engine = Engine(configuration, registry=registry, now=0.0, meter=_NoMeter())
+    watched = watched_kinds(engine.frameworks.values(), report=lambda problem: None)
+    return [one.kind for one in watched]
+
+
+def _role(name: str, verbs: Mapping[ApiResource, set[str]], *, got: Iterable[str] = ()) -> str:
+    """`got`: other resources that are read by their names."""
+    allowed = {(resource.group, resource.plural): set(those) for resource, those in verbs.items()}
+    for resource in got:
+        plural, _, rest = resource.partition(".")
+        allowed.setdefault((rest.partition(".")[2], plural), set()).add("get")
+    plurals: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (group, plural), those in allowed.items():
+        plurals.setdefault((group, tuple(sorted(those))), []).append(plural)
+    rules = [
+        {"apiGroups": [group], "resources": sorted(resources), "verbs": list(those)}
+        for (group, those), resources in sorted(plurals.items())
+    ]
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": rules,
+    }
+    return to_yaml(role)

@@ -1,0 +1,131 @@
+"""Explanations of the plugins of a profile, for one inspection.
+
+A plugin whose explanation raises is explained by its reasons alone, so a bug in it only costs details.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stowplan.ask.explain.verdicts.refusals import for_nominated
+from stowplan.kube.klog import get_logger
+from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.scheduler.framework.explanations.formatting import listed
+from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.status import PROPAGATED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.ask.explain.suggestions.inspection import VerdictInspection
+    from stowplan.scheduler.framework.explanations.changes import Way
+    from stowplan.scheduler.framework.explanations.grouping import Refusal, Rows
+
+T = TypeVar("T")
+
+#: Extension points that reject a pod, in the order in which obstacles are listed.
+_REFUSING_POINTS = ("filter", "preFilter", "preEnqueue")
+
+_log = get_logger(__name__)
+
+
+class Explanations:
+    """The plugins' explanations, each created once."""
+
+    def __init__(self, inspection: VerdictInspection) -> None:
+        self._inspection = inspection
+        self._made: dict[str, Explanation] = {}
+
+    def _of(self, plugin: str) -> Explanation:
+        found = self._made.get(plugin)
+        if found is None:
+            found = self._made[plugin] = self._make(plugin)
+        return found
+
+    def _make(self, name: str) -> Explanation:
+        plain = Explanation(self._inspection)
+        # Several plugins may have restricted the nodes together: the name is then a list.
+        plugin = self._inspection.framework.plugins.get(name)
+        if plugin is None:
+            return plain
+        found = guarded(name, lambda: plugin.explanation(self._inspection), None)
+        return found if isinstance(found, Explanation) else plain
+
+    # -- details ------------------------------------------------------------------------------------------------------
+
+    def of_node(self, refusal: Refusal, row: int) -> str:
+        """All details of one node of a group."""
+        if row in self._kept_rows:
+            return self._kept_for([row])
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_node(refusal, row), "")
+
+    def of_group(self, refusal: Refusal) -> str:
+        """The details of a group of nodes, in one line."""
+        if int(refusal.rows[0]) in self._kept_rows:
+            return self._kept_for(refusal.rows.tolist())
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_group(refusal), "")
+
+    @cached_property
+    def _kept_rows(self) -> frozenset[int]:
+        """Nodes that only the pods nominated to them make infeasible; their plugins see nothing wrong with them."""
+        diagnosis = self._inspection.diagnosis
+        return frozenset() if diagnosis is None else frozenset(for_nominated(diagnosis))
+
+    def _kept_for(self, rows: Sequence[int]) -> str:
+        pod, nominator = self._inspection.pod, self._inspection.cluster.nominator
+        others = (info for name in self._inspection.named(rows) for info in nominator.on(name))
+        ahead = [info.key for info in others if info.key != pod.key and info.priority >= pod.priority]
+        return f"room is kept for {listed(ahead, 2)}"
+
+    def reason_text(self, refusal: Refusal) -> str:
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).reason_text(refusal), refusal.text)
+
+    # -- obstacles and remedies ---------------------------------------------------------------------------------------
+
+    def obstacles(self) -> list[str]:
+        """Facts that make every node infeasible; the hardest to change first, then in the profile's order."""
+        points = self._inspection.framework.points
+        names = dict.fromkeys(name for point in _REFUSING_POINTS for name in points[point])
+        ordered = sorted(names, key=lambda name: not self._of(name).obstacles_first)
+        return [text for name in ordered for text in self._obstacles(name)]
+
+    def _obstacles(self, name: str) -> list[str]:
+        return guarded(name, lambda: [str(text) for text in self._of(name).obstacles()], [])
+
+    def remedies(self) -> dict[str, Remedy]:
+        """Plugin -> remedy, for every plugin that rejects some node."""
+        return {name: self._remedy(name, mask) for name, mask in self._inspection.masks.items()}
+
+    def _remedy(self, name: str, mask: npt.NDArray[Any]) -> Remedy:
+        def asked() -> Remedy | None:
+            remedy = self._of(name).remedy(mask)
+            if remedy is not None and remedy.classes.shape != mask.shape:
+                raise ValueError("a remedy needs one class for each row")
+            return remedy
+
+        return guarded(name, asked, None) or Remedy(self._inspection, mask)
+
+    def ways(self, plugin: str, remedy: Remedy, kind: int, rows: Rows) -> list[Way]:
+        return guarded(plugin, lambda: list(remedy.ways(kind, rows)), [])
+
+    def ways_for_pod(self, plugin: str) -> Sequence[Way]:
+        """Ways to resolve a plugin's rejection of the pod as a whole."""
+        return guarded(plugin, lambda: list(self._of(plugin).ways_for_pod()), [])
+
+    def remedies_cover(self, plugins: frozenset[str]) -> bool:
+        """Whether the Filters of these plugins reject all nodes that their PreFilters excluded."""
+        return all(self._of(name).filter_repeats_pre_filter for name in plugins)
+
+
+def guarded(plugin: str, ask: Callable[[], T], otherwise: T) -> T:
+    """The result, or `otherwise` if the plugin's explanation raises."""
+    try:
+        return ask()
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        _log.error(e, "a plugin's explanation failed and is left out", plugin=plugin)
+        return otherwise

@@ -1,0 +1,79 @@
+"""Group rejected nodes by reason.
+
+A group has one plugin, one set of reasons and one code. The masks of the diagnosis are combined into one number per row
+that encodes which masks cover it; rows with equal numbers form a group. There is no per-node loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
+from stowplan.scheduler.framework.status import Code, Reason
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.framework.rejections import Entry
+    from stowplan.scheduler.framework.status import Status
+
+    Rows = npt.NDArray[np.intp]
+
+
+def refusals(diagnosis: Diagnosis) -> list[Refusal]:
+    """All rejected nodes, the largest group first."""
+    filtered = _filtered(diagnosis)
+    found = [*_absent(diagnosis), *_nominated(diagnosis, filtered), *filtered]
+    return sorted(found, key=lambda refusal: (-len(refusal.rows), refusal.plugin, refusal.text))
+
+
+def for_nominated(diagnosis: Diagnosis) -> list[int]:
+    """Rows that are infeasible because of the pods nominated to them, and for no other reason."""
+    return [row for row in diagnosis.nominated if not any(found.mask[row] for _, found in diagnosis.filtered)]
+
+
+def _filtered(diagnosis: Diagnosis) -> list[Refusal]:
+    by_plugin: dict[str, tuple[list[Entry], npt.NDArray[np.bool_]]] = {}
+    for plugin, entry, hit in diagnosis.entries():
+        by_plugin.setdefault(plugin, ([], hit))[0].append(entry)
+    found = []
+    for plugin, (entries, hit) in by_plugin.items():
+        rows = np.flatnonzero(hit)
+        covered = [entry.mask[rows] for entry in entries]
+        for part in split(np.arange(len(rows)), classes(covered, len(rows))):
+            holding = [entry for entry, mask in zip(entries, covered, strict=True) if mask[part[0]]]
+            code = max((entry.code for entry in holding), default=Code.Unschedulable)
+            found.append(Refusal(plugin, code, tuple(entry.reason for entry in holding), rows[part]))
+    return found
+
+
+def _nominated(diagnosis: Diagnosis, filtered: list[Refusal]) -> list[Refusal]:
+    """Nodes that were judged with the pods nominated to them; those refused without them, too, join their group."""
+    alone = set(for_nominated(diagnosis))
+    groups: dict[tuple[str, Code, tuple[Reason, ...]], list[int]] = {}
+    same = {(refusal.plugin, refusal.code, refusal.reasons): at for at, refusal in enumerate(filtered)}
+    for row, status in diagnosis.nominated.items():
+        key = (status.plugin, status.code, _reasons(status))
+        at = None if row in alone else same.get(key)
+        if at is None:
+            groups.setdefault(key, []).append(row)
+        else:
+            filtered[at] = replace(filtered[at], rows=np.sort(np.append(filtered[at].rows, row)))
+    return [Refusal(*key, np.array(rows, np.intp)) for key, rows in groups.items()]
+
+
+def _absent(diagnosis: Diagnosis) -> list[Refusal]:
+    """Nodes on which Filter did not run."""
+    rows = np.flatnonzero(diagnosis.valid & ~diagnosis.examined)
+    if not len(rows) or not diagnosis.absent.shown_reasons:
+        return []
+    plugin = diagnosis.absent.plugin or ", ".join(sorted(diagnosis.pre_filter_plugins))
+    return [Refusal(plugin, diagnosis.absent.code, _reasons(diagnosis.absent), rows)]
+
+
+def _reasons(status: Status) -> tuple[Reason, ...]:
+    return status.records or tuple(Reason("PluginReason", text) for text in status.shown_reasons)

@@ -1,0 +1,120 @@
+"""Apply the API server's defaults to manifests.
+
+Only absent fields are set: the namespace, a priority from the PriorityClass (or the global default), requests from
+limits, host ports of pods with host networking, the default StorageClass of unbound claims.
+
+Upstream: plugin/pkg/admission/priority, plugin/pkg/admission/storage/storageclass, pkg/apis/core/v1/defaults.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import field
+
+from stowplan.kube.api.decode import is_namespaced
+from stowplan.kube.api.policy import SYSTEM_PRIORITIES
+from stowplan.kube.api.storage_classes import Candidate, default_class
+from stowplan.kube.api.types import PersistentVolumeClaim, Pod, PriorityClass, StorageClass
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan.kube.api.meta import ApiStruct
+    from stowplan.kube.api.types import Container, PodSpec
+
+replace = msgspec.structs.replace
+
+
+class Admitted(PlainStruct):
+    """Objects as the API server would store them, and notes for the user."""
+
+    objects: list[ApiStruct] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def admit(objects: Iterable[ApiStruct]) -> Admitted:
+    """Set absent fields."""
+    given = [with_namespace(obj) for obj in objects]
+    classes = {name: PriorityClass(metadata=_named(name), value=value) for name, value in SYSTEM_PRIORITIES.items()}
+    classes |= {obj.metadata.name: obj for obj in given if isinstance(obj, PriorityClass)}
+    storage_class = default_storage_class(obj for obj in given if isinstance(obj, StorageClass))
+    found = Admitted()
+    unknown: dict[str, list[str]] = {}
+    for obj in given:
+        if isinstance(obj, Pod):
+            obj = _admitted(obj, classes, unknown)
+        elif isinstance(obj, PersistentVolumeClaim):
+            obj = with_storage_class(obj, storage_class)
+        found.objects.append(obj)
+    for name, pods in unknown.items():
+        who = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
+        found.notes.append(f'priority class "{name}" is not in the files: {who} taken to have priority 0')
+    return found
+
+
+def default_storage_class(classes: Iterable[StorageClass]) -> str | None:
+    about = (one.metadata for one in classes)
+    return default_class(Candidate(m.name, m.annotations, m.creation_timestamp) for m in about)
+
+
+def with_storage_class(claim: PersistentVolumeClaim, default: str | None) -> PersistentVolumeClaim:
+    """The claim, with the default class if it names none and is not bound."""
+    spec = claim.spec
+    names_class = spec.storage_class_name is not None or STORAGE_CLASS in claim.metadata.annotations
+    if default is None or names_class or spec.volume_name:
+        return claim
+    return replace(claim, spec=replace(spec, storage_class_name=default))
+
+
+def _named(name: str) -> Any:
+    return replace(PriorityClass().metadata, name=name)
+
+
+def with_namespace(obj: ApiStruct) -> ApiStruct:
+    """The object, in namespace default if it has to be in one and names none."""
+    metadata = cast("Any", obj).metadata
+    if metadata.namespace or not is_namespaced(obj):
+        return obj
+    return replace(obj, metadata=replace(metadata, namespace="default"))
+
+
+def _admitted(pod: Pod, classes: dict[str, PriorityClass], unknown: dict[str, list[str]]) -> Pod:
+    spec = pod.spec
+    if spec.priority is None:
+        chosen = classes.get(spec.priority_class_name) if spec.priority_class_name else _default(classes)
+        if chosen is not None:
+            policy = spec.preemption_policy or chosen.preemption_policy
+            spec = replace(spec, priority=chosen.value, preemption_policy=policy)
+        elif spec.priority_class_name:
+            unknown.setdefault(spec.priority_class_name, []).append(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    spec = _with_containers(spec)
+    return pod if spec is pod.spec else replace(pod, spec=spec)
+
+
+def _default(classes: dict[str, PriorityClass]) -> PriorityClass | None:
+    """Of several global defaults the lowest value wins."""
+    return min((c for c in classes.values() if c.global_default), key=lambda c: c.value, default=None)
+
+
+def _with_containers(spec: PodSpec) -> PodSpec:
+    containers = tuple(_completed(c, spec.host_network) for c in spec.containers)
+    inits = tuple(_completed(c, spec.host_network) for c in spec.init_containers)
+    if containers == spec.containers and inits == spec.init_containers:
+        return spec
+    return replace(spec, containers=containers, init_containers=inits)
+
+
+def _completed(container: Container, host_network: bool) -> Container:
+    resources, ports = container.resources, container.ports
+    missing = {name: limit for name, limit in resources.limits.items() if name not in resources.requests}
+    if missing:
+        resources = replace(resources, requests={**missing, **resources.requests})
+    if host_network:
+        ports = tuple(p if p.host_port else replace(p, host_port=p.container_port) for p in ports)
+    if not missing and ports == container.ports:
+        return container
+    return replace(container, resources=resources, ports=ports)

@@ -1,0 +1,67 @@
+"""Load a cluster's objects from files as an API server would store them.
+
+Defaults are applied, hand-written manifests are validated, and the pods of workloads, and the claims and slices of pods
+and nodes, are generated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.ask.loading.admission import admit
+from stowplan.ask.loading.generated_claims import claim_key, with_ephemeral_claims
+from stowplan.ask.loading.generated_devices import TEMPLATE, with_devices
+from stowplan.ask.loading.generated_pods import WORKLOADS, generated_pods, name_of
+from stowplan.ask.loading.manifest_checks import checked
+from stowplan.kube.api.load import load_files
+from stowplan.kube.api.types import Node, PersistentVolumeClaim, PriorityClass, StorageClass
+from stowplan.kube.structs import PlainStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import BinaryIO
+
+    from stowplan.ask.loading.workloads import WorkloadName
+    from stowplan.kube.api.meta import ApiStruct
+
+
+class Filed(PlainStruct, frozen=True):
+    """The result."""
+
+    objects: Sequence[ApiStruct]
+    #: Notes for the user about what was skipped or generated.
+    notes: tuple[str, ...]
+    #: Workloads whose pods were generated.
+    workloads: tuple[WorkloadName, ...] = ()
+    #: All workloads.
+    manifests: Mapping[WorkloadName, Mapping[str, Any]] = {}
+
+
+def objects_of_files(
+    paths: Sequence[str],
+    stdin: BinaryIO | None = None,
+    *,
+    recursive: bool = False,
+    beside: Sequence[ApiStruct] = (),
+) -> Filed:
+    """Load files, directories and, for `-`, `stdin`; raises LoadError.
+
+    `beside`: existing objects; their nodes get DaemonSet pods, and their priority and storage classes apply,
+    and a StatefulSet uses its claims.
+    """
+    loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
+    manifests = (*loaded.raw, *loaded.others)
+    checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)), loaded.unread)
+    made = generated_pods(
+        manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)]
+    )
+    kept = {claim_key(obj) for obj in (*beside, *loaded.objects) if isinstance(obj, PersistentVolumeClaim)}
+    # A StatefulSet uses claims that exist.
+    added = [obj for obj in made.objects if not isinstance(obj, PersistentVolumeClaim) or claim_key(obj) not in kept]
+    objects, device_notes = with_devices(manifests, (*loaded.objects, *added))
+    objects, claim_notes = with_ephemeral_claims(objects)
+    classes = [obj for obj in beside if isinstance(obj, PriorityClass | StorageClass)]
+    admitted = admit((*classes, *objects))
+    notes = (*loaded.notes, *checks, *made.notes, *device_notes, *claim_notes, *admitted.notes)
+    named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
+    return Filed(admitted.objects[len(classes) :], notes, made.workloads, named)

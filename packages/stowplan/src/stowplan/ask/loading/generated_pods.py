@@ -1,0 +1,193 @@
+"""Pods that controllers would create for the workloads in manifests.
+
+A hand-written file has a Deployment, but no pods; the question is where its pods would go. So its pods are generated,
+and pending. A workload that was read from a cluster has its pods there, or none for a reason; and a workload with any
+pod in the files is left alone.
+
+Upstream: pkg/controller (deployment, statefulset, job, replicaset, daemon).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.ask.loading.daemon_sets import tied_to, tolerating, wanted_on
+from stowplan.ask.loading.workloads import belongs_to, pod_of
+from stowplan.kube.api.decode import DecodeError, convert, to_dict
+from stowplan.kube.api.load import LoadError
+from stowplan.kube.api.meta import OwnerReference
+from stowplan.kube.api.types import PersistentVolumeClaim, Pod, ReplicaSet
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.explanations.formatting import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from stowplan.ask.loading.workloads import WorkloadName
+    from stowplan.kube.api.meta import ApiStruct
+    from stowplan.kube.api.types import Node
+
+#: Maximum number of pods of one workload.
+MOST_PODS = 100_000
+#: Maximum number of workloads with a note each.
+_MAX_NOTES = 3
+#: Kinds whose pods are generated. Those of a CronJob depend on the time.
+WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "DaemonSet"))
+
+
+class GeneratedPods(PlainStruct, frozen=True):
+    """Generated pods and related objects."""
+
+    objects: tuple[ApiStruct, ...]
+    #: Notes about them.
+    notes: tuple[str, ...]
+    #: Their workloads: kind, namespace, name; including those with zero replicas.
+    workloads: tuple[WorkloadName, ...]
+
+
+def generated_pods(
+    manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct], nodes: Sequence[Node]
+) -> GeneratedPods:
+    """Generate pods of workloads without any, and of DaemonSets for the nodes; raises LoadError."""
+    pods = [obj for obj in objects if isinstance(obj, Pod)]
+    made: list[ApiStruct] = []
+    notes = []
+    workloads = []
+    for manifest in manifests:
+        if not _is_written_by_hand(manifest) or _has_pods(manifest, pods):
+            continue
+        spec = manifest.get("spec")
+        if not isinstance(spec, dict) or not isinstance(spec.get("template"), dict):
+            notes.append(f"{_name(manifest)} has no template of pods, and is left out")
+            continue
+        found = list(_of_daemon_set(manifest, nodes) if manifest["kind"] == "DaemonSet" else _made(manifest))
+        made += found
+        workloads.append((manifest, sum(isinstance(obj, Pod) for obj in found)))
+    without_pods = [(manifest, number) for manifest, number in workloads if number]
+    if len(without_pods) > _MAX_NOTES:
+        asked = f"using their templates: {count(sum(number for _, number in without_pods), 'pod')}"
+        notes.append(f"{len(without_pods)} workloads ({_name(without_pods[0][0])}, …) have no pods yet: {asked}")
+    else:
+        notes += (_asking(*each) for each in without_pods)
+    return GeneratedPods(tuple(made), tuple(notes), tuple(name_of(manifest) for manifest, _ in workloads))
+
+
+def name_of(manifest: Mapping[str, Any]) -> WorkloadName:
+    return manifest["kind"], _namespace(manifest), manifest["metadata"].get("name") or ""
+
+
+def _asking(manifest: Mapping[str, Any], number: int) -> str:
+    first = f"{_namespace(manifest)}/{_pod_name(manifest, 0)}"
+    return f"{_name(manifest)} has no pods yet; using its template: {count(number, 'pod')} ({first}…)"
+
+
+def _is_written_by_hand(manifest: Mapping[str, Any]) -> bool:
+    metadata = manifest["metadata"]
+    owned = any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
+    return manifest["kind"] in WORKLOADS and not metadata.get("uid") and not owned
+
+
+def _has_pods(manifest: Mapping[str, Any], pods: Iterable[Pod]) -> bool:
+    namespace, name = _namespace(manifest), manifest["metadata"].get("name")
+    return any(
+        (pod.metadata.namespace or "default") == namespace and belongs_to(pod, manifest["kind"], name) for pod in pods
+    )
+
+
+def _replicas(manifest: Mapping[str, Any]) -> int:
+    spec = manifest.get("spec") or {}
+    if manifest["kind"] != "Job":
+        wanted = spec.get("replicas", 1)
+    else:
+        completions = spec.get("completions")
+        parallel = spec.get("parallelism", 1)
+        wanted = 0 if spec.get("suspend") else parallel if completions is None else min(parallel, completions)
+    if not isinstance(wanted, int) or wanted < 0:
+        raise LoadError([f"{_name(manifest)}: want a number of pods, got {wanted!r}"])
+    if wanted > MOST_PODS:
+        raise LoadError([f"{_name(manifest)}: want at most {MOST_PODS:,} pods, got {wanted:,}"])
+    return wanted
+
+
+def _of_daemon_set(manifest: Mapping[str, Any], nodes: Iterable[Node]) -> Iterator[Pod]:
+    """One for each node that matches its template."""
+    template = tolerating(pod_of(manifest))
+    owner = convert(owner_of(manifest), OwnerReference)
+    for index, node in enumerate(node for node in nodes if wanted_on(template, node)):
+        metadata = replace(template.metadata, name=_pod_name(manifest, index), owner_references=(owner,))
+        yield tied_to(replace(template, metadata=metadata), node.metadata.name)
+
+
+def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
+    number = _replicas(manifest)
+    if not number:
+        return
+    template = to_dict(pod_of(manifest))
+    owner = owner_of(manifest)
+    if owner["kind"] != manifest["kind"]:
+        yield _replica_set(manifest, owner["name"])
+    claims = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
+    for index in range(number):
+        name = _pod_name(manifest, index)
+        labels = dict(template["metadata"].get("labels") or {})
+        if manifest["kind"] == "StatefulSet":
+            labels |= {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(index)}
+        metadata = {"name": name, "namespace": _namespace(manifest), "labels": labels, "ownerReferences": [owner]}
+        spec = dict(template["spec"])
+        if claims:
+            spec["volumes"] = [*(spec.get("volumes") or ()), *(volume_for(claim, name) for claim in claims)]
+        yield _converted(manifest, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, Pod)
+        for claim in claims:
+            yield claim_of(manifest, claim, name)
+
+
+def owner_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A Deployment owns its pods through a ReplicaSet named after it."""
+    kind, name = manifest["kind"], manifest["metadata"].get("name") or ""
+    if kind == "Deployment":
+        kind, name = "ReplicaSet", f"{name}-0"
+    return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"{kind}/{name}", "controller": True}
+
+
+def _replica_set(manifest: Mapping[str, Any], name: str) -> ReplicaSet:
+    spec = {"selector": (manifest.get("spec") or {}).get("selector") or {}}
+    about = {"name": name, "namespace": _namespace(manifest)}
+    found = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": about, "spec": spec}
+    replica_set: ReplicaSet = _converted(manifest, found, ReplicaSet)
+    return replica_set
+
+
+def volume_for(claim: Mapping[str, Any], pod: str) -> dict[str, Any]:
+    """The volume of a StatefulSet pod for one of its volumeClaimTemplates."""
+    name = (claim.get("metadata") or {}).get("name")
+    return {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}}
+
+
+def claim_of(manifest: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> PersistentVolumeClaim:
+    """A StatefulSet pod's claim for one of its volumeClaimTemplates; raises LoadError."""
+    metadata = template.get("metadata") or {}
+    about = {**metadata, "name": f"{metadata.get('name')}-{pod}", "namespace": _namespace(manifest)}
+    found = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": template.get("spec") or {}}
+    made: PersistentVolumeClaim = _converted(manifest, found, PersistentVolumeClaim)
+    return made
+
+
+def _converted(manifest: Mapping[str, Any], found: dict[str, Any], kind: type[Any]) -> Any:
+    try:
+        return convert(found, kind)
+    except DecodeError as error:
+        raise LoadError([f"{_name(manifest)}: {error}"]) from error
+
+
+def _pod_name(manifest: Mapping[str, Any], index: int) -> str:
+    return f"{manifest['metadata'].get('name')}-{index}"
+
+
+def _namespace(manifest: Mapping[str, Any]) -> str:
+    return manifest["metadata"].get("namespace") or "default"
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    return f"{manifest['kind']} {_namespace(manifest)}/{manifest['metadata'].get('name')}"

@@ -1,0 +1,72 @@
+"""Workloads: pod templates and ownership."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.kube.api.decode import DecodeError, convert, validation_errors
+from stowplan.kube.api.load import LoadError
+from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.types import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Kind, namespace, name.
+WorkloadName = tuple[str, str, str]
+#: Kind -> its resource, as `custom_resource` takes it.
+WORKLOAD_RESOURCES = {
+    "Deployment": "deployments.v1.apps",
+    "StatefulSet": "statefulsets.v1.apps",
+    "DaemonSet": "daemonsets.v1.apps",
+    "ReplicaSet": "replicasets.v1.apps",
+    "ReplicationController": "replicationcontrollers.v1.",
+    "Job": "jobs.v1.batch",
+    "CronJob": "cronjobs.v1.batch",
+}
+#: Kind -> the kind through which it manages pods.
+_THROUGH = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+
+
+def pod_of(manifest: Mapping[str, Any]) -> Pod:
+    """The pod template of an object, or the pod itself; raises LoadError."""
+    kind, metadata = manifest.get("kind"), manifest.get("metadata") or {}
+    name = f"{kind} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    if kind == "Pod":
+        obj: Any = manifest
+    else:
+        spec = manifest.get("spec") or {}
+        holder = (spec.get("jobTemplate") or {}).get("spec") or {} if kind == "CronJob" else spec
+        template = manifest.get("template") if kind == "PodTemplate" else holder.get("template")
+        if not isinstance(template, dict):
+            raise LoadError([f"{name}: has no pod template"])
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        about = {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default", "labels": labels}
+        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template.get("spec") or {}}
+    try:
+        pod = convert(obj, Pod)
+    except DecodeError as error:
+        raise LoadError([f"{name}: {error}"]) from error
+    problems = validation_errors(pod)
+    if problems:
+        raise LoadError([f"{name}: {problem}" for problem in problems])
+    return pod
+
+
+def workload_of(pod: Pod) -> tuple[str, str] | None:
+    """Kind and name of the workload as in `belongs_to`: a Deployment rather than its ReplicaSet."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return None
+    name, hyphen, _ = owner.name.rpartition("-")
+    return ("Deployment", name) if owner.kind == "ReplicaSet" and hyphen else (owner.kind, owner.name)
+
+
+def belongs_to(pod: Pod, kind: str, name: str) -> bool:
+    """Whether a controller manages the pod; a Deployment and a CronJob do so through others, named after them."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return False
+    if kind in _THROUGH:
+        return owner.kind == _THROUGH[kind] and owner.name.rpartition("-")[0] == name
+    return (owner.kind, owner.name) == (kind, name)

@@ -1,0 +1,114 @@
+"""Decode the objects that callers pass in: dicts, Lists, typed objects."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan.ask.loading.manifest_checks import unknown_fields
+from stowplan.ask.loading.workloads import workload_of
+from stowplan.kube.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
+from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.types import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Kinds for which users might expect pods to be created; no controller does that here.
+_WITHOUT_EFFECT = frozenset(("Deployment", "Job", "CronJob", "DaemonSet"))
+_READ = frozenset(("StatefulSet", "ReplicaSet", "ReplicationController"))
+
+
+class ClusterError(ValueError):
+    """An invalid object or name; says which and why."""
+
+
+def flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator[Mapping[str, Any] | msgspec.Struct]:
+    """The objects, including the items of Lists."""
+    if isinstance(objects, str | bytes | os.PathLike):
+        raise ClusterError(f"want objects, got the path {os.fspath(objects)!r}: Cluster.from_files reads files")
+    if isinstance(objects, Mapping | msgspec.Struct):
+        objects = (objects,)
+    if not isinstance(objects, Iterable):
+        raise ClusterError(f"want objects (dicts as Kubernetes serializes them), got {described(objects)}")
+    for obj in objects:
+        if isinstance(obj, str | bytes | os.PathLike):
+            raise ClusterError(f"want an object, got {os.fspath(obj)!r}: Cluster.from_files reads files")
+        if isinstance(obj, msgspec.Struct):
+            yield obj
+        elif not isinstance(obj, Mapping):
+            raise ClusterError(f"want an object (a dict as Kubernetes serializes it), got {described(obj)}")
+        elif str(obj.get("kind") or "").endswith("List") and isinstance(obj.get("items"), list | tuple):
+            kind = str(obj["kind"]).removesuffix("List")
+            about = {"apiVersion": obj.get("apiVersion"), "kind": kind} if kind else {}
+            yield from flattened({**about, **item} for item in obj["items"])
+        else:
+            yield obj
+
+
+def warn_of_workloads(objects: Iterable[Mapping[str, Any] | msgspec.Struct], *, stacklevel: int) -> None:
+    """Warn about workloads, because no controller creates their pods here."""
+    written = [obj for obj in objects if isinstance(obj, Mapping) and obj.get("kind") in _WITHOUT_EFFECT | _READ]
+    workloads = [obj for obj in written if not (obj.get("metadata") or {}).get("uid")]
+    if not workloads:
+        return
+    owned = {workload for obj in objects for workload in _workloads_of(obj)}
+    for obj in workloads:
+        kind, metadata = obj["kind"], obj.get("metadata") or {}
+        name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
+        if (namespace, kind, name) in owned or (kind in _READ and not (obj.get("spec") or {}).get("template")):
+            continue
+        effect = "has no effect" if kind in _WITHOUT_EFFECT else "creates no pods"
+        remedy = "pass its pods, or read it with Cluster.from_files, which creates them"
+        warnings.warn(f"{kind} {namespace}/{name} {effect} in a Cluster: {remedy}", stacklevel=stacklevel + 1)
+
+
+def _workloads_of(obj: Mapping[str, Any] | msgspec.Struct) -> Iterator[tuple[str, str, str]]:
+    """Namespace, kind and name of the workloads that a pod belongs to: a ReplicaSet and its Deployment."""
+    pod = decoded(obj) if isinstance(obj, Mapping) and obj.get("kind") == "Pod" else obj
+    if not isinstance(pod, Pod):
+        return
+    owner = controller_of(pod.metadata)
+    if owner is not None:
+        namespace = pod.metadata.namespace or "default"
+        yield namespace, owner.kind, owner.name
+        yield namespace, *(workload_of(pod) or ("", ""))
+
+
+def described(value: object) -> str:
+    """What a caller passed instead of an object."""
+    return f"{value!r}: call its obj()" if callable(getattr(value, "obj", None)) else repr(value)
+
+
+def list_order(obj: Any) -> tuple[str, str]:
+    """A sort key for the order in which an API server lists objects of a kind: by namespace, then name.
+
+    The order of a node's pods decides between equally important victims.
+    """
+    return ("", "") if obj is None else (obj.metadata.namespace, obj.metadata.name)
+
+
+def decoded(obj: Mapping[str, Any] | msgspec.Struct) -> Any:
+    if isinstance(obj, msgspec.Struct):
+        return obj
+    try:
+        found = decode_object(obj)
+        validate_object(found)
+    except UnknownKindError:
+        return None
+    except DecodeError as e:
+        raise ClusterError(f"{_named(obj)}: {e}") from e
+    problems = unknown_fields(obj)
+    if problems:
+        raise ClusterError(f"{_named(obj)}: {'; '.join(problems)}")
+    return found
+
+
+def _named(obj: Mapping[str, Any]) -> str:
+    metadata = obj.get("metadata") or {}
+    name = "/".join(str(part) for part in (metadata.get("namespace"), metadata.get("name")) if part)
+    return f'{obj.get("kind", "object")} "{name}"'

@@ -1,0 +1,351 @@
+"""`Cluster.schedule`: the virtual-time driver on the cluster's own objects, with time standing still."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from stowplan.drivers.virtual_time.driver import VirtualTime
+from stowplan.drivers.virtual_time.state_store import StateStore
+from stowplan.kube.api import types as t
+from stowplan.kube.api.changes import Change
+from stowplan.kube.klog import without_log
+from stowplan.scheduler.cluster.many_pods import place_all
+from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
+from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
+from stowplan.scheduler.in_tree.registry import in_tree_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from stowplan.ask.offline.reservations import Reservations
+    from stowplan.drivers.hang_guard.hang_guard import CallGuard
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.pod_names import PodNames
+    from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
+    from stowplan.scheduler.engine.engine import Engine
+    from stowplan.scheduler.framework.interface import Plugin
+    from stowplan.scheduler.framework.requests import Ask, Outcome
+    from stowplan.scheduler.framework.runtime.framework import Framework
+    from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+#: Maximum number of attempts per pod: a plugin whose rejection message changes each time wakes its own pod.
+MAX_ATTEMPTS = 100
+#: Maximum number of failures that are kept.
+_MAX_FAILURES = 100
+#: Why a binding that waits for time to pass fails.
+NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
+
+
+class Owner(Protocol):
+    """The owner of the pods: a `Cluster`."""
+
+    def framework_of(self, info: PodInfo, /) -> Framework: ...
+
+    def displace(self, info: PodInfo, /) -> None: ...
+
+
+class Scheduling:
+    """Schedules pods with the engine while time stands still."""
+
+    def __init__(self, cluster: Owner, names: PodNames, reservations: Reservations, guard: CallGuard) -> None:
+        self._cluster = cluster
+        self._guard = guard
+        self._names = names
+        self._reservations = reservations
+        #: UID -> the last decision, in the order in which pods were first tried.
+        self._decisions: dict[str, Decision] = {}
+        self._attempts: dict[str, int] = {}
+        #: Messages of attempts in which a plugin or extender failed, in order of appearance.
+        self.failures: dict[str, None] = {}
+
+    def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
+        self._engine = engine
+        self.store = StateStore(engine.state, self._names)
+        self._time = VirtualTime(engine, self.store, ask=ask, binds_volumes_after=0.0, pauses=0.0)
+
+    @contextmanager
+    def _hypothetically(self) -> Iterator[None]:
+        """No scheduler is at work here, so there is no log; `failures` has what plugins are to blame for."""
+        with without_log(), self._guard.series():
+            yield
+
+    def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Schedule one pod after the other; the pods of a group together, at the position of the first."""
+        with self._hypothetically():
+            return self._in_order(infos)
+
+    def _in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        if not self._engine.schedules_groups:
+            return [self._one(info) for info in infos]
+        found: dict[str, Decision] = {}
+        for pods in _turns(infos).values():
+            free = [info for info in pods if not info.node_name]
+            for info in free:
+                self._cluster.framework_of(info)
+                self._cluster.displace(info)
+            found |= {info.uid: Decision(info, info.node_name) for info in pods if info.node_name}
+            found |= {decision.pod.uid: decision for decision in self._all_of(free)} if free else {}
+        return [found[info.uid] for info in infos]
+
+    def places(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Like `in_order`, but only for the resulting nodes: equal pods are decided together.
+
+        If some plugin has to be notified of each pod, it is the same as `in_order`.
+        """
+        with self._hypothetically():
+            return self._in_order(infos) if self._engine.schedules_groups else self._places(infos)
+
+    def _places(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        found: list[Decision] = []
+        while len(found) < len(infos):
+            first = len(found)
+            framework = self._cluster.framework_of(infos[first])
+            run = infos[first : end_of_run(framework, infos, first)]
+            if self._unnoticed(framework, run) and all(map(self._is_new, run)):
+                found += self._run(framework, run)
+            else:
+                found += [self._one(info) for info in run]
+        return found
+
+    def _run(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Place equal pods without queue and bindings, which nobody would notice."""
+        found = self._together(framework, infos) if len(infos) > 1 else []
+        while len(found) < len(infos):
+            info = infos[len(found)]
+            decision = self._engine.algorithm.schedule(framework, info, helped=False)
+            if decision.node_name:
+                self._bind(decision)
+            else:
+                # PostFilter may help it.
+                decision = self._one(info)
+            found.append(decision)
+            if not decision.node_name:
+                found += self._engine.algorithm.refused(framework, decision, infos[len(found) :])
+        return found
+
+    def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
+        """Where `places` would put new pods; None if that cannot be told without the queue.
+
+        The pods stay on their nodes until the caller's transaction is undone, so that later ones see them.
+        """
+        if not self._engine.schedules_groups:
+            return self._foreseen(infos, {})
+        turns = _turns(infos)
+        groups = self._groups(turns)
+        found = None if groups is None else self._foreseen([info for pods in turns.values() for info in pods], groups)
+        if found is None:
+            return None
+        of_pod = {decision.pod.uid: decision for decision in found}
+        return [of_pod[info.uid] for info in infos]
+
+    def _groups(self, turns: Mapping[str, Sequence[PodInfo]]) -> dict[str, int] | None:
+        """The number of pods with a node that each group would have; None if something restricts where they go."""
+        state, found = self._engine.state, {}
+        for pods in turns.values():
+            if pods[0].pod.spec.scheduling_group is None:
+                continue
+            key = group_key(pods[0].pod)
+            group = state.objects.get(t.PodGroup, key)
+            if group is None or group.spec.scheduling_constraints is not None or group.spec.resource_claims:
+                return None
+            if len({info.shape.scheduler_name for info in pods}) > 1:
+                return None
+            # Pods of removed nodes are still placed.
+            found[key] = len(pods) + sum(info.row >= 0 for info in state.pod_groups.placed(key))
+        return found
+
+    def _foreseen(self, infos: Sequence[PodInfo], groups: Mapping[str, int]) -> list[Decision] | None:
+        found: list[Decision] = []
+        with self._hypothetically():
+            while len(found) < len(infos):
+                framework = self._engine.framework_for(infos[len(found)])
+                if framework is None:
+                    return None
+                run = infos[len(found) : end_of_run(framework, infos, len(found))]
+                if not self._unnoticed(framework, run, groups) or not all(map(self._displaces_nobody, run)):
+                    return None
+                decisions = self._foreseen_run(framework, run, last=len(found) + len(run) == len(infos))
+                if len(decisions) < len(run):
+                    return None
+                if groups and any(not decision.node_name and _has_group(decision.pod) for decision in decisions):
+                    # What happens to the rest of its group is up to the group's cycle.
+                    return None
+                found += decisions
+        return found
+
+    def _foreseen_run(self, framework: Framework, infos: Sequence[PodInfo], *, last: bool) -> list[Decision]:
+        """Place equal pods, up to the first one that PostFilter helps or might help; `last`: no pod follows them."""
+        algorithm, state = self._engine.algorithm, self._engine.state
+        free_of_effects = len(framework.effect_free_post_filter) == len(framework.post_filter)
+        found = algorithm.filled(framework, infos) if len(infos) > 1 else []
+        if not last or len(found) < len(infos):
+            place_all(state, infos[: len(found)], [decision.node_name for decision in found])
+        while len(found) < len(infos):
+            info = infos[len(found)]
+            decision = algorithm.schedule(framework, info, helped=free_of_effects)
+            if decision.node_name:
+                place_all(state, [info], [decision.node_name])
+            elif not free_of_effects or not _is_final(decision):
+                break
+            found.append(decision)
+            if not decision.node_name:
+                found += algorithm.refused(framework, decision, infos[len(found) :])
+        return found
+
+    def lasting_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+        """See `Cluster.lasting_sets`."""
+        framework = self._engine.framework_for(info)
+        if framework is None or not self._has_only_our_plugins(framework):
+            return None
+        with self._hypothetically():
+            unnoticed = self._unnoticed(framework, [info])
+            return self._engine.algorithm.lasting_sets(framework, info, lost) if unnoticed else None
+
+    def _has_only_our_plugins(self, framework: Framework) -> bool:
+        """Others may fail whenever they are called."""
+        return all(type(plugin) in self._ours for plugin in framework.plugins.values())
+
+    @cached_property
+    def _ours(self) -> frozenset[type[Plugin]]:
+        return frozenset(in_tree_registry())
+
+    def _unnoticed(
+        self, framework: Framework, infos: Sequence[PodInfo], groups: Mapping[str, int] | None = None
+    ) -> bool:
+        """Whether plugins only have to decide for these pods, and have no side effects; and each pod is new.
+
+        `groups`: the number of pods with a node that groups will have once all of these have one.
+        """
+        if framework.suspends or framework.post_bind or [plugin.name for plugin in framework.bind] != ["DefaultBinder"]:
+            return False
+        if not set(framework.pre_bind) <= set(framework.reserve) or not reserves_nothing(framework, infos):
+            return False
+        if groups:
+            firsts = {group_key(info.pod) if _has_group(info) else "": info for info in reversed(infos)}
+            quorums = [(quorum_of(framework, info), groups.get(key, 0)) for key, info in firsts.items()]
+            permitted = all(quorum is not None and quorum <= number for quorum, number in quorums)
+        else:
+            permitted = quorum_of(framework, infos[0]) == 0
+        return permitted and all(
+            not info.node_name and not info.terminating and framework.run_pre_enqueue(info) is None for info in infos
+        )
+
+    def _is_new(self, info: PodInfo) -> bool:
+        """Whether no other pod has the name."""
+        return self._names.get(info.key) in (None, info.uid)
+
+    def _displaces_nobody(self, info: PodInfo) -> bool:
+        """Whether no other placed pod has the name; pods of removed nodes do not count."""
+        uid = self._names.get(info.key)
+        if uid is None or uid == info.uid:
+            return True
+        known = self._engine.state.placed(uid)
+        return known is not None and known.row < 0
+
+    def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Decide for as many of the first equal pods as possible together, and bind them."""
+        decisions = self._engine.algorithm.filled(framework, infos)
+        for decision in decisions:
+            self._bind(decision)
+        return decisions
+
+    def _bind(self, decision: Decision) -> None:
+        pod, info = decision.pod.pod, decision.pod
+        bound = replace(pod, spec=replace(pod.spec, node_name=decision.node_name))
+        self._engine.state.add_pod(bound, shape=info.shape)
+        self._names.put(info.key, info.uid)
+
+    def _one(self, info: PodInfo) -> Decision:
+        if info.node_name:
+            return Decision(info, info.node_name)
+        self._cluster.framework_of(info)
+        self._cluster.displace(info)
+        return self._all_of([info])[0]
+
+    def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Decisions for pods, in the order in which they were tried, followed by those of gated pods."""
+        with self._hypothetically():
+            return self._all_of(infos)
+
+    def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        time, decisions = self._time, self._decisions
+        if len(infos) == 1:
+            self._engine.state.expect(infos[0])
+        time.submit(Changes(t.Pod, [Change(None, info.pod) for info in infos]))
+        try:
+            time.run()
+            self._give_up_waiting()
+            found = list(decisions.values())
+            if len(found) < len(infos):
+                found += [self._gated(info) for info in infos if info.uid not in decisions]
+            return found
+        finally:
+            self._engine.queue.clear()
+            self.store.forget()
+            decisions.clear()
+            self._attempts.clear()
+
+    def _give_up_waiting(self) -> None:
+        """End everything that waits for time. No pod is tried afterwards, as time would have passed."""
+        time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.parts.pods_in_pre_bind.uids()
+        if not len(waiting) and not preparing:
+            return
+        time.submit(Stopped())
+        for pod in waiting:
+            time.submit(Rejected(pod.uid, pod.timeout))
+        for uid in preparing:
+            time.submit(Cancelled(uid, NO_TIME_PASSES))
+        time.run()
+        time.submit(Started())
+
+    def _gated(self, info: PodInfo) -> Decision:
+        return Decision(info, status=self._cluster.framework_of(info).run_pre_enqueue(info))
+
+    # -- notifications of the engine -----------------------------------------------------------------------------------
+
+    def decided(self, decision: Decision) -> None:
+        uid = decision.pod.uid
+        self._decisions[uid] = decision
+        self._attempts[uid] = attempts = self._attempts.get(uid, 0) + 1
+        if attempts == MAX_ATTEMPTS:
+            self.failures[f"pod {decision.pod.key} was tried {attempts} times, as if time passed, and is left"] = None
+            self._time.at(self._time.now, Stopped())
+
+    def failed(self, queued: QueuedPod, failure: Failure) -> None:
+        if not failure.status.rejected and len(self.failures) < _MAX_FAILURES:
+            self.failures[failure.message] = None
+        known = self._decisions.get(queued.pod.uid)
+        if known is not None and known.node_name:
+            self._decisions[queued.pod.uid] = replace(known, node_name="", status=failure.status)
+
+    def bound(self, attempt: Attempt) -> None:
+        pod = attempt.pod
+        self._names.put(pod.key, pod.uid)
+        self._reservations.add(attempt.framework, attempt.state, pod)
+
+
+def _is_final(decision: Decision) -> bool:
+    """Whether a pod was rejected, and PostFilter has nothing to do for it."""
+    rejected = decision.diagnosis is not None and decision.status is not None and decision.status.rejected
+    return rejected and decision.plan is None and not decision.nominated_node_name
+
+
+def _has_group(info: PodInfo) -> bool:
+    return info.pod.spec.scheduling_group is not None
+
+
+def _turns(infos: Sequence[PodInfo]) -> dict[str, list[PodInfo]]:
+    """The pods, those of a group together."""
+    found: dict[str, list[PodInfo]] = {}
+    for info in infos:
+        found.setdefault(f"group {group_key(info.pod)}" if _has_group(info) else info.uid, []).append(info)
+    return found

@@ -1,0 +1,120 @@
+"""Compare the cluster before and after changes, with all pods scheduled.
+
+Pending pods are scheduled on both sides, so that what would have happened anyway is not attributed to the changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.what_if.changes import Change, Reconfigure
+from stowplan.ask.what_if.daemon_sets import DaemonSets
+from stowplan.ask.what_if.pods import belongs_to_node
+from stowplan.ask.what_if.records import SideRecord, WhatIfRecord
+from stowplan.ask.what_if.settling import Settling
+from stowplan.kube.structs import PlainStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from stowplan.ask.offline import Cluster
+
+    Look = Callable[[Cluster], None]
+
+
+def _ignored(cluster: Cluster) -> None:
+    pass
+
+
+def what_if(cluster: Cluster, *changes: Change | Iterable[Change], look: Look = _ignored) -> WhatIfRecord:
+    """Compare the cluster with and without the changes, which are made in order; a list of them will do, too.
+
+    `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references.
+
+    Examples:
+        >>> what_if(cluster, AddNodes(1, "gpu-a1"), Taint("gpu-a1-like-1", "nvidia.com/gpu", effect="")).placed
+        {'ml/notebook': 'gpu-a1-like-1'}
+    """
+    made = list(_flattened(changes))
+    homes = _homes(cluster)
+    before = _side(cluster, (), look)
+    other = cluster
+    for change in made:
+        if isinstance(change, Reconfigure):
+            other = cluster.reconfigured(change.config)
+    after = _side(other, made, look)
+    return _compared(homes, before, after, [change.text for change in made])
+
+
+def _flattened(changes: Iterable[Change | Iterable[Change]]) -> Iterator[Change]:
+    for change in changes:
+        if isinstance(change, Change):
+            yield change
+        elif isinstance(change, Iterable) and not isinstance(change, str | Mapping):
+            yield from _flattened(change)
+        else:
+            raise ClusterError(f'want changes such as Remove("node-1"), got {change!r}')
+
+
+class _Side(PlainStruct, frozen=True):
+    nodes: int
+    #: Number of pods with a node.
+    pods: int
+    #: Pod -> its node, except for pods that belong to their node.
+    homes: dict[str, str]
+    #: Pod -> why it is pending.
+    pending: dict[str, str]
+    #: Volumes that provisioners have to create.
+    provisions: set[Provision]
+
+    def record(self) -> SideRecord:
+        reasons = Counter(self.pending.values())
+        return SideRecord(
+            nodes=self.nodes, pods=self.pods, pending=tuple(self.pending), reasons=dict(reasons.most_common())
+        )
+
+
+def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
+    with cluster.transaction():
+        waited = set(cluster.pending())
+        if changes:
+            daemon_sets = DaemonSets(cluster)
+            for change in changes:
+                change.apply(cluster)
+            daemon_sets.follow()
+        settling = Settling(cluster)
+        settling.settle_all(made=[key for key in cluster.pending() if key not in waited])
+        look(cluster)
+        state = cluster.state
+        placed = len(state.placed_pods())
+        return _Side(state.table.count, placed, _homes(cluster), settling.stranded, settling.provisions)
+
+
+def _homes(cluster: Cluster) -> dict[str, str]:
+    """The nodes of pods, except for those that belong to their node."""
+    infos = cluster.state.placed_pods()
+    return {info.key: info.node_name for info in infos if not belongs_to_node(info.pod)}
+
+
+def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[str]) -> WhatIfRecord:
+    placed = {key: node for key, node in after.homes.items() if key not in before.homes}
+    displaced = {key: after.homes.get(key, "") for key, node in homes.items() if after.homes.get(key) != node}
+    lost_room = {key: "" for key in before.homes if key not in homes and key not in after.homes}
+    elsewhere = {
+        key: (node, after.homes[key])
+        for key, node in before.homes.items()
+        if key not in homes and after.homes.get(key, node) != node
+    }
+    return WhatIfRecord(
+        changes=tuple(changes),
+        before=before.record(),
+        after=after.record(),
+        placed=placed,
+        displaced=displaced | lost_room,
+        elsewhere=elsewhere,
+        notes=tuple(assumed(before.provisions | after.provisions)),
+    )

@@ -1,0 +1,172 @@
+"""Reschedule pods that lost their node, and those they preempt.
+
+Pending pods are scheduled in queue order. They may preempt others, which are recreated and scheduled in turn. As a live
+scheduler is woken by it, a rejected pod is tried again once a later one has found a node, until nothing changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.ask.what_if.claims import let_go, uses_claims, with_own_claims
+from stowplan.ask.what_if.ordered_sets import FirstWaiting, NotCreatedYet, not_created, set_of
+from stowplan.ask.what_if.pods import Fate, compiled_copies, fate_of, recreated
+from stowplan.ask.what_if.volume_claims import LostVolumes, bind_claims_of
+from stowplan.kube.api.meta import controller_of
+from stowplan.scheduler.framework.events import ASSIGNED_POD_ADD
+from stowplan.scheduler.preemption.victims import lower_priority_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from stowplan.ask.offline import Cluster
+    from stowplan.ask.offline.assumptions import Provision
+    from stowplan.kube.api.types import Pod
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.pod_table import PodsBefore
+    from stowplan.scheduler.engine.decision.decision import Decision
+
+#: Limit for chains of preemptions.
+_ROUNDS = 100
+
+
+class Settling:
+    """Works within the caller's transaction."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        #: Pod -> its new node.
+        self.found: dict[str, str] = {}
+        #: Pod -> why it has none.
+        self.stranded: dict[str, str] = {}
+        #: Preempted pods.
+        self.displaced: dict[str, None] = {}
+        self._lost_volumes = LostVolumes(cluster)
+        #: Volumes that provisioners have to create.
+        self.provisions: set[Provision] = set()
+
+    def settle(self, pods: Sequence[Pod]) -> None:
+        """Schedule the recreated copies of pods that lost their nodes; other pending pods are not tried."""
+        self.settle_pending(put_back(self._cluster, pods))
+
+    def settle_pending(self, keys: list[str]) -> None:
+        """The same for pods that have been recreated before."""
+        for _ in range(_ROUNDS):
+            ours, later, waiting = [], [], FirstWaiting(self._cluster)
+            for key in keys:
+                pod = self._cluster.pod(key)
+                if first := waiting.before(pod):
+                    self.stranded[key] = not_created(first)
+                    later.append(key)
+                elif self._cluster.engine.framework_for(pod) is None:
+                    self.stranded[key] = no_scheduler_for(pod.pod)
+                else:
+                    ours.append(pod)
+            if not ours:
+                return
+            self.provisions |= bind_claims_of(self._cluster, [pod.pod for pod in ours])
+            before = self._placed([pod.pod for pod in ours])
+            decisions = self._cluster.places([pod.key for pod in _in_order(ours)])
+            self._note(decisions)
+            keys = [*(one.pod.key for one in _rejected_too_early(decisions)), *later, *self._evicted(before)]
+
+    def foresee(self, pods: Sequence[PodInfo]) -> bool:
+        """Like `settle` for pods of removed nodes, without changing anything; False if that is not possible."""
+        waiting = FirstWaiting(self._cluster)
+        if any(uses_claims(info.pod) or waiting.before(info) for info in pods):
+            return False
+        decisions = self._cluster.foreseen(_in_order(compiled_copies(self._cluster.state, pods)))
+        if decisions is None or any(set_of(one.pod.pod) for one in decisions if not one.node_name):
+            return False
+        # Many are rejected alike.
+        early = {(one.pod.shape, one.unschedulable_plugins): one for one in _rejected_too_early(decisions)}
+        if any(map(self._may_follow, early.values())):
+            return False
+        self._note(decisions)
+        return True
+
+    def settle_all(self, made: Collection[str] = ()) -> None:
+        """Schedule all pending pods. `made`: those that a change has added."""
+        later = NotCreatedYet.among(self._cluster, made)
+        for _ in range(_ROUNDS):
+            waiting = [info.pod for info in self._cluster.state.pending.values()]
+            self.provisions |= bind_claims_of(self._cluster, waiting)
+            before = self._placed(waiting)
+            self._note(self._cluster.schedule())
+            evicted = self._evicted(before)
+            if not later.go_on() and not evicted:
+                break
+        self.stranded |= later.give_up()
+        for key in self._cluster.pending():
+            self.stranded.setdefault(key, no_scheduler_for(self._cluster.pod(key).pod))
+
+    def _may_follow(self, decision: Decision) -> bool:
+        """Whether a pod that finds a node may help a rejected one, as with pod affinity or spread."""
+        registered = self._cluster.framework_of(decision.pod).registered_events(implied=False)
+        events = (one.event for plugin in decision.unschedulable_plugins for one in registered.get(plugin, ()))
+        return any(event.covers(ASSIGNED_POD_ADD) for event in events)
+
+    def _note(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            key = decision.pod.key
+            if decision.node_name:
+                self.found[key] = decision.node_name
+                self.stranded.pop(key, None)
+            else:
+                self.stranded[key] = self._lost_volumes.reason(decision.pod.pod) or decision.message
+                self.found.pop(key, None)
+
+    def _placed(self, waiting: Iterable[Pod]) -> PodsBefore | None:
+        """Placed pods; None if none of the waiting ones may preempt."""
+        state = self._cluster.state
+        priorities = [pod.spec.priority or 0 for pod in waiting if pod.spec.preemption_policy != "Never"]
+        everywhere = state.table.valid[: state.table.n]
+        if not priorities or not len(lower_priority_pods(state.pods, max(priorities), everywhere)):
+            return None
+        return state.pods.snapshot()
+
+    def _evicted(self, before: PodsBefore | None) -> list[str]:
+        """Record pods evicted since; return the recreated ones."""
+        if before is None:
+            return []
+        state = self._cluster.state
+        gone = [info.pod for info in state.pods.replaced_since(before) if state.placed(info.uid) is None]
+        for pod in gone:
+            self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
+        back = [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
+        let_go(self._cluster, (pod for pod in gone if pod not in back))
+        return put_back(self._cluster, back)
+
+
+def _in_order(pods: Sequence[PodInfo]) -> list[PodInfo]:
+    """By priority; equal pods together, controller by controller: their decisions share results."""
+    templates: dict[object, int] = {}
+    controllers: dict[str, int] = {}
+
+    def place(info: PodInfo) -> tuple[int, int, int]:
+        owner = controller_of(info.pod.metadata)
+        template = templates.setdefault(info.shape.template, len(templates))
+        return -info.priority, template, controllers.setdefault("" if owner is None else owner.uid, len(controllers))
+
+    return sorted(pods, key=place)
+
+
+def _rejected_too_early(decisions: Sequence[Decision]) -> list[Decision]:
+    """Those after which another pod found a node."""
+    last = max((number for number, one in enumerate(decisions) if one.node_name), default=0)
+    return [one for one in decisions[:last] if not one.node_name]
+
+
+def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
+    """Recreate pods as pending and return their keys."""
+    keys = []
+    for pod in pods:
+        fresh = with_own_claims(cluster, recreated(pod), pod)
+        let_go(cluster, [pod])
+        cluster.add(fresh)
+        keys.append(f"{fresh.metadata.namespace or 'default'}/{fresh.metadata.name}")
+    return keys
+
+
+def no_scheduler_for(pod: Pod) -> str:
+    return f'no profile schedules for "{pod.spec.scheduler_name}"'

@@ -1,0 +1,134 @@
+"""Predict the loss of nodes, zones or racks, one at a time.
+
+A loss is immediate and ignores budgets: the nodes are removed, and their pods are recreated and scheduled elsewhere.
+Each loss is tried on the unchanged cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.what_if.certain import CertainPods
+from stowplan.ask.what_if.claims import let_go
+from stowplan.ask.what_if.nodes import nodes_of, pods_on, zone_of
+from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.ask.what_if.records import LossRecord, StrandedRecord, SurviveRecord
+from stowplan.ask.what_if.settling import Settling
+from stowplan.scheduler.framework.explanations.formatting import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.ask.offline import Cluster
+    from stowplan.kube.api.types import Pod
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+
+NODE = "node"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def survive(
+    cluster: Cluster,
+    by: str | None = None,
+    *,
+    only: str | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> SurviveRecord:
+    """Lose each node or zone in turn: which pods would find no other node. The worst loss comes first.
+
+    `by`: "node", or a node label; None: zones if there are several, otherwise nodes.
+
+    `only`: a single value of it. `progress` is called with the number of losses tried, and their total.
+
+    Examples:
+        >>> worst = survive(cluster).losses[0]
+        >>> worst.lost, worst.moved, worst.stranded[0].pod
+        ('b', 5, 'shop/db-1')
+    """
+    by = by or _usual(cluster)
+    groups, without = _groups(cluster, by)
+    if only is not None:
+        if only not in groups:
+            known = f"; there are {listed(sorted(groups), 5)}"
+            raise ClusterError(f'no node has {by} "{only}"{known}' if by != NODE else f'node "{only}" not found')
+        groups = {only: groups[only]}
+    losses, certain, provisions = [], CertainPods(cluster), set[Provision]()
+    for number, (lost, names) in enumerate(groups.items(), start=1):
+        losses.append(_loss(cluster, certain, lost, names, provisions))
+        if progress is not None:
+            progress(number, len(groups))
+    notes = [f"{without} nodes have no label {by}: they were never lost"] if without else []
+    notes += assumed(provisions)
+    losses.sort(key=lambda loss: (-len(loss.stranded) - len(loss.gone), -len(loss.displaced), -loss.pods, loss.lost))
+    return SurviveRecord(by=by, losses=tuple(losses), notes=tuple(notes))
+
+
+def _usual(cluster: Cluster) -> str:
+    zones = {zone_of(node) for node in nodes_of(cluster)}
+    return ZONE if len(zones - {""}) > 1 else NODE
+
+
+def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
+    """Group -> its nodes; and the number of nodes in no group."""
+    groups: dict[str, list[str]] = {}
+    without = 0
+    for node in nodes_of(cluster):
+        name = node.metadata.name
+        value = name if by == NODE else node.metadata.labels.get(by)
+        if value is None:
+            without += 1
+        else:
+            groups.setdefault(value, []).append(name)
+    if not groups and by != NODE:
+        raise ClusterError(f'no node has the label "{by}"')
+    return groups, without
+
+
+def _loss(
+    cluster: Cluster, certain: CertainPods, lost: str, names: list[str], provisions: set[Provision]
+) -> LossRecord:
+    pods = [info for name in names for info in pods_on(cluster, name)]
+    homes = {info.key: info.node_name for info in pods}
+    fates = {info.key: fate_of(info.pod) for info in pods}
+    back = [info for info in pods if fates[info.key] is Fate.RECREATED]
+    settling = Settling(cluster)
+    if certain.find_nodes(back, names):
+        moved = len(back)
+    else:
+        _settle(cluster, settling, names, pods, back)
+        moved = sum(key in homes for key in settling.found)
+        provisions |= settling.provisions
+    return LossRecord(
+        lost=lost,
+        nodes=len(names),
+        pods=sum(fate is not Fate.BELONGS_TO_NODE for fate in fates.values()),
+        moved=moved,
+        stranded=tuple(
+            StrandedRecord(pod=key, from_=homes.get(key, ""), reason=why) for key, why in settling.stranded.items()
+        ),
+        gone=tuple(key for key, fate in fates.items() if fate is Fate.LOST),
+        displaced=tuple(settling.displaced),
+        survived=not settling.stranded and Fate.LOST not in fates.values(),
+    )
+
+
+def _settle(cluster: Cluster, settling: Settling, names: list[str], pods: list[PodInfo], back: list[PodInfo]) -> None:
+    """Lose the nodes, and see where their pods go."""
+    with cluster.transaction():
+        cluster.state.remove_nodes(names)
+        # Pods on removed nodes do not count anywhere, so they need not be removed to see where their copies go.
+        if not settling.foresee(back):
+            returning = [info.pod for info in back]
+            _evict(cluster, pods, returning)
+            settling.settle(returning)
+
+
+def _evict(cluster: Cluster, pods: list[PodInfo], back: list[Pod]) -> None:
+    leaving = [info.pod for info in pods]
+    for info in pods:
+        cluster.evict(info.key)
+    # Recreated pods release their claims when they are recreated.
+    returning = {pod.metadata.uid for pod in back}
+    let_go(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))

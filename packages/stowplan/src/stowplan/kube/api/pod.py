@@ -1,0 +1,162 @@
+"""Pod: spec and status."""
+
+# ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
+
+import msgspec
+
+from stowplan.kube.api.affinity import Affinity, Toleration, TopologySpreadConstraint
+from stowplan.kube.api.meta import ApiStruct, Int32, Int64, ObjectMeta, ResourceList
+from stowplan.kube.api.volumes import Volume
+
+#: The default of `schedulerName`.
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+#: Terminal phases.
+FINISHED = ("Succeeded", "Failed")
+
+
+class ContainerPort(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    host_port: Int32 = 0
+    container_port: Int32 = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+
+
+class ContainerResourceClaim(ApiStruct, frozen=True, kw_only=True):
+    """An entry of `resources.claims`; Kubernetes calls the type ResourceClaim, too."""
+
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(ApiStruct, frozen=True, kw_only=True):
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[ContainerResourceClaim, ...] = ()
+
+
+class ContainerRestartRuleOnExitCodes(ApiStruct, frozen=True, kw_only=True):
+    operator: str = ""
+    values: tuple[Int32, ...] = ()
+
+
+class ContainerRestartRule(ApiStruct, frozen=True, kw_only=True):
+    action: str = ""
+    exit_codes: ContainerRestartRuleOnExitCodes | None = None
+
+
+class ContainerResizePolicy(ApiStruct, frozen=True, kw_only=True):
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
+class Container(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
+    #: "Always" on an init container makes it a sidecar.
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+
+
+class PodSchedulingGate(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class PodResourceClaim(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSchedulingGroup(ApiStruct, frozen=True, kw_only=True):
+    pod_group_name: str | None = None
+
+
+class PodSpec(ApiStruct, frozen=True, kw_only=True):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: Int32 | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    restart_policy: str = ""
+    host_network: bool = False
+    host_users: bool | None = None
+    termination_grace_period_seconds: Int64 | None = None
+
+
+class PodCondition(ApiStruct, frozen=True, kw_only=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+    observed_generation: Int64 = 0
+
+
+class ContainerStatus(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(ApiStruct, frozen=True, kw_only=True):
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
+class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = {}
+
+
+class PodStatus(ApiStruct, frozen=True, kw_only=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: Int64 = 0
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+
+
+class Pod(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "Pod"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()

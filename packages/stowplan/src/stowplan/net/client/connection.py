@@ -1,0 +1,289 @@
+"""Resolve the API server's address and credentials from flags, kubeconfig or a service account.
+
+kubectl and kube-scheduler look in different places, and both orders are kept:
+
+- kubectl: --kubeconfig, else the files of KUBECONFIG, else ~/.kube/config, else the service account of the pod;
+- kube-scheduler: --kubeconfig and --master, if either is given, else the service account. Never ~/.kube/config.
+
+Everything that can be checked offline is checked here: an existing Connection has readable files, a client key that
+matches its certificate, and a valid proxy. Exec plugins run later, with the first request.
+
+Upstream: staging/src/k8s.io/client-go/tools/clientcmd/client_config.go and merged_client_builder.go, rest/config.go.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stowplan.net.client.credentials.kubeconfig import (
+    Kubeconfig,
+    Selection,
+    known_contexts,
+    kubeconfig_paths,
+    load_kubeconfig,
+    load_kubeconfigs,
+    select,
+)
+from stowplan.net.client.credentials.kubeconfig_validation import check
+from stowplan.net.client.credentials.request_credentials import Credentials, TokenFile, UserCredentials
+from stowplan.net.client.credentials.user_credentials import Readers, content_of, credentials_of
+from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
+from stowplan.net.client.endpoint.file_content import FileContent
+from stowplan.net.client.endpoint.proxies import proxy_from_environment
+from stowplan.net.client.endpoint.server_url import server_url
+from stowplan.net.client.endpoint.tls import TlsSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "ClientConfigError",
+    "Connection",
+    "CredentialsError",
+    "ProcessEnvironment",
+    "connect_from_flags",
+    "connect_from_scheduler_flags",
+    "connect_in_cluster",
+]
+
+_log = logging.getLogger(__name__)
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_NO_CONFIGURATION = (
+    "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+)
+_NOT_A_POD = (
+    "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    #: `https://host:6443`, optionally with a path, without a trailing slash.
+    server: str
+    namespace: str
+    credentials: Credentials = field(repr=False)
+    #: None for http://
+    tls: TlsSettings | None
+    #: May contain a password.
+    proxy_url: str | None = field(default=None, repr=False)
+    disable_compression: bool = False
+    #: Connect to this Unix socket instead of the server's address, without TLS.
+    socket_path: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The server, for messages."""
+        return f"unix:{self.socket_path}" if self.socket_path else self.server
+
+
+def _stdin_is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessEnvironment:
+    """What a connection reads from the process and the machine."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    #: Monotonic seconds, for periodic re-reads.
+    clock: Callable[[], float] = time.monotonic
+    #: Seconds since the epoch, for expiration times.
+    wall_clock: Callable[[], float] = time.time
+    is_terminal: Callable[[], bool] = _stdin_is_terminal
+    service_account: Path = _SERVICE_ACCOUNT
+
+    def readers(self) -> Readers:
+        return Readers(environ=self.environ, clock=self.clock, wall_clock=self.wall_clock, is_terminal=self.is_terminal)
+
+
+def connect_from_flags(
+    *,
+    kubeconfig: str | None,
+    master: str | None = None,
+    context: str | None = None,
+    as_user: str = "",
+    as_groups: Sequence[str] = (),
+    environment: ProcessEnvironment | None = None,
+) -> Connection:
+    """Connect as kubectl would, `master` being its --server; raise ClientConfigError."""
+    found = _as_oneself(kubeconfig, master=master, context=context, environment=environment or ProcessEnvironment())
+    if as_groups and not as_user:
+        raise ClientConfigError("--as-group needs --as: groups cannot be impersonated without a user")
+    if not as_user:
+        return found
+    if not all(one.isprintable() for one in (as_user, *as_groups)):
+        raise ClientConfigError("--as, --as-group: names of users and groups have no control characters")
+    return replace(found, credentials=found.credentials.impersonating(as_user, as_groups))
+
+
+def _as_oneself(
+    kubeconfig: str | None, *, master: str | None, context: str | None, environment: ProcessEnvironment
+) -> Connection:
+    paths = [kubeconfig] if kubeconfig else kubeconfig_paths(environment.environ)
+    config = load_kubeconfig(kubeconfig) if kubeconfig else load_kubeconfigs(paths)
+    selection = select(config, context)
+    if selection.context is not None or master:
+        return _from_selection(config, selection, master=master, environment=environment)
+    reason = _not_in_cluster(environment)
+    if reason is None and not kubeconfig:
+        return _in_cluster(environment)
+    if config.files:
+        raise ClientConfigError(_no_current_context(config))
+    looked = "neither KUBECONFIG nor HOME is set"
+    if paths:
+        looked = f"{paths[0]} does not exist" if len(paths) == 1 else f"none of the files {', '.join(paths)} exists"
+    raise ClientConfigError(
+        f"no cluster to talk to: {looked}, and this process is not in a pod ({reason}); "
+        "name a kubeconfig with --kubeconfig or KUBECONFIG"
+    )
+
+
+def connect_from_scheduler_flags(
+    *, kubeconfig: str | None, master: str | None = None, environment: ProcessEnvironment | None = None
+) -> Connection:
+    """Connect as kube-scheduler would; raise ClientConfigError."""
+    environment = environment or ProcessEnvironment()
+    if not kubeconfig and not master:
+        return _in_cluster_only(environment)
+    config = load_kubeconfig(kubeconfig) if kubeconfig else Kubeconfig()
+    selection = select(config)
+    if selection.context is None and not master:
+        raise ClientConfigError(_no_current_context(config))
+    # Parity: the scheduler always requests uncompressed responses.
+    return _from_selection(config, selection, master=master, environment=environment, disable_compression=True)
+
+
+def _no_current_context(config: Kubeconfig) -> str:
+    return f"invalid configuration: {config.where}: current-context is not set; {known_contexts(config)}"
+
+
+# --- from a kubeconfig
+
+
+def _from_selection(
+    config: Kubeconfig,
+    selection: Selection,
+    *,
+    master: str | None,
+    environment: ProcessEnvironment,
+    disable_compression: bool = False,
+) -> Connection:
+    check(selection)
+    server = _server_of(config, selection, master)
+    cluster = None if selection.cluster is None else selection.cluster.value
+    uncompressed = disable_compression or (cluster is not None and cluster.disable_compression)
+    # Parity: the cluster's TLS server name is not used for another server.
+    name = cluster.tls_server_name if cluster is not None and not master else ""
+    tls = _tls(selection, environment, server_name=name) if server.startswith("https:") else None
+    readers = environment.readers()
+    credentials = credentials_of(selection, readers, server=server, tls=tls, disable_compression=uncompressed)
+    if tls is not None:
+        tls.certificate = credentials
+        tls.context()
+    namespace = "" if selection.context is None else selection.context.value.namespace
+    return Connection(
+        server=server,
+        namespace=namespace or "default",
+        credentials=credentials,
+        tls=tls,
+        proxy_url=(cluster.proxy_url if cluster is not None else "")
+        or proxy_from_environment(server, environment.environ),
+        disable_compression=uncompressed,
+    )
+
+
+def _server_of(config: Kubeconfig, selection: Selection, master: str | None) -> str:
+    if master:
+        return server_url(master, where="--master")
+    if selection.cluster is None:
+        where = selection.context.where if selection.context else config.where
+        raise ClientConfigError(f"invalid configuration: {where}: cluster is not set; name one, or give --master")
+    return server_url(selection.cluster.value.server, where=f"{selection.cluster.where}: server")
+
+
+def _tls(selection: Selection, environment: ProcessEnvironment, *, server_name: str) -> TlsSettings:
+    entry = selection.cluster
+    if entry is None:
+        return TlsSettings()
+    cluster = entry.value
+    ca = content_of(
+        entry,
+        environment.clock,
+        data=("certificate-authority-data", cluster.certificate_authority_data),
+        file=("certificate-authority", cluster.certificate_authority),
+    )
+    return TlsSettings(ca=ca, server_name=server_name or None, insecure=cluster.insecure_skip_tls_verify)
+
+
+# --- in a pod
+
+
+def connect_in_cluster(environment: ProcessEnvironment | None = None) -> Connection | None:
+    """Connect with the pod's service account; None outside of a pod; ClientConfigError for a pod without an account."""
+    environment = environment or ProcessEnvironment()
+    reason = _not_in_cluster(environment)
+    if reason is None:
+        return _in_cluster(environment, disable_compression=True)
+    if reason == _NOT_A_POD:
+        return None
+    raise ClientConfigError(reason)
+
+
+def _in_cluster_only(environment: ProcessEnvironment) -> Connection:
+    _log.warning("Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work.")
+    reason = _not_in_cluster(environment)
+    if reason is None:
+        return _in_cluster(environment, disable_compression=True)
+    _log.warning("error creating inClusterConfig, falling back to default config: %s", reason)
+    raise ClientConfigError(_NO_CONFIGURATION)
+
+
+def _not_in_cluster(environment: ProcessEnvironment) -> str | None:
+    """Why there is no service account; None if there is one."""
+    if not environment.environ.get("KUBERNETES_SERVICE_HOST") or not environment.environ.get("KUBERNETES_SERVICE_PORT"):
+        return _NOT_A_POD
+    token = environment.service_account / "token"
+    return None if token.is_file() else f"open {token}: no such file or directory"
+
+
+def _in_cluster(environment: ProcessEnvironment, *, disable_compression: bool = False) -> Connection:
+    host, port = environment.environ["KUBERNETES_SERVICE_HOST"], environment.environ["KUBERNETES_SERVICE_PORT"]
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    token = TokenFile(
+        str(environment.service_account / "token"), where="service account", clock=environment.clock
+    ).check()
+    return Connection(
+        server=server_url(server, where="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"),
+        namespace=_pod_namespace(environment),
+        credentials=UserCredentials(token),
+        tls=_service_account_tls(environment),
+        proxy_url=proxy_from_environment(server, environment.environ),
+        disable_compression=disable_compression,
+    )
+
+
+def _service_account_tls(environment: ProcessEnvironment) -> TlsSettings:
+    path = environment.service_account / "ca.crt"
+    tls = TlsSettings(ca=FileContent(str(path), where="service account:", clock=environment.clock))
+    try:
+        tls.context()
+    except ClientConfigError as error:
+        # Parity: the system's trusted certificates may suffice.
+        _log.error("Expected to load root CA config from %s, but got err: %s", path, error)
+        return TlsSettings()
+    return tls
+
+
+def _pod_namespace(environment: ProcessEnvironment) -> str:
+    try:
+        mounted = (environment.service_account / "namespace").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        mounted = ""
+    return environment.environ.get("POD_NAMESPACE") or mounted or "default"

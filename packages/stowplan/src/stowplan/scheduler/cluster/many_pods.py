@@ -1,0 +1,96 @@
+"""Place, count and remove many pods at once.
+
+Counters are updated once per shape and column instead of once per pod, and so is their undo in a transaction. The
+result is the same as that of one pod after the other.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+    from stowplan.scheduler.cluster.state import ClusterState
+
+
+def place_all(state: ClusterState, infos: Sequence[PodInfo], node_names: Iterable[str]) -> None:
+    """Place pods that are neither placed nor pending on known nodes."""
+    if not infos:
+        return
+    for info, name in zip(infos, node_names, strict=True):
+        state._hold(info.shape)
+        info.node_name, info.row = name, state.table.row_of[name]
+        state._placed[info.uid] = info
+        state.row_pods[info.row].append(info)
+        if info.pod.spec.scheduling_group is not None:
+            state.pod_groups.attached(info)
+    state.pods.add_all(infos)
+    _touch(state, infos)
+    _count(state, infos, 1)
+    if state._log is not None:
+        state._log.attached_all(infos)
+
+
+def take_off_last(state: ClusterState, infos: Sequence[PodInfo]) -> None:
+    """Undo `place_all`: these pods are the last ones on their nodes."""
+    _touch(state, infos)
+    _count(state, infos, -1)
+    for info in reversed(infos):
+        state.row_pods[info.row].pop()
+        state._forget_place(info)
+
+
+def count_on(state: ClusterState, pods_of: dict[int, list[PodInfo]]) -> None:
+    """Count the pods of formerly unknown nodes, by row."""
+    for row, pods in pods_of.items():
+        for info in pods:
+            info.row = row
+    infos = [*chain.from_iterable(pods_of.values())]
+    if not infos:
+        return
+    state.pods.row[[info.slot for info in infos]] = [info.row for info in infos]
+    _count(state, infos, 1)
+
+
+def count_off(state: ClusterState, infos: Sequence[PodInfo]) -> None:
+    """Stop counting pods of nodes that are no longer known."""
+    if not infos:
+        return
+    _count(state, infos, -1)
+    state.pods.row[[info.slot for info in infos]] = -1
+    for info in infos:
+        info.row = -1
+
+
+def _touch(state: ClusterState, infos: Iterable[PodInfo]) -> None:
+    if state._touched is not None:
+        state._touched.update(info.uid for info in infos)
+
+
+def _count(state: ClusterState, infos: Sequence[PodInfo], sign: int) -> None:
+    """Add pods to all per-row sums, or remove them."""
+    table, pods = state.table, state.pods
+    rows, shapes = np.array([info.row for info in infos], np.intp), pods.shape[[info.slot for info in infos]]
+    for column, amounts in zip(table.requested, pods.shape_requests, strict=False):
+        np.add.at(column, rows, sign * amounts[shapes])
+    for column, amounts in zip(table.non_zero_requested, pods.shape_non_zero, strict=True):
+        np.add.at(column, rows, sign * amounts[shapes])
+    np.add.at(table.pod_count, rows, sign)
+    equal: dict[tuple[PodShape, bool], list[PodInfo]] = {}
+    for info in infos:
+        equal.setdefault((info.shape, info.terminating), []).append(info)
+        state._book_uses(info, info.row, sign)
+    for (shape, terminating), alike in equal.items():
+        if len(alike) == 1:
+            state.matches.count(shape, alike[0].row, sign, terminating=terminating)
+            state.held.count(shape, alike[0].row, sign)
+            continue
+        at, times = np.unique([info.row for info in alike], return_counts=True)
+        state.matches.count_all(shape, at, sign * times, terminating=terminating)
+        state.held.count_all(shape, at, sign * times)
+    state.changes.extend(rows.tolist())

@@ -1,0 +1,352 @@
+"""The cluster's nodes as a table: a node is a row number, its properties are columns.
+
+Everything that plugins need of all nodes at once is an array whose last axis is the row. Rows are reused: removing a
+node leaves a hole (`valid` is False there, every column zero) that the next new node takes. `generation` changes
+whenever a node object changed in a way that plugins can observe, so values that depend on node objects alone are valid
+while it stays the same.
+
+Upstream: pkg/scheduler/framework/types.go (NodeInfo), one object per node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.kube.api.quantity import milli_value, parse_quantity, value
+from stowplan.kube.api.resource_names import is_scalar
+from stowplan.scheduler.cluster.columns import grown, with_rows
+from stowplan.scheduler.cluster.dumped import DumpedNodes
+from stowplan.scheduler.cluster.images import ImageIndex
+from stowplan.scheduler.cluster.labels import LabelColumn, LabelColumns
+from stowplan.scheduler.cluster.node_order import NodeOrder, zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    import numpy.typing as npt
+
+    from stowplan.kube.api.types import Node, Taint
+
+CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
+_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+#: Maximum number of memoized values per generation.
+_MAX_MEMOS = 1024
+
+
+class Interner:
+    """Small integers for the distinct values of rows; 0 is the first, common one.
+
+    Numbers of unused values are freed, because autoscalers add taints whose values are timestamps.
+    """
+
+    def __init__(self, common: Any) -> None:
+        #: Number -> value; unused numbers have the common value.
+        self.values: list[Any] = [common]
+        self._ids: dict[Any, int] = {common: 0}
+        self._rows: list[int] = [0]
+        self._free: list[int] = []
+
+    def exchange(self, old: int, item: Any) -> int:
+        """Replace a row's old number by that of another value, and return it."""
+        new = self._ids.get(item)
+        if new is None:
+            new = self._ids[item] = self._allocate(item)
+        self._rows[new] += 1
+        self._release(old)
+        return new
+
+    def _allocate(self, item: Any) -> int:
+        if self._free:
+            new = self._free.pop()
+            self.values[new] = item
+        else:
+            new = len(self.values)
+            self.values.append(item)
+            self._rows.append(0)
+        return new
+
+    def _release(self, old: int) -> None:
+        self._rows[old] -= 1
+        if old and not self._rows[old]:
+            del self._ids[self.values[old]]
+            self.values[old] = self.values[0]
+            self._free.append(old)
+
+    def __len__(self) -> int:
+        """Number of distinct values in use, always including the common one."""
+        return len(self._ids)
+
+    def saved(self) -> Callable[[], None]:
+        """A function that restores the current numbers."""
+        copies = list(self.values), dict(self._ids), list(self._rows), list(self._free)
+
+        def restore() -> None:
+            self.values, self._ids, self._rows, self._free = copies
+
+        return restore
+
+
+class NodeTable:
+    """Rows of nodes. Only `ClusterState` writes."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.capacity = capacity
+        #: Rows ever used; columns are read as `column[..., :n]`.
+        self.n = 0
+        #: Number of nodes in the table.
+        self.count = 0
+        self.generation = 0
+        #: The last generation assigned; never reused, not even when a transaction rewinds the generation.
+        self._clock = 0
+        self.nodes: list[Node | None] = []
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self._free: list[int] = []
+        #: Resource name -> first index of the matrices below.
+        self.resources: dict[str, int] = {name: i for i, name in enumerate(_BASE_RESOURCES)}
+        #: Base units: milli-CPU, bytes, counts; shape (resources, capacity).
+        self.allocatable: npt.NDArray[np.int64] = np.zeros((3, capacity), np.int64)
+        #: Sum over the pods of each row, in the same units.
+        self.requested: npt.NDArray[np.int64] = np.zeros((3, capacity), np.int64)
+        #: cpu and memory, with the scheduler's defaults for containers that request none; shape (2, capacity).
+        self.non_zero_requested: npt.NDArray[np.int64] = np.zeros((2, capacity), np.int64)
+        self.allowed_pods: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        self.pod_count: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        self.valid: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        self.unschedulable: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        #: Id in `taint_sets`; set 0 is "no taints".
+        self.taint_set: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
+        self.taint_sets = Interner(())
+        #: Id in `feature_sets` (status.declaredFeatures); set 0 is "none".
+        self.feature_set: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
+        self.feature_sets = Interner(())
+        #: Number of rows with `unschedulable` set; makes the common case cheap.
+        self.unschedulable_count = 0
+        self.images = ImageIndex()
+        self.order = NodeOrder()
+        self._labels = LabelColumns()
+        self._memos: dict[Hashable, tuple[int, Any]] = {}
+        #: The generation at the last cleanup of memos.
+        self._memos_of = -1
+
+    _PER_ROW = (
+        "allocatable",
+        "requested",
+        "non_zero_requested",
+        "allowed_pods",
+        "pod_count",
+        "valid",
+        "unschedulable",
+        "taint_set",
+        "feature_set",
+    )
+    #: Columns that depend on node objects alone.
+    _OF_NODES = ("allocatable", "allowed_pods", "valid", "unschedulable", "taint_set", "feature_set")
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def add(self, node: Node) -> int:
+        """Assign a row to a new node. A node with unparsable amounts raises before anything is changed."""
+        amounts = allocatable_amounts(node)
+        row = self._free.pop() if self._free else self._append()
+        self.row_of[node.metadata.name] = row
+        self.names[row] = node.metadata.name
+        self.valid[row] = True
+        self.count += 1
+        self._write(row, node, amounts)
+        self.order.add(row, zone_of(node))
+        return row
+
+    def update(self, row: int, node: Node) -> bool:
+        """Replace the node object; return whether anything changed that plugins can observe."""
+        old = self.nodes[row]
+        assert old is not None
+        if _same(old, node):
+            self.nodes[row] = node
+            return False
+        amounts = allocatable_amounts(node)
+        self.images.remove(row, old)
+        self._write(row, node, amounts)
+        self.order.move(row, zone_of(old), zone_of(node))
+        return True
+
+    def remove(self, row: int) -> None:
+        old = self.nodes[row]
+        assert old is not None
+        self.images.remove(row, old)
+        self.order.remove(row, zone_of(old))
+        self._labels.set_row(row, {})
+        self.taint_sets.exchange(int(self.taint_set[row]), ())
+        self.feature_sets.exchange(int(self.feature_set[row]), ())
+        self.unschedulable_count -= int(self.unschedulable[row])
+        for name in self._PER_ROW:
+            getattr(self, name)[..., row] = 0
+        del self.row_of[self.names[row]]
+        self.nodes[row], self.names[row] = None, ""
+        self._free.append(row)
+        self.count -= 1
+        self._move_on()
+
+    def _move_on(self) -> None:
+        self._clock += 1
+        self.generation = self._clock
+
+    def _append(self) -> int:
+        if self.n == self.capacity:
+            self._grow(self.capacity * 2)
+        self.nodes.append(None)
+        self.names.append("")
+        self.n += 1
+        return self.n - 1
+
+    def _grow(self, capacity: int) -> None:
+        self.capacity = capacity
+        for name in self._PER_ROW:
+            setattr(self, name, grown(getattr(self, name), capacity))
+        self._labels.grow(capacity)
+
+    def _write(self, row: int, node: Node, amounts: dict[str, int]) -> None:
+        self.nodes[row] = node
+        self._write_allocatable(row, amounts)
+        self.unschedulable_count += int(node.spec.unschedulable) - int(self.unschedulable[row])
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taint_set[row] = self.taint_sets.exchange(int(self.taint_set[row]), node.spec.taints)
+        features = node.status.declared_features
+        self.feature_set[row] = self.feature_sets.exchange(int(self.feature_set[row]), features)
+        self._labels.set_row(row, node.metadata.labels)
+        self.images.add(row, node)
+        self._move_on()
+
+    def _write_allocatable(self, row: int, amounts: dict[str, int]) -> None:
+        self.allocatable[:, row] = 0
+        self.allowed_pods[row] = amounts.get("pods", 0)
+        for name, amount in amounts.items():
+            if name in _BASE_RESOURCES or is_scalar(name):
+                # Must come first: it may reallocate the matrix.
+                i = self.resource(name)
+                self.allocatable[i, row] = amount
+
+    def resource(self, name: str) -> int:
+        """The index of a resource, created on first use."""
+        i = self.resources.get(name)
+        if i is None:
+            i = self.resources[name] = len(self.resources)
+            self.allocatable = with_rows(self.allocatable, i + 1)
+            self.requested = with_rows(self.requested, i + 1)
+        return i
+
+    # -- transactions, dump and load ----------------------------------------------------------------------------------
+
+    def saved(self) -> Callable[[], None]:
+        """A function that restores everything that depends on node objects, except for images (`ImageIndex.saved`).
+
+        Arrays that grew in the meantime keep their size. Pod columns are not restored here.
+        """
+        numbers = self.n, self.count, self.generation, self.unschedulable_count
+        rows = list(self.nodes), list(self.names), dict(self.row_of), list(self._free)
+        columns = [(name, getattr(self, name), getattr(self, name).copy()) for name in self._OF_NODES]
+        parts = [part.saved() for part in (self.taint_sets, self.feature_sets, self.order, self._labels)]
+        memos = self._memos, self._memos_of
+        self._memos = {}
+
+        def restore() -> None:
+            self.n, self.count, self.generation, self.unschedulable_count = numbers
+            self.nodes, self.names, self.row_of, self._free = rows
+            for name, array, copy in columns:
+                _write_back(array, copy)
+                if getattr(self, name) is not array:
+                    _write_back(getattr(self, name), copy)
+            for restore_part in parts:
+                restore_part()
+            self._memos, self._memos_of = memos
+
+        return restore
+
+    def dump(self) -> DumpedNodes:
+        return DumpedNodes(
+            rows=list(self.nodes),
+            free_rows=list(self._free),
+            zones=self.order.by_zone(),
+            image_sizes={name: state.size for name, state in self.images.items()},
+            resources=list(self.resources),
+        )
+
+    def load(self, dumped: DumpedNodes) -> None:
+        """Fill the table, which must have no nodes."""
+        for name in dumped.resources:
+            self.resource(name)
+        self.n = 0
+        self.nodes, self.names = [], []
+        for _ in dumped.rows:
+            self._append()
+        for row, node in enumerate(dumped.rows):
+            if node is not None:
+                self._free = [row]
+                self.add(node)
+        self._free = list(dumped.free_rows)
+        self.order.load(dumped.zones)
+        for name, size in dumped.image_sizes.items():
+            self.images.set_size(name, size)
+
+    # -- what plugins read --------------------------------------------------------------------------------------------
+
+    def label(self, key: str) -> LabelColumn:
+        return self._labels.column(key, self.capacity, (None if n is None else n.metadata.labels for n in self.nodes))
+
+    def memo(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """A value that depends on node objects alone; recomputed only after one of them changed."""
+        found = self._memos.get(key)
+        if found is not None and found[0] == self.generation:
+            return found[1]
+        if self._memos_of != self.generation or len(self._memos) >= _MAX_MEMOS:
+            # The values are arrays of the table's size, so stale ones must be freed early.
+            self._memos_of = self.generation
+            self._memos = {k: v for k, v in self._memos.items() if v[0] == self.generation}
+            if len(self._memos) >= _MAX_MEMOS:
+                self._memos.clear()
+        result = compute()
+        self._memos[key] = (self.generation, result)
+        return result
+
+    def sums(self, row: int) -> tuple[Any, ...]:
+        """The capacity of a row, and the sums over its pods.
+
+        Readers of nothing else cannot tell rows with equal sums apart.
+        """
+        return (
+            self.requested[:, row].tobytes(),
+            self.non_zero_requested[:, row].tobytes(),
+            self.pod_count.item(row),
+            self.allocatable[:, row].tobytes(),
+            self.allowed_pods.item(row),
+        )
+
+    def taints(self, row: int) -> tuple[Taint, ...]:
+        found: tuple[Taint, ...] = self.taint_sets.values[self.taint_set[row]]
+        return found
+
+
+def _write_back(array: npt.NDArray[Any], copy: npt.NDArray[Any]) -> None:
+    """Copy the content back into the array, which may have grown."""
+    if array.shape == copy.shape:
+        array[...] = copy
+    else:
+        array[...] = 0
+        array[tuple(slice(size) for size in copy.shape)] = copy
+
+
+def allocatable_amounts(node: Node) -> dict[str, int]:
+    """Allocatable as integers: cpu in millicores, everything else (including pods) rounded up."""
+    amounts = {name: parse_quantity(quantity) for name, quantity in node.status.allocatable.items()}
+    return {name: milli_value(nano) if name == "cpu" else value(nano) for name, nano in amounts.items()}
+
+
+def _same(old: Node, new: Node) -> bool:
+    return (
+        old.status == new.status
+        and old.spec == new.spec
+        and old.metadata.labels == new.metadata.labels
+        and old.metadata.annotations == new.metadata.annotations
+    )

@@ -1,0 +1,133 @@
+"""A plugin's view of the node table: all rows, or a subset.
+
+Plugins read columns through a `Nodes` view and return arrays of the view's length. The same plugin code thereby serves
+all nodes in a cycle, the changed rows when results are reused, and hypothetical nodes in preemption's dry run
+(`HypotheticalNodes` in `hypothetical.py`, which only differs in what it returns for pods).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.scheduler.cluster.node_info import NodeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.scheduler.cluster.labels import LabelColumn
+    from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
+    from stowplan.scheduler.cluster.ports import Port
+    from stowplan.scheduler.cluster.state import ClusterState
+
+
+def unwritable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view of the array that cannot be written through."""
+    found = array.view()
+    found.flags.writeable = False
+    return found
+
+
+class Nodes:
+    """Columns of the cluster, restricted to `rows` (None: all rows)."""
+
+    _protected = False
+
+    def __init__(self, state: ClusterState, rows: npt.NDArray[np.intp] | None = None) -> None:
+        self.state = state
+        self.table = state.table
+        self.rows = rows
+        #: Positions that remain (None: all); only read by plugins that loop over nodes.
+        self.candidates: npt.NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return self.table.n if self.rows is None else len(self.rows)
+
+    def take(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The view's part of a column, or of a matrix of columns; read-only."""
+        if self.rows is not None:
+            # A fifth of the time of indexing with an ellipsis.
+            return column.take(self.rows, axis=-1)
+        part = column[..., : self.table.n]
+        if self._protected:
+            part.flags.writeable = False
+        return part
+
+    def row(self, i: int) -> int:
+        """Table row of the view's i-th node."""
+        return i if self.rows is None else int(self.rows[i])
+
+    def positions(self) -> list[int]:
+        """The positions of remaining nodes, for loops."""
+        present = self.take(self.table.valid)
+        wanted = present if self.candidates is None else present & self.candidates
+        found: list[int] = np.flatnonzero(wanted).tolist()
+        return found
+
+    def restricted(self, rows: npt.NDArray[np.intp]) -> Nodes:
+        """A view of the same cluster with fewer rows (table row numbers)."""
+        return Nodes(self.state, rows)
+
+    def protected(self) -> Nodes:
+        """The same view for code that may write to arrays by mistake (`nodes.requested(cpu) += …`): that raises."""
+        found = copy(self)
+        found._protected = True
+        if self.candidates is not None:
+            found.candidates = unwritable(self.candidates)
+        return found
+
+    # -- node objects -------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        names = self.table.names
+        return names if self.rows is None else [names[row] for row in self.rows.tolist()]
+
+    def label(self, key: str) -> LabelColumn:
+        return self.table.label(key)
+
+    def codes(self, key: str) -> npt.NDArray[np.intp]:
+        """The codes of a label's values, 0 for nodes without the label."""
+        return self.take(self.table.label(key).codes)
+
+    def allocatable(self, resource: int) -> npt.NDArray[np.int64]:
+        return self.take(self.table.allocatable[resource])
+
+    # -- resource usage of pods ----------------------------------------------------------------------------------------
+
+    def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
+        """The requested amount of a resource per node; for several resources, one row each."""
+        return self.take(self.table.requested[resource])
+
+    def non_zero_requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
+        """Requested cpu (0) or memory (1), with the scheduler's defaults for containers that request none."""
+        return self.take(self.table.non_zero_requested[resource])
+
+    def pod_count(self) -> npt.NDArray[np.int64]:
+        return self.take(self.table.pod_count)
+
+    def port_conflicts(self, wanted: Sequence[Port]) -> npt.NDArray[np.bool_]:
+        """Nodes on which some wanted host port is in use."""
+        taken = np.zeros(self.table.n, np.bool_)
+        taken[self.state.ports.conflicting_rows(wanted)] = True
+        return self.take(taken)
+
+    def disk_conflicts(self, disks: Sequence[Disk]) -> npt.NDArray[np.bool_]:
+        """Nodes on which a mount of one of these disks excludes another mount."""
+        found = np.zeros(self.table.n, np.bool_)
+        found[self.state.disks.conflicting_rows(disks)] = True
+        return self.take(found)
+
+    def pods(self, i: int) -> Sequence[PodInfo]:
+        """Pods on the view's i-th node, in the node's order."""
+        return self.state.row_pods[self.row(i)]
+
+    def info(self, i: int) -> NodeInfo:
+        """The view's i-th node as an object, for node-level plugins."""
+        row = self.row(i)
+        node = self.table.nodes[row]
+        assert node is not None
+        return NodeInfo(node, self, i)

@@ -1,0 +1,458 @@
+"""The scheduling algorithm for one pod: a node, or the reasons and a preemption plan.
+
+`SchedulingAlgorithm` has one framework per profile and the evaluations that equal pods share. It decides without side
+effects; placing the pod is up to the caller.
+
+Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import field
+
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.engine.decision.decision import Decision, without_nodes
+from stowplan.scheduler.engine.decision.extender_results import refuse
+from stowplan.scheduler.engine.decision.post_filters import post_filtered, post_filters_not_run, without_post_filter
+from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
+from stowplan.scheduler.engine.evaluation.node_sums import NodeSums
+from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
+from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
+from stowplan.scheduler.framework.runtime.metrics import ended
+from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, declares
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.engine.decision.extender_results import ExtenderResults
+    from stowplan.scheduler.engine.evaluation.evaluation import Outcome
+    from stowplan.scheduler.engine.evaluation.scoring import Scored
+    from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.framework.handle import Random
+    from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
+    from stowplan.scheduler.framework.runtime.framework import Framework
+
+    Rows = npt.NDArray[np.intp]
+
+#: Attribute access on an Enum is slow.
+_SUCCESS, _ERROR = Code.Success, Code.Error
+
+#: Limits of the number of cached evaluations; in between, the number of rows is limited, because each holds per-node
+#: arrays.
+_MIN_EVALUATIONS, _MAX_EVALUATIONS, _MAX_ROWS = 64, 256, 1 << 18
+
+
+class Judged(PlainStruct, eq=False):
+    """A decision for a question, and its intermediate results; valid until the cluster changes."""
+
+    decision: Decision
+    #: The verdict on each node; None if no node was evaluated, or filtering failed.
+    diagnosis: Diagnosis | None = None
+    #: Rows that passed every filter.
+    feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    #: The scores of all feasible rows; None if there are none, or scoring failed.
+    scored: Scored | None = None
+    #: Whether the pod is nominated to the chosen node, so that scores do not matter.
+    nominated: bool = False
+    #: Extender -> its addition to the scores.
+    points: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    #: Results of further PostFilter plugins that were not run because an earlier one failed.
+    post_filters_not_run: tuple[tuple[str, PostFilterResult], ...] = ()
+
+
+class SchedulingAlgorithm:
+    """Decides for pods of several profiles on one cluster.
+
+    `percentage_of_nodes_to_score` applies to profiles without their own; 0 means all nodes.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        frameworks: dict[str, Framework],
+        *,
+        random: Random | None = None,
+        reuse: bool = True,
+        percentage_of_nodes_to_score: int = 0,
+    ) -> None:
+        self.cluster = cluster
+        self.frameworks = frameworks
+        self._random = random
+        self._reuse = reuse
+        self.sampling = Sampling(cluster.table, percentage_of_nodes_to_score)
+        self._sums = {name: NodeSums(framework) for name, framework in frameworks.items()}
+        self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
+
+    def reconfigure(self, *, percentage_of_nodes_to_score: int) -> None:
+        """Update after the profiles were replaced."""
+        self.sampling.reconfigure(percentage_of_nodes_to_score)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop all shared results, because the set of active plugins changed."""
+        self._evaluations.clear()
+        self._sums = {name: NodeSums(framework) for name, framework in self.frameworks.items()}
+
+    def framework_for(self, pod: PodInfo) -> Framework | None:
+        """The profile of a pod."""
+        return self.frameworks.get(pod.shape.scheduler_name)
+
+    def schedule(
+        self, framework: Framework, pod: PodInfo, *, within: Rows | None = None, helped: bool = True
+    ) -> Decision:
+        """Find the best node for a pod.
+
+        `within`: the rows to consider; None: all. Without `helped`, PostFilter does not run.
+        """
+        if not (self.cluster.table.count if within is None else len(within)):
+            return without_nodes(pod)
+        tried = row_tried_first(self.cluster, pod)
+        if tried is not None and within is not None and tried not in within:
+            tried = None
+        evaluation, seconds = self._looked_up(framework, pod)
+        if tried is None and within is None:
+            decision = self._reused(framework, evaluation, pod, seconds)
+            if decision is not None:
+                return decision
+        outcome, found = self._searched(framework, evaluation, pod, tried, within, seconds)
+        if isinstance(found, Status):
+            return Decision(pod, status=found, state=outcome.state)
+        if outcome.diagnosis is not None:
+            if not helped:
+                return without_post_filter(outcome.state, pod, outcome.diagnosis)
+            return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
+        return self._chosen(framework, evaluation, outcome.state, pod, found)
+
+    def filled(self, framework: Framework, pods: Sequence[PodInfo], *, within: Rows | None = None) -> list[Decision]:
+        """Decide for equal pods (by `signature`) as if each were placed in turn; none actually is.
+
+        Returns the same decisions as `schedule` would, for as many pods as possible, counted from the first: all of
+        them, those that fit, or none. The decisions share a state.
+        """
+        listed = None if within is None else len(within)
+        nodes = self.cluster.table.count if listed is None else listed
+        if not nodes or self.sampling.stops_early(framework, listed=listed):
+            return []
+        if any(row_tried_first(self.cluster, pod) is not None for pod in pods):
+            return []
+        started = framework.now()
+        evaluation = self.evaluation(framework, pods[0])
+        outcome = evaluation.filter(pods[0], within=within)
+        if outcome.error is not None or outcome.diagnosis is not None:
+            return []
+        filling = evaluation.filling(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
+        if filling is None:
+            return []
+        picks, names, state = filling.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
+        if outcome.seen < nodes:
+            self.sampling.advance(outcome.seen * len(picks), listed=listed)
+        if framework.metrics is not None:
+            seconds, scored = framework.now() - started, sum(pick.feasible > 1 for pick in picks)
+            framework.metrics.decided_together(len(picks), seconds, scored=scored, reused=outcome.reused)
+        return [
+            Decision(pod, names[row], state=state, evaluated=outcome.seen, feasible=feasible)
+            for pod, (row, feasible) in zip(pods, picks, strict=False)
+        ]
+
+    def lasting_sets(self, framework: Framework, pod: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+        """`CountsPods.lasting_sets`, for all filters together; None: unknown, or the pod fits nowhere."""
+        if row_tried_first(self.cluster, pod) is not None:
+            return None
+        evaluation = self.evaluation(framework, pod)
+        outcome = evaluation.filter(pod)
+        if outcome.error is not None or outcome.diagnosis is not None:
+            return None
+        return evaluation.lasting_sets(pod, outcome.feasible, lost)
+
+    def refused(
+        self, framework: Framework, like: Decision, pods: Sequence[PodInfo], *, within: Rows | None = None
+    ) -> list[Decision]:
+        """Decisions for pods equal to one that was just rejected, if they are rejected the same way; otherwise none.
+
+        Nothing has changed since, and `like` is the result of `schedule` for that pod.
+        """
+        if not pods or like.status is None or not like.status.rejected or like.diagnosis is None:
+            return []
+        if any(row_tried_first(self.cluster, pod) is not None for pod in (like.pod, *pods)):
+            return []
+        outcome = self.evaluation(framework, like.pod).still_applies(like.diagnosis, pods)
+        plugins = {plugin.name: plugin for plugin in framework.post_filter}
+        answers = [(plugins[name], result) for name, result in like.post_filter]
+        if outcome is None or not all(declares(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
+            return []
+        if not _notified(answers, pods):
+            return []
+        nodes = self.cluster.table.count if within is None else len(within)
+        if outcome.seen < nodes:
+            self.sampling.advance(outcome.seen * len(pods), listed=None if within is None else len(within))
+        if framework.metrics is not None:
+            framework.metrics.equal_pods_refused(len(pods), helped=bool(answers))
+        return [
+            Decision(pod, "", like.status, like.diagnosis, like.post_filter, like.state, like.evaluated) for pod in pods
+        ]
+
+    def searched(
+        self, framework: Framework, pod: PodInfo, tried: int | None, within: Rows | None = None
+    ) -> tuple[Evaluation, Outcome, Found | Status]:
+        """The diagnosis and the nodes to choose from; `tried`: a row that wins if it is feasible."""
+        evaluation, seconds = self._looked_up(framework, pod)
+        return evaluation, *self._searched(framework, evaluation, pod, tried, within, seconds)
+
+    def _looked_up(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, float]:
+        """The pod's evaluation, and the seconds that the lookup took; 0.0 without metrics."""
+        if framework.metrics is None:
+            return self.evaluation(framework, pod), 0.0
+        started = framework.metrics.now()
+        return self.evaluation(framework, pod), framework.metrics.now() - started
+
+    def _reused(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
+        """The decision if an equal pod's results can be reused; None if the nodes have to be searched.
+
+        `seconds`: the duration of the lookup of the evaluation.
+        """
+        metrics = framework.metrics
+        if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
+            return None
+        started = framework.now()
+        results = evaluation.updated_results(pod)
+        if results is None:
+            return None
+        if results.seen < self.cluster.table.count:
+            self.sampling.advance(results.seen)
+        ranked = results.ranked
+        if metrics is not None:
+            took = framework.now() - started
+            metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=ranked is not None)
+        if ranked is None:
+            found = Found(results.feasible, results.feasible_count, results.seen)
+            return self._chosen(framework, evaluation, results.state, pod, found)
+        name = self.cluster.table.names[self.best(ranked)]
+        return Decision(pod, name, state=results.state, evaluated=results.seen, feasible=results.feasible_count)
+
+    def _searched(
+        self,
+        framework: Framework,
+        evaluation: Evaluation,
+        pod: PodInfo,
+        tried: int | None,
+        within: Rows | None,
+        seconds: float,
+    ) -> tuple[Outcome, Found | Status]:
+        metrics = framework.metrics
+        if metrics is None:
+            return self._search(framework, evaluation, pod, tried, within)
+        started = metrics.now()
+        outcome, found = self._search(framework, evaluation, pod, tried, within)
+        early, failed = outcome.ended_early, isinstance(found, Status)
+        metrics.points["PreFilter"].took(outcome.preparing, ended(early))
+        if early is None:
+            # Excluding PreFilter.
+            metrics.points["Filter"].ran(started + outcome.preparing, _ERROR if failed else _SUCCESS)
+            placed = not failed and outcome.diagnosis is None
+            metrics.hinted(outcome.reused, seconds=seconds, used=placed)
+        return outcome, found
+
+    def _search(
+        self, framework: Framework, evaluation: Evaluation, pod: PodInfo, tried: int | None, within: Rows | None
+    ) -> tuple[Outcome, Found | Status]:
+        listed = None if within is None else len(within)
+        early = self.sampling.stops_early(framework, listed=listed)
+        outcome = evaluation.filter(pod, one_by_one=not early, within=within)
+        found = self._found(framework, evaluation, outcome, pod, tried, listed, early=early)
+        if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
+            # Plugins that judge nodes one by one rejected all of them: now the reasons are needed.
+            preparing = outcome.preparing
+            outcome = evaluation.filter(pod, within=within)
+            outcome.preparing += preparing
+            found = self._found(framework, evaluation, outcome, pod, tried, listed, early=early)
+        return outcome, found
+
+    def _found(
+        self,
+        framework: Framework,
+        evaluation: Evaluation,
+        outcome: Outcome,
+        pod: PodInfo,
+        tried: int | None,
+        listed: int | None,
+        *,
+        early: bool,
+    ) -> Found | Status:
+        """The nodes to choose from; none if the pod fits nowhere. `listed`: the number of nodes; None: all."""
+        if outcome.error is not None:
+            return outcome.error
+        feasible, seen = outcome.feasible, outcome.seen
+        if outcome.diagnosis is None:
+            if tried is not None and feasible[tried] and evaluation.passes(pod, tried):
+                # It wins without scoring, and sampling has not started.
+                only = np.zeros(len(feasible), np.bool_)
+                only[tried] = True
+                return Found(only, 1, 1)
+            if early:
+                return self.sampling.search(
+                    framework,
+                    outcome.examined,
+                    feasible,
+                    ask=lambda rows: evaluation.passing(pod, rows),
+                    tried=tried,
+                    listed=listed,
+                )
+        if seen < (self.cluster.table.count if listed is None else listed):
+            self.sampling.advance(seen, listed=listed)
+        return Found(feasible, int(np.count_nonzero(feasible)), seen)
+
+    def _chosen(
+        self, framework: Framework, evaluation: Evaluation, state: CycleState, pod: PodInfo, found: Found
+    ) -> Decision:
+        if found.feasible_count == 1:
+            # A single feasible node is chosen without scoring.
+            row = int(found.feasible.argmax())
+        else:
+            scored = scored_nodes(framework, evaluation, pod, found.feasible)
+            if scored.error is not None:
+                return Decision(pod, status=scored.error, state=state)
+            row = self.best(scored.ranked)
+        name = self.cluster.table.names[row]
+        return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def judge(self, framework: Framework, pod: PodInfo, extenders: ExtenderResults | None = None) -> Judged:
+        """Decide for a question, with every node and the result of every plugin; see `CycleState.asking`.
+
+        There is no sampling (and its position does not change), no sharing with equal pods, and no randomness.
+        `extenders` of None excludes them.
+        """
+        if not self.cluster.table.count:
+            return Judged(without_nodes(pod))
+        evaluation, outcome = self.filtered(framework, pod)
+        state = outcome.state
+        if outcome.error is not None:
+            return Judged(Decision(pod, status=outcome.error, state=state))
+        if outcome.diagnosis is not None:
+            decision = post_filtered(framework, state, pod, outcome.diagnosis)
+            missing = post_filters_not_run(framework, state, pod, outcome.diagnosis, decision)
+            return Judged(decision, outcome.diagnosis, outcome.feasible, post_filters_not_run=missing)
+        diagnosis, feasible = evaluation.diagnosis(outcome.refused), outcome.feasible
+        if extenders is not None:
+            feasible = self._left(extenders, diagnosis, feasible)
+            if extenders.error is not None or extenders.wanted:
+                return Judged(Decision(pod, status=extenders.error, state=state), diagnosis, feasible)
+            if not feasible.any():
+                return Judged(post_filtered(framework, state, pod, diagnosis), diagnosis, feasible)
+        scored = scored_nodes(framework, evaluation, pod, feasible)
+        if scored.error is not None:
+            return Judged(Decision(pod, status=scored.error, state=state), diagnosis, feasible)
+        totals = scored.ranked
+        points = self._points(extenders, feasible) if extenders is not None else {}
+        if points:
+            totals = totals + sum(points.values())
+        tried = row_tried_first(self.cluster, pod)
+        nominated = tried is not None and bool(feasible[tried])
+        row = tried if tried is not None and nominated else int(np.where(feasible, totals, INFEASIBLE).argmax())
+        decision = Decision(pod, self.cluster.table.names[row], state=state)
+        return Judged(decision, diagnosis, feasible, scored, nominated, points)
+
+    def _left(
+        self, extenders: ExtenderResults, diagnosis: Diagnosis, feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """The rows that pass the extenders; their rejections are added to the diagnosis."""
+        table = self.cluster.table
+        rows = table.order.rows[feasible[table.order.rows]]
+        names = set(extenders.left([node for row in rows.tolist() if (node := table.nodes[row]) is not None]))
+        left = np.zeros(len(feasible), np.bool_)
+        left[[row for row in rows.tolist() if table.names[row] in names]] = True
+        refuse(diagnosis, table.names, np.flatnonzero(feasible & ~left), extenders.refused, narrowed=extenders.narrowed)
+        return left
+
+    def _points(self, extenders: ExtenderResults, feasible: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.int64]]:
+        """Extender -> its addition to the scores; a single node is not scored."""
+        table = self.cluster.table
+        rows = np.flatnonzero(feasible).tolist()
+        if len(rows) < 2:
+            return {}
+        found = {}
+        for name, points in extenders.points([node for row in rows if (node := table.nodes[row]) is not None]).items():
+            added = found[name] = np.zeros(len(feasible), np.int64)
+            for row in rows:
+                added[row] = points.get(table.names[row], 0)
+        return found
+
+    @staticmethod
+    def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome]:
+        """The filters' results for every node, for a question."""
+        evaluation = Evaluation(framework, asking=True, reusable=False)
+        return evaluation, evaluation.filter(pod)
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
+        """The evaluation that the pod shares with its equals."""
+        signature = framework.signature(pod) if self._reuse else None
+        if signature is None:
+            return Evaluation(framework, reusable=False)
+        key = (framework.profile_name, signature)
+        found = self._evaluations.get(key)
+        if found is None:
+            found = self._evaluations[key] = Evaluation(framework, self._sums[framework.profile_name])
+            if len(self._evaluations) > self._most_evaluations():
+                self._evaluations.popitem(last=False)
+        else:
+            self._evaluations.move_to_end(key)
+        return found
+
+    def _most_evaluations(self) -> int:
+        affordable = _MAX_ROWS // max(1, self.cluster.table.n)
+        return min(max(_MIN_EVALUATIONS, affordable), _MAX_EVALUATIONS)
+
+    def best(self, totals: npt.NDArray[np.int64]) -> int:
+        """The row with the highest total.
+
+        Ties go to the first, or to a random one if there is a source of randomness.
+        """
+        best = int(totals.argmax())
+        if self._random is None:
+            return best
+        equal = (totals == totals[best]).nonzero()[0]
+        return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
+
+
+def _notified(answers: Sequence[tuple[PostFilterPlugin, PostFilterResult]], pods: Sequence[PodInfo]) -> bool:
+    """Notify PostFilter plugins that these pods got their results, too; False if one raises."""
+    try:
+        for plugin, result in answers:
+            plugin.repeated(result, pods)
+    except PROPAGATED:
+        raise
+    except BaseException:
+        return False
+    return True
+
+
+def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:
+    """The scores of the feasible nodes; valid until the evaluation is used again."""
+    metrics = framework.metrics
+    if metrics is None or evaluation.asking or not framework.score:
+        return evaluation.score(pod, feasible)
+    started = metrics.now()
+    scored = evaluation.score(pod, feasible)
+    code = _SUCCESS if scored.error is None else _ERROR
+    metrics.points["PreScore"].took(scored.preparing, _ERROR if scored.ended_early else _SUCCESS)
+    if not scored.ended_early:
+        metrics.points["Score"].ran(started + scored.preparing, code)
+    return scored
+
+
+def row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
+    """The row of the pod's nominated node, which wins without scoring if it is feasible."""
+    name = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    return cluster.table.row_of.get(name) if name else None

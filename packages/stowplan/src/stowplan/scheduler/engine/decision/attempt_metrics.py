@@ -1,0 +1,112 @@
+"""Metrics of scheduling attempts: results, durations, and attempts per pod.
+
+Upstream: pkg/scheduler/metrics/profile_metrics.go; observed at the same points as in pkg/scheduler/schedule_one.go.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from stowplan.scheduler.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.kube.metrics.families import Counter, Gauge, Histogram
+    from stowplan.kube.metrics.scheduler import SchedulerMetrics
+    from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+#: Higher attempt counts share a label.
+_MAX_ATTEMPTS_LABEL = 15
+
+
+class AttemptMetrics:
+    """`now` is the queue's clock, because a pod's waiting time starts there."""
+
+    #: Whether anything is counted; code that runs for every pod checks this first.
+    counts: ClassVar[bool] = True
+
+    def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self.now = now
+        #: (result, profile) -> count and duration; created on first use, as a series is exported once it exists.
+        self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        #: Attempts -> total waiting time of pods that needed as many.
+        self._sli: dict[int, Histogram] = {}
+
+    @cached_property
+    def binding(self) -> Gauge:
+        """Number of binding cycles in progress."""
+        return self._metrics.goroutines.with_label_values("binding")
+
+    def binding_began(self) -> None:
+        self.binding.value += 1
+
+    def binding_ended(self) -> None:
+        self.binding.value -= 1
+
+    def decided(self, started: float) -> None:
+        """Called after a node was chosen, or none was found."""
+        self._metrics.scheduling_algorithm_duration_seconds.observe(self.now() - started)
+
+    def scheduled(self, queued: QueuedPod, *, profile: str, started: float) -> None:
+        """The pod was bound."""
+        now = self.now()
+        self._end("scheduled", profile, now - started)
+        self._metrics.pod_scheduling_attempts.observe(queued.attempts)
+        if queued.initial_attempt_timestamp is not None:
+            self._sli_of(min(queued.attempts, _MAX_ATTEMPTS_LABEL)).observe(now - queued.initial_attempt_timestamp)
+        if queued.was_flushed:
+            self._metrics.pod_scheduled_after_flush_total.inc()
+
+    def _sli_of(self, attempts: int) -> Histogram:
+        found = self._sli.get(attempts)
+        if found is None:
+            label = str(attempts) if attempts < _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
+            found = self._sli[attempts] = self._metrics.pod_scheduling_sli_duration_seconds.with_label_values(label)
+        return found
+
+    def failed(self, status: Status, *, profile: str, started: float) -> None:
+        self._end("unschedulable" if status.rejected else "error", profile, self.now() - started)
+
+    def waited(self, decision: Status, started: float) -> None:
+        """A pod's wait on Permit ended."""
+        permits = self._metrics.permit_wait_duration_seconds
+        permits.with_label_values(Code(decision.code).name).observe(self.now() - started)
+
+    def _end(self, result: str, profile: str, seconds: float) -> None:
+        found = self._ended.get((result, profile))
+        if found is None:
+            counter = self._metrics.schedule_attempts_total.with_label_values(result, profile)
+            durations = self._metrics.scheduling_attempt_duration_seconds.with_label_values(result, profile)
+            found = self._ended[result, profile] = counter, durations
+        found[0].value += 1
+        found[1].observe(seconds)
+
+
+class NoAttemptMetrics(AttemptMetrics):
+    """Counts nothing, but returns durations for stories."""
+
+    counts = False
+
+    def __init__(self, *, now: Callable[[], float]) -> None:
+        self.now = now
+
+    def binding_began(self) -> None:
+        pass
+
+    def binding_ended(self) -> None:
+        pass
+
+    def decided(self, started: float) -> None:
+        pass
+
+    def scheduled(self, queued: QueuedPod, *, profile: str, started: float) -> None:
+        pass
+
+    def failed(self, status: Status, *, profile: str, started: float) -> None:
+        pass
+
+    def waited(self, decision: Status, started: float) -> None:
+        pass

@@ -1,0 +1,208 @@
+"""Judge a pod without side effects.
+
+A question is about one pod and the current cluster; a placed or assumed pod is judged as if it were not on its node.
+The scheduling algorithm judges it, on every node regardless of sampling, and runs every plugin. `CycleState.asking`
+tells plugins that there must be no side effects. Plugins that cannot be run this way are listed with the reason, such
+as PostFilter plugins that do not declare themselves `effect_free`.
+
+Extenders take time to answer: the caller sends the requests that a judgement lists (`wanted`), and asks again with the
+answers until the list is empty.
+
+The same question may be asked for another version of the pod, or on a cluster that is changed in a transaction. That is
+how suggestions are verified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from stowplan.kube.klog import without_log
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.decision.extender_results import ExtenderResults
+from stowplan.scheduler.framework.status import PROPAGATED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.scheduler.engine.decision.extender_results import ExtenderResult, RequestKey
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.framework.extender import Extender
+    from stowplan.scheduler.framework.interface import PostFilterResult
+    from stowplan.scheduler.framework.requests import Ask, Outcome
+    from stowplan.scheduler.framework.runtime.framework import Framework
+    from stowplan.scheduler.framework.status import Status
+
+#: Why a PostFilter plugin was not run.
+NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
+
+_NOT_ASKED = "an attempt would call it, this question did not; its {verbs} may change this"
+
+
+@dataclass(kw_only=True)
+class Judgement:
+    """The scheduler's verdict on a pod on every node: a snapshot, except for `post_filter`."""
+
+    pod: PodInfo
+    #: Node names by row; "" for rows without a node.
+    names: list[str]
+    #: The node that the pod would be placed on; "" if there is none.
+    node_name: str = ""
+    #: The pod is nominated to that node and fits there, so it is chosen regardless of scores.
+    nominated: bool = False
+    #: The PreEnqueue rejection that keeps the pod from being tried.
+    gated: Status | None = None
+    #: The error that ended the attempt.
+    error: Status | None = None
+    diagnosis: Diagnosis | None = None
+    #: Rows that passed every filter.
+    feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    #: Plugin -> normalized scores times weight, by row; skipped plugins are absent.
+    scores: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    totals: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    #: The reference's message if no node is feasible, without PostFilter's part.
+    message: str = ""
+    #: The message including PostFilter's part, as in the condition on a live cluster.
+    full_message: str = ""
+    #: Results of PostFilter plugins by plugin, in order; only valid during the question.
+    post_filter: tuple[tuple[str, PostFilterResult], ...] = ()
+    #: PostFilter plugins and extenders that an attempt would call and the question did not -> why.
+    not_asked: Mapping[str, str] = field(default_factory=dict)
+    #: Answers of extenders, in order.
+    extenders: tuple[ExtenderResult, ...] = ()
+    #: Extender requests that are needed to complete the judgement.
+    wanted: tuple[Ask, ...] = ()
+    #: The pod's current node, if it was placed and judged as if it were not.
+    current_node: str = ""
+    #: The version of the judged cluster.
+    version: tuple[int, ...] = ()
+
+
+class Question:
+    """One pod, and the cluster without it; only valid within `Engine.asking`."""
+
+    def __init__(
+        self,
+        algorithm: SchedulingAlgorithm,
+        framework: Framework,
+        pod: PodInfo,
+        *,
+        current_node: str,
+        version: tuple[int, ...],
+    ) -> None:
+        """`current_node`: the node that the pod was removed from; `version`: the cluster's before that."""
+        self._algorithm = algorithm
+        self._current_node = current_node
+        self._version = version
+        self.framework = framework
+        self.cluster = algorithm.cluster
+        self.pod = unplaced(self.cluster, pod)
+
+    @without_log()
+    def judgement(self, answers: Mapping[RequestKey, Outcome] | None = None) -> Judgement:
+        """The judgement, complete except for `wanted` requests without answers; None: ignore extenders."""
+        found = Judgement(
+            pod=self.pod,
+            names=list(self.cluster.table.names),
+            current_node=self._current_node,
+            version=self._version,
+            gated=self.gated(self.pod),
+        )
+        if found.gated is None:
+            self._judge(found, answers)
+        return found
+
+    def _judge(self, found: Judgement, answers: Mapping[RequestKey, Outcome] | None) -> None:
+        extenders = self.framework.handle.extenders()
+        results = None if answers is None or not extenders else ExtenderResults(extenders, self.pod, answers)
+        judged = self._algorithm.judge(self.framework, self.pod, results)
+        if results is not None:
+            found.extenders, found.wanted = tuple(results.results), results.wanted
+            if results.wanted:
+                return
+        decision, scored = judged.decision, judged.scored
+        # The arrays belong to the evaluation and change when it is used again.
+        found.feasible = judged.feasible.copy()
+        if judged.diagnosis is not None:
+            found.diagnosis = judged.diagnosis.snapshot()
+        if scored is not None:
+            found.node_name, found.nominated = decision.node_name, judged.nominated
+            found.scores = {plugin: points.copy() for plugin, points in scored.by_plugin().items()}
+            found.totals = scored.totals + sum(judged.points.values()) if judged.points else scored.totals.copy()
+            found.scores |= judged.points
+        elif decision.diagnosis is not None:
+            found.message, found.full_message = decision.diagnosis.message(), decision.message
+            found.post_filter = (*decision.post_filter, *judged.post_filters_not_run)
+        else:
+            found.error = decision.status
+            return
+        found.not_asked = dict(self._not_asked(found.feasible, extenders_called=results is not None))
+
+    def _not_asked(self, feasible: npt.NDArray[np.bool_], *, extenders_called: bool) -> Iterator[tuple[str, str]]:
+        """Plugins and extenders that an attempt would also have called; `extenders_called`: extenders were."""
+        nodes = int(np.count_nonzero(feasible))
+        if not nodes:
+            framework = self.framework
+            for plugin in framework.post_filter:
+                if plugin not in framework.effect_free_post_filter:
+                    yield plugin.name, NOT_EFFECT_FREE
+        for extender in self.framework.handle.extenders():
+            wanted = {
+                "filter": extender.filters and nodes > 0 and not extenders_called,
+                "prioritize": extender.prioritizes and nodes > 1 and not extenders_called,
+                "preempt": extender.preempts and not nodes,
+            }
+            verbs = [verb for verb, is_wanted in wanted.items() if is_wanted]
+            if verbs and is_interested(extender, self.pod):
+                yield extender.name, not_asked_to(verbs)
+
+    # -- variants of the pod or the cluster ----------------------------------------------------------------------------
+
+    @without_log()
+    def gated(self, pod: PodInfo) -> Status | None:
+        """The PreEnqueue rejection of the pod; None if there is none."""
+        return self.framework.run_pre_enqueue(pod)
+
+    @without_log()
+    def feasible(self, pod: PodInfo) -> npt.NDArray[np.bool_]:
+        """Rows that pass every filter; none after an error."""
+        _, outcome = self._algorithm.filtered(self.framework, pod)
+        return outcome.feasible if outcome.error is None else np.zeros(self.cluster.table.n, np.bool_)
+
+    @without_log()
+    def diagnosis(self, pod: PodInfo) -> Diagnosis | None:
+        """The filters' verdict on every node; None after an error."""
+        evaluation, outcome = self._algorithm.filtered(self.framework, pod)
+        if outcome.error is not None:
+            return None
+        return outcome.diagnosis or evaluation.diagnosis(outcome.refused)
+
+
+def unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
+    """A copy of the pod without its node, because spec.nodeName would bind it there."""
+    pod = info.pod
+    if not pod.spec.node_name:
+        return PodInfo(pod, info.shape)
+    return state.pod_info(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="")))
+
+
+def not_asked_to(verbs: Sequence[str]) -> str:
+    """Why an extender was not called."""
+    return _NOT_ASKED.format(verbs=" and ".join(verbs))
+
+
+def is_interested(extender: Extender, pod: PodInfo) -> bool:
+    try:
+        return extender.is_interested(pod)
+    except PROPAGATED:
+        raise
+    except BaseException:
+        # An attempt will report it.
+        return True

@@ -1,0 +1,596 @@
+"""The engine: inputs in, effects out.
+
+One synchronous machine for the cluster state, the queue, the scheduling and binding cycles, failures, nominations and
+evictions. It does no I/O, reads no clock, and uses only the random source that it was given. Each step takes one input
+at a given time and returns effects, which a driver carries out. The same configuration, random source and inputs at the
+same times give the same effects, so every run is reproducible.
+
+    effects = engine.step(Changes(Pod, changes), now)
+    while engine.wants_turn:
+        effects += engine.step(SCHEDULE, now)
+    ...                                                  # a driver carries them out
+    effects = engine.step(Answer(number, Done()), now)
+
+What plugins' coroutines do between steps (activate pods, allow or reject one, record an Event) is also passed as
+inputs, by the attached driver.
+
+Metrics use a stopwatch that is never read back, and a random source of their own.
+
+Upstream: pkg/scheduler/scheduler.go and schedule_one.go;
+docs/reference/behaviour.md, The scheduling cycle.
+The model of inputs and effects is that of dask.distributed's worker state machine.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from stowplan.kube.api.types import Pod
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.transaction import CopiedAtBeginning
+from stowplan.scheduler.engine.binding.bindings import Bindings
+from stowplan.scheduler.engine.cycle.failure_handler import FailureHandler
+from stowplan.scheduler.engine.cycle.scheduling_cycle import SchedulingCycle
+from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.attempt import Failure
+from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics, NoAttemptMetrics
+from stowplan.scheduler.engine.decision.questions import Question
+from stowplan.scheduler.engine.decision.size_metrics import SizeMetrics
+from stowplan.scheduler.engine.decision.suspendable_algorithm import SuspendableAlgorithm
+from stowplan.scheduler.engine.dumped import set_chance
+from stowplan.scheduler.engine.dumping import Dumping
+from stowplan.scheduler.engine.event_handlers import EventHandlers
+from stowplan.scheduler.engine.eviction.evictions import Evictions
+from stowplan.scheduler.engine.groups.group_scheduling import GroupScheduling
+from stowplan.scheduler.engine.inputs import (
+    Adopted,
+    Answer,
+    Changes,
+    Closing,
+    Declined,
+    Input,
+    Offered,
+    Schedule,
+    Served,
+    Started,
+    Stopped,
+    Tick,
+    WallClock,
+)
+from stowplan.scheduler.engine.leaving_pods import LeavingPods
+from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.engine.parts import Parts
+from stowplan.scheduler.engine.ports.handles import Handles
+from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs
+from stowplan.scheduler.engine.profiles import Profiles
+from stowplan.scheduler.engine.queue_timer import QueueTimer
+from stowplan.scheduler.engine.queue_watcher import QueueWatcher
+from stowplan.scheduler.engine.reporter import Reporter
+from stowplan.scheduler.engine.settings import EngineSettings, Stopwatch
+from stowplan.scheduler.engine.statuses import PodStatuses
+from stowplan.scheduler.engine.suspension.portions import Portions
+from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
+from stowplan.scheduler.engine.validation import InvalidStateError, Validation
+from stowplan.scheduler.framework.runtime.binding import call_plugin
+from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.scheduler.inspection.stories import NoStories, Stories
+from stowplan.scheduler.queue.backoff import QueueSettings
+from stowplan.scheduler.queue.metrics import NoQueueMetrics, QueueMetrics
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from stowplan.kube.api.port import Api
+    from stowplan.kube.config import Configuration, FeatureGates
+    from stowplan.kube.metrics.scheduler import SchedulerMetrics
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.decision.attempt import Attempt
+    from stowplan.scheduler.engine.decision.decision_listener import DecisionListener
+    from stowplan.scheduler.engine.dumped import EngineDump
+    from stowplan.scheduler.engine.effects import Effect, RunPlugin
+    from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
+    from stowplan.scheduler.engine.ports.plugin_inputs import Driver
+    from stowplan.scheduler.engine.settings import Meter, RandomSource
+    from stowplan.scheduler.framework.extender import Extender
+    from stowplan.scheduler.framework.runtime.framework import Framework
+    from stowplan.scheduler.framework.runtime.registry import Registry
+    from stowplan.scheduler.framework.status import Status
+    from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+#: Maximum number of concurrent writes of binding cycles. Deciding further ahead would only use an older state.
+MAX_BINDING_WRITES = 256
+
+SCHEDULE = Schedule()
+TICK = Tick()
+
+_log = get_logger(__name__)
+
+
+class Engine:
+    def __init__(
+        self,
+        config: Configuration,
+        *,
+        registry: Registry,
+        now: float,
+        meter: Meter,
+        metrics: SchedulerMetrics | None = None,
+        random: RandomSource | None = None,
+        features: FeatureGates = DEFAULT_FEATURES,
+        settings: EngineSettings | None = None,
+        api: Api | None = None,
+        extenders: Sequence[Extender] | None = None,
+        listener: DecisionListener | None = None,
+    ) -> None:
+        """`now`: seconds since the epoch, like all times. `random` of None: ties go to the first node.
+
+        `metrics` of None: nothing is counted. `api` is passed to plugins' coroutines. `extenders` are in call order;
+        None: those of the configuration.
+        """
+        #: Construction arguments besides the configuration.
+        self.features, self.random = features, random
+        self.settings = settings = settings or EngineSettings()
+        self._outbox = outbox = Outbox()
+        outbox.now = now
+        #: The offset of the wall clock from the engine's time.
+        self._ahead = 0.0
+        self.plugins = PluginInputs(outbox)
+        #: Whether the last pod tried had been rejected before.
+        self.tried_again = False
+        self.metrics = metrics
+        #: The time of metrics is separate from the engine's.
+        self._stopwatch = Stopwatch(meter, now)
+        #: Whether metrics or stories have a use for it.
+        self._timed = metrics is not None or settings.stories
+        self._is_stopped = False
+        self.state = ClusterState()
+        self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
+        self.state.in_flight.settled.append(lambda kind, key: outbox.changed((kind.__name__, key)))
+        self.parts = self._new_parts(settings)
+        self.stories, self.waiting_pods = self.parts.stories, self.parts.waiting_pods
+        self.plugins.begin(self.parts)
+        reporter = self.parts.reporter
+        self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
+        self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
+        handles = Handles(
+            self.parts,
+            self.plugins,
+            evictions=self.evictions,
+            features=features,
+            random=random,
+            api=api,
+            meter=meter,
+            metrics=metrics,
+            events=settings.events,
+            wall_clock=self._wall_clock,
+        )
+        self.profiles = Profiles(
+            config, registry=registry, features=features, handles=handles, extenders=extenders, reporter=reporter
+        )
+        self.frameworks = self.profiles.in_force
+        self._begin_queue(config, features, settings, meter)
+        self.algorithm = SchedulingAlgorithm(
+            self.state,
+            self.frameworks,
+            random=random,
+            reuse=settings.reuse,
+            percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
+        )
+        self._register_participants(random)
+        self._begin_cycles(features, settings, listener)
+        self.handlers = EventHandlers(
+            self.parts,
+            algorithm=self.algorithm,
+            statuses=self.statuses,
+            durations=None if metrics is None else metrics.event_handling_duration_seconds,
+            now=meter.clock,
+            gangs=features.enabled("GangScheduling"),
+        )
+        self._dumping = Dumping(
+            self.parts,
+            algorithm=self.algorithm,
+            statuses=self.statuses,
+            suspended=self.suspended,
+            bindings=self.bindings,
+            evictions=self.evictions,
+            queue_timer=self._queue_timer,
+        )
+        self._take = self._takers()
+
+    def _new_parts(self, settings: EngineSettings) -> Parts:
+        return Parts(
+            outbox=self._outbox,
+            state=self.state,
+            waiting_pods=WaitingPods(now=self.now, outside=self.plugins),
+            pods_in_pre_bind=PodsInPreBind(outside=self.plugins),
+            leaving=LeavingPods(),
+            stories=Stories(now=self.now) if settings.stories else NoStories(),
+            reporter=Reporter(),
+        )
+
+    def _begin_queue(
+        self, config: Configuration, features: FeatureGates, settings: EngineSettings, meter: Meter
+    ) -> None:
+        pops_from_backoff = features.enabled("SchedulerPopFromBackoffQ")
+        self._queue_settings = partial(
+            QueueSettings, max_in_unschedulable=settings.max_in_unschedulable, pop_from_backoff=pops_from_backoff
+        )
+        self.queue = self.parts.queue = SchedulingQueue(
+            self.frameworks,
+            self.state.nominator,
+            self.state.pending,
+            now=self.now,
+            metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=meter.clock),
+            settings=self._settings_of(config),
+            observer=QueueWatcher(self.stories, self.parts.reporter),
+        )
+        self._queue_timer = QueueTimer(self.parts, second=0.0 if pops_from_backoff else self.now())
+        self._sizes = None if self.metrics is None else SizeMetrics(self.metrics, queue=self.queue, state=self.state)
+
+    def _begin_cycles(
+        self, features: FeatureGates, settings: EngineSettings, listener: DecisionListener | None
+    ) -> None:
+        """Create the parts that handle pods and pod groups."""
+        parts, metrics, stopwatch = self.parts, self.metrics, self._stopwatch.now
+        attempts = NoAttemptMetrics(now=stopwatch) if metrics is None else AttemptMetrics(metrics, now=stopwatch)
+        self._failures = FailureHandler(
+            state=self.state,
+            profiles=self.frameworks,
+            queue=self.queue,
+            statuses=self.statuses,
+            metrics=attempts,
+            reporter=parts.reporter,
+            listener=listener,
+            schedules_groups=features.enabled("GenericWorkload"),
+        )
+        self._cycle = SchedulingCycle(
+            algorithm=self.algorithm,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            stories=self.stories,
+            metrics=attempts,
+            reporter=parts.reporter,
+            listener=listener,
+        )
+        self.bindings = Bindings(
+            parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
+        )
+        portions = Portions(parts.outbox)
+        self.suspended = SuspendedCycles(
+            parts,
+            algorithm=SuspendableAlgorithm(self.algorithm),
+            cycle=self._cycle,
+            settler=self,
+            portions=portions,
+            overlaps=settings.overlaps,
+        )
+        self.groups = GroupScheduling(
+            parts,
+            algorithm=self.algorithm,
+            features=features,
+            pods=self,
+            cycle=self._cycle,
+            evictions=self.evictions,
+            portions=portions,
+            metrics=metrics,
+            wall_clock=self._wall_clock,
+            stopwatch=stopwatch,
+        )
+
+    def _settings_of(self, config: Configuration) -> QueueSettings:
+        return self._queue_settings(
+            initial_backoff=config.pod_initial_backoff_seconds, max_backoff=config.pod_max_backoff_seconds
+        )
+
+    def _takers(self) -> dict[type[Any], Callable[[Any], None]]:
+        """The handler of each input type."""
+        return {
+            Changes: self._changes,
+            Answer: self._answer,
+            Schedule: self._schedule,
+            Tick: self._tick,
+            Served: self._served,
+            Offered: self._offered,
+            Adopted: self._adopted,
+            Declined: self._declined,
+            Started: self._started,
+            Stopped: self._stopped,
+            Closing: self._closing,
+            WallClock: self._wall_clock_moved,
+            **self.plugins.takers(),
+        }
+
+    def _register_participants(self, random: Any) -> None:
+        """Register everything besides the cluster that decisions depend on, for transactions and dumps."""
+        register, sampling = self.state.transactions.register, self.algorithm.sampling
+        register("sampling", CopiedAtBeginning(lambda: sampling.start, lambda start: setattr(sampling, "start", start)))
+        # A custom random source may not support this; it is then not rewound.
+        if hasattr(random, "getstate") and hasattr(random, "setstate"):
+            register("random", CopiedAtBeginning(random.getstate, partial(set_chance, random)))
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def step(self, input_: Input, now: float) -> list[Effect]:
+        """Process an input at a time, which must not be earlier than the last step's, and return the effects."""
+        outbox = self._outbox
+        outbox.now = now
+        self.plugins.stepping = True
+        try:
+            self._take[type(input_)](input_)
+            if outbox.waking:
+                outbox.finish()
+            if self.profiles.retired:
+                self.profiles.close_unused({b.attempt.framework for b in self.bindings.under_way.values()})
+        finally:
+            self.plugins.stepping = False
+        return outbox.take() if outbox.effects else []
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether a pod can be tried now, so that `Schedule` does something."""
+        return (
+            # The driver checks after every step, so the most likely False comes first.
+            self.queue.can_pop
+            and not self._is_stopped
+            and not (self.suspended.under_way and self.suspended.holds_up)
+            and not (self.groups.suspended.under_way and self.groups.suspended.holds_up)
+            and self.bindings.writes < MAX_BINDING_WRITES
+        )
+
+    def now(self) -> float:
+        """The time of the last step."""
+        return self._outbox.now
+
+    def _changes(self, input_: Changes) -> None:
+        self.handlers.handle(input_.kind, input_.changes)
+        if input_.kind is Pod and self.suspended.under_way:
+            self.suspended.pods_changed(input_.changes)
+        if input_.kind is Pod and self.groups.suspended.under_way:
+            self.groups.suspended.pods_changed(input_.changes)
+
+    def _answer(self, input_: Answer) -> None:
+        self._outbox.answered(input_.number, input_.outcome)
+
+    def _tick(self, input_: Tick) -> None:
+        self._outbox.ring()
+
+    def _served(self, input_: Served) -> None:
+        if input_.served:
+            self.handlers.switch_on(input_.plugins)
+        else:
+            self.handlers.switch_off(input_.plugins)
+        self.suspended.plugins_switched()
+        self.groups.suspended.plugins_switched()
+
+    def _offered(self, input_: Offered) -> None:
+        self.profiles.take_offer(input_.configuration)
+
+    def _declined(self, input_: Declined) -> None:
+        self.profiles.decline()
+
+    def _adopted(self, input_: Adopted) -> None:
+        """Switch to the offered profiles; pods that were judged by replaced profiles are judged again."""
+        swapped = self.profiles.adopt(input_.lacking)
+        config = self.profiles.configuration
+        self.algorithm.reconfigure(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score)
+        self.queue.reconfigure(self._settings_of(config), swapped)
+        for suspended in (self.suspended, self.groups.suspended):
+            suspended.profiles_swapped(self.frameworks)
+            suspended.plugins_switched()
+        self.handlers.profiles_swapped()
+
+    def _started(self, input_: Started) -> None:
+        self._is_stopped = False
+        self._queue_timer.start()
+
+    def _stopped(self, input_: Stopped) -> None:
+        self._queue_timer.stop()
+        self._is_stopped = True
+        self.suspended.stop()
+        self.groups.suspended.stop()
+
+    def _closing(self, input_: Closing) -> None:
+        self.statuses.last_try()
+
+    def _wall_clock_moved(self, input_: WallClock) -> None:
+        self._ahead = input_.ahead
+
+    def _wall_clock(self) -> float:
+        return self._outbox.now + self._ahead
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    def _schedule(self, input_: Schedule) -> None:
+        queued = self.queue.pop()
+        if queued is not None:
+            self.tried_again = bool(queued.unschedulable_count)
+            self._try(queued)
+
+    def _try(self, queued: QueuedPod) -> None:
+        """Run a popped pod's scheduling cycle, and start its binding."""
+        pod = queued.pod
+        if self.groups.cycle is not None and pod.pod.spec.scheduling_group is not None:
+            self.groups.cycle.run(queued, started=self._stopwatch.now())
+            return
+        logged = _log.verbosity >= 3
+        if logged:
+            _log.v(4).info("About to try and schedule pod", pod=pod)
+        framework = self.frameworks.get(pod.shape.scheduler_name)
+        if framework is None:
+            name = pod.pod.spec.scheduler_name
+            _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
+            self.queue.done(pod.uid)
+            return
+        if (pod.terminating or self.state.is_assumed(pod.uid)) and self.skips(framework, pod):
+            self.queue.done(pod.uid)
+            return
+        if logged:
+            _log.v(3).info("Attempting to schedule pod", pod=pod)
+        started = self._stopwatch.now() if self._timed else 0.0
+        suspended = self.suspended
+        if suspended.portions.lines and suspended.portions.has_equal(framework, queued):
+            suspended.begin_later(framework, queued, started=started)
+        elif framework.suspends:
+            suspended.begin(framework, queued, started=started)
+        elif (outcome := self._cycle.run(framework, queued, started=started)) is None:
+            suspended.begin_later(framework, queued, started=started)
+        else:
+            self.settle(framework, queued, outcome, started=started)
+
+    def settle(self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float) -> None:
+        """Handle the outcome of a completed scheduling cycle."""
+        if isinstance(outcome, Failure):
+            if outcome.plan is not None:
+                # First: PreEnqueue must hold the pod back when it returns to the queue.
+                self.evictions.carry_out(outcome.plan, framework.handle.event_recorder)
+            self._failures.handle(framework, queued, outcome, started=started)
+        else:
+            self.bindings.begin(outcome)
+
+    def skips(self, framework: Framework, pod: PodInfo) -> bool:
+        """Whether a pod should not be tried."""
+        if pod.terminating:
+            recorder = framework.handle.event_recorder
+            if recorder is not None:
+                note = f"skip schedule deleting pod: {pod.key}"
+                recorder.event(pod.pod, type_="Warning", reason="FailedScheduling", action="Scheduling", note=note)
+            _log.v(3).info("Skip schedule deleting pod", pod=pod)
+            return True
+        return self.state.is_assumed(pod.uid)
+
+    # -- drivers and plugins' coroutines ------------------------------------------------------------------------------
+
+    def run_plugin(self, action: RunPlugin) -> Coroutine[Any, Any, Status | None]:
+        """The coroutine of the effect; its result, or its cancellation, is the answer."""
+        attempt = self.bindings.under_way[action.uid].attempt
+        return call_plugin(attempt.framework, action.point, action.plugin, attempt.state, attempt.pod, action.node)
+
+    def attach(self, driver: Driver) -> None:
+        """Let the driver submit what plugins do between steps."""
+        self.plugins.driver = driver
+
+    @property
+    def schedules_groups(self) -> bool:
+        """Whether pods of a group are tried together."""
+        return self.groups.cycle is not None
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def framework_for(self, pod: PodInfo) -> Framework | None:
+        """The profile of a pod."""
+        return self.algorithm.framework_for(pod)
+
+    @contextmanager
+    def asking(self, pod: PodInfo) -> Iterator[Question]:
+        """Ask about a pod of one of the profiles, between steps. Leaving the context restores everything."""
+        framework = self.framework_for(pod)
+        if framework is None:
+            raise ValueError(f'pod {pod.key}: no profile for scheduler name "{pod.pod.spec.scheduler_name}"')
+        state, before = self.state, self.plugins.asking
+        version, placed = state.version, state.placed(pod.uid)
+        current = "" if placed is None else placed.node_name
+        self.plugins.asking = True
+        try:
+            with nullcontext() if placed is None else state.transaction():
+                state.remove_pod(pod.uid)
+                yield Question(self.algorithm, framework, placed or pod, current_node=current, version=version)
+        finally:
+            self.plugins.asking = before
+
+    @contextmanager
+    def asking_about_group(self, group: str) -> Iterator[GroupQuestion]:
+        """Ask about a pod group, `namespace/name`, in the same way."""
+        version = self.state.version
+        before, self.plugins.asking = self.plugins.asking, True
+        try:
+            # The trial undoes its changes of the cluster; this undoes random draws and the removal of pods.
+            with self.state.transaction():
+                yield self.groups.question(group, version)
+        finally:
+            self.plugins.asking = before
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raise InvalidStateError, listing all problems, if an invariant is violated between steps.
+
+        For debugging and tests: it checks the whole cluster.
+        """
+        validation = Validation(
+            self.parts,
+            statuses=self.statuses,
+            suspended=self.suspended,
+            suspended_groups=self.groups.suspended,
+            bindings=self.bindings,
+            evictions=self.evictions,
+            profiles=self.frameworks,
+            queue_timer=self._queue_timer,
+        )
+        problems = [*validation.problems(), *self._problems_of_turns()]
+        if problems:
+            raise InvalidStateError(problems)
+
+    def _problems_of_turns(self) -> Iterator[str]:
+        if not self._is_stopped and not self._queue_timer.is_set:
+            yield "pods are scheduled, and no alarm is set to look after the queue"
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    def unfinished(self) -> list[str]:
+        """What is in progress and prevents a dump."""
+        offered = [] if self.profiles.offer is None else ["a configuration is offered"]
+        return [*offered, *self._dumping.unfinished(), *self.groups.unfinished()]
+
+    def dump(self) -> EngineDump:
+        """The whole engine as a plain value, between two steps; raises UnfinishedError while something is in progress.
+
+        For what is included, see `stowplan.scheduler.engine.dumped`.
+        """
+        return self._dumping.dump(ahead=self._ahead, stopped=self._is_stopped)
+
+    def load(self, dump: EngineDump) -> None:
+        """Continue from another engine's dump, before the first step; DumpError if that engine was of another kind.
+
+        The driver must pass a `Tick` first, to learn when to wake the engine.
+        """
+        self._dumping.load(dump)
+        self._ahead, self._is_stopped = dump.ahead, dump.stopped
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Shut down after the last step: report what is still unreported, and close plugins."""
+        self.statuses.close()
+        self.profiles.close()
+
+    # -- pages, metrics, drivers and tests -----------------------------------------------------------------------------
+
+    def refresh_metrics(self) -> None:
+        """Set the gauges of sizes, before metrics are exported."""
+        if self._sizes is not None:
+            self._sizes.refresh()
+
+    @property
+    def resting(self) -> int:
+        """Cycles and evictions that only time, a plugin's decision, or a change of some object can advance."""
+        asleep = self.bindings.asleep + self.suspended.asleep + self.groups.suspended.asleep
+        return len(self.waiting_pods) + self.evictions.delayed_retries + asleep
+
+    @property
+    def under_way(self) -> int:
+        """Suspended and binding cycles, and unfinished evictions."""
+        suspended = len(self.suspended.under_way) + len(self.groups.suspended.trials)
+        return suspended + len(self.bindings.under_way) + self.evictions.plans_under_way
+
+
+def _jitter(random: RandomSource | None) -> Callable[[], float]:
+    return _no_chance if random is None else random.random
+
+
+def _no_chance() -> float:
+    return 0.5

@@ -1,0 +1,297 @@
+"""Judge a pod group without side effects.
+
+The group's pods without a node are tried as in `group_cycle`, next to those that have one. If all pods have nodes, the
+group is judged as if none had. Pods that PreEnqueue gates are left out, as the queue would not release them; if all are
+gated, they are tried nevertheless, because the question is whether there is room.
+
+Extenders are called only for callers that can wait in the middle of a question. Otherwise the group is judged without
+them, and the judgement lists them.
+
+Upstream: none; the trial is pkg/scheduler/schedule_one_podgroup.go.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api.types import PodGroup
+from stowplan.kube.klog import without_log
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import scheduler_name_of
+from stowplan.scheduler.engine.decision.questions import NOT_EFFECT_FREE, is_interested, not_asked_to, unplaced
+from stowplan.scheduler.engine.groups.group_trials import MAX_PORTIONS
+from stowplan.scheduler.engine.groups.suspendable_trial import SuspendableTrials
+from stowplan.scheduler.framework.requests import Done
+from stowplan.scheduler.framework.status import Code, error
+from stowplan.scheduler.framework.unfinished import UnfinishedError
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
+    from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
+    from stowplan.scheduler.engine.groups.group_trials import GroupTrials
+    from stowplan.scheduler.engine.groups.suspendable_trial import Steps, TrialSteps
+    from stowplan.scheduler.framework.requests import Ask, Outcome
+    from stowplan.scheduler.framework.runtime.framework import Framework
+    from stowplan.scheduler.framework.runtime.placements import Placement
+    from stowplan.scheduler.framework.status import Status
+
+WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by one"
+
+
+class PlacedPod(PlainStruct, frozen=True, kw_only=True):
+    """A pod that fits into a domain along with the others."""
+
+    pod: PodInfo
+    node: str
+    #: Pods to evict first.
+    victims: tuple[str, ...] = ()
+
+
+class RefusedPod(PlainStruct, frozen=True, kw_only=True):
+    """A pod that does not fit into a domain after those before it."""
+
+    pod: PodInfo
+    #: The message of its status, and the one without PostFilter's part.
+    message: str
+    reason: str
+    plugins: tuple[str, ...] = ()
+
+
+class DomainJudgement(PlainStruct, kw_only=True):
+    """The group's trial in one domain; the unnamed one is the whole cluster."""
+
+    name: str
+    nodes: tuple[str, ...]
+    status: Status
+    #: Whether the group fits after evictions.
+    waiting: bool
+    placed: tuple[PlacedPod, ...]
+    refused: tuple[RefusedPod, ...]
+    #: Pods to evict for the group as a whole.
+    victims: tuple[str, ...] = ()
+    chosen: bool = False
+
+    @property
+    def works(self) -> bool:
+        return self.status.code == Code.Success or self.waiting
+
+
+@dataclass(kw_only=True)
+class GroupJudgement:
+    """The scheduler's verdict on a group: a snapshot."""
+
+    group: str
+    #: The version of the judged cluster.
+    version: tuple[int, ...]
+    #: The PodGroup object; None if there is none.
+    pod_group: PodGroup | None
+    #: Pods on trial, in order, and those that keep their nodes.
+    pods: tuple[PodInfo, ...] = ()
+    staying: tuple[PodInfo, ...] = ()
+    #: Whether all pods had nodes, and were judged as if they had not.
+    judged_as_pending: bool = False
+    #: Pods that PreEnqueue gates -> why.
+    gated: dict[str, Status] = field(default_factory=dict)
+    status: Status
+    waiting: bool = False
+    #: In the order in which they were tried.
+    domains: tuple[DomainJudgement, ...] = ()
+    #: Extenders that an attempt would call and the question did not -> why.
+    not_asked: Mapping[str, str] = field(default_factory=dict)
+
+
+class GroupQuestion:
+    """One group; only valid within `Engine.asking_about_group`."""
+
+    def __init__(
+        self,
+        algorithm: SchedulingAlgorithm,
+        trials: GroupTrials | None,
+        preemption: GroupPreemption | None,
+        group: str,
+        *,
+        version: tuple[int, ...],
+    ) -> None:
+        """`trials` of None: pod groups are disabled; `preemption` of None: groups do not preempt as a whole.
+
+        `version`: the cluster's before the question.
+        """
+        self._algorithm = algorithm
+        self._trials = trials
+        self._preemption = preemption
+        self._group = group
+        self._version = version
+        self._state: ClusterState = algorithm.cluster
+
+    @without_log()
+    def judgement(self, *, preempts: bool = True, ask: Callable[[Ask], Outcome] | None = None) -> GroupJudgement:
+        """Judge the group. Without `preempts`, there is no search for victims for the group as a whole.
+
+        `ask` calls an extender; None skips extenders.
+        """
+        state, groups = self._state, self._state.pod_groups
+        pending, staying = groups.unscheduled(self._group), tuple(groups.placed(self._group))
+        as_pending = not pending and bool(staying)
+        if as_pending:
+            pending, staying = [self._taken_off(info) for info in staying], ()
+        found = GroupJudgement(
+            group=self._group,
+            version=self._version,
+            pod_group=state.objects.get(PodGroup, self._group),
+            staying=staying,
+            judged_as_pending=as_pending,
+            status=error(WITHOUT_GATE),
+        )
+        if self._trials is None:
+            return found
+        framework = self._framework(found, pending)
+        if framework is not None:
+            with framework.unmeasured(), nullcontext() if ask else framework.without_extenders():
+                self._judge(found, framework, pending, preempts=preempts, ask=ask)
+            if ask is None:
+                found.not_asked = dict(_not_asked(framework, found.pods))
+        return found
+
+    def _taken_off(self, info: PodInfo) -> PodInfo:
+        state = self._state
+        free = unplaced(state, info)
+        state.remove_pod(info.uid)
+        state.pending.put(free)
+        return free
+
+    def _framework(self, found: GroupJudgement, pods: Sequence[PodInfo]) -> Framework | None:
+        """The profile of all pods, or why the group cannot be judged."""
+        if not pods:
+            found.status = error(f"pod group {self._group} has no pods")
+            return None
+        framework = self._algorithm.framework_for(pods[0])
+        names = dict.fromkeys(scheduler_name_of(info.pod) for info in pods)
+        if len(names) > 1:
+            found.status = error(f"its pods are for several schedulers: {', '.join(sorted(names))}")
+        elif framework is None:
+            found.status = error(f'no profile for scheduler name "{next(iter(names))}" in the configuration')
+        elif len(framework.effect_free_post_filter) < len(framework.post_filter):
+            others = (
+                plugin.name for plugin in framework.post_filter if plugin not in framework.effect_free_post_filter
+            )
+            found.status = error(f"{', '.join(others)}: {NOT_EFFECT_FREE}")
+        else:
+            return framework
+        return None
+
+    def _judge(
+        self,
+        found: GroupJudgement,
+        framework: Framework,
+        pending: Sequence[PodInfo],
+        *,
+        preempts: bool,
+        ask: Callable[[Ask], Outcome] | None,
+    ) -> None:
+        assert self._trials is not None
+        for info in pending:
+            if (status := framework.run_pre_enqueue(info)) is not None:
+                found.gated[info.key] = status
+        tried = [info for info in pending if info.key not in found.gated] or list(pending)
+        # Like the queue's order of pods of a group that were never tried.
+        tried.sort(key=lambda info: -info.priority)
+        found.pods = tuple(tried)
+        queued = [QueuedPod(pod=info, timestamp=0.0) for info in tried]
+        preemption = self._preemption if preempts else None
+        if ask is not None and framework.suspends:
+            trial = _answered(_in_steps(self._trials, preemption, framework, self._group, queued), ask)
+        else:
+            trial = self._trials.run(framework, self._group, queued)
+            if preemption is not None:
+                preemption.help(framework, self._group, queued, trial)
+        found.status, found.waiting = trial.status, trial.waiting
+        found.domains = tuple(self._domains(trial))
+
+    def _domains(self, trial: GroupTrial) -> Iterator[DomainJudgement]:
+        names = self._state.table.names
+        if not trial.placements or trial.plan is not None:
+            # With preemption for the group as a whole, the only placement is the whole cluster.
+            yield _domain("", tuple(name for name in names if name), trial, chosen=True)
+            return
+        for placement, of_placement in trial.placements:
+            chosen = of_placement is trial
+            yield _domain(placement.name, _nodes(placement, names), of_placement, chosen=chosen)
+
+
+def _in_steps(
+    trials: GroupTrials,
+    preemption: GroupPreemption | None,
+    framework: Framework,
+    group: str,
+    pods: Sequence[QueuedPod],
+) -> TrialSteps:
+    trial = yield from SuspendableTrials(trials).run(framework, group, pods)
+    if preemption is not None:
+        yield from preemption.help_in_steps(framework, group, pods, trial)
+    return trial
+
+
+def _answered(steps: Steps[GroupTrial], ask: Callable[[Ask], Outcome]) -> GroupTrial:
+    """Run a trial to its end; each extender request is answered in place, and nothing else happens meanwhile."""
+    outcomes: tuple[Outcome, ...] | None = None
+    portions = 0
+    while True:
+        try:
+            needed = steps.send(outcomes)  # type: ignore[arg-type]
+        except StopIteration as end:
+            trial: GroupTrial = end.value
+            return trial
+        if isinstance(needed, UnfinishedError):
+            portions += 1
+            outcomes = (Done(portions <= MAX_PORTIONS),)
+            continue
+        # Plugins that wait for anything else are not effect-free.
+        assert isinstance(needed, tuple)
+        outcomes = tuple(ask(question) for question in needed)  # type: ignore[arg-type]
+
+
+def _not_asked(framework: Framework, pods: Sequence[PodInfo]) -> Iterator[tuple[str, str]]:
+    for extender in framework.handle.extenders():
+        points = {"filter": extender.filters, "prioritize": extender.prioritizes, "preempt": extender.preempts}
+        verbs = [verb for verb, has in points.items() if has]
+        if verbs and any(is_interested(extender, info) for info in pods):
+            yield extender.name, not_asked_to(verbs)
+
+
+def _nodes(placement: Placement, names: Sequence[str]) -> tuple[str, ...]:
+    rows = placement.nodes.rows
+    return tuple(names if rows is None else (names[row] for row in rows.tolist()))
+
+
+def _domain(name: str, nodes: tuple[str, ...], trial: GroupTrial, *, chosen: bool) -> DomainJudgement:
+    return DomainJudgement(
+        name=name,
+        nodes=nodes,
+        status=trial.status,
+        waiting=trial.waiting,
+        placed=tuple(_placed(pod) for pod in trial.pods if pod.placed),
+        refused=tuple(_refused(pod) for pod in trial.pods if not pod.placed),
+        victims=() if trial.plan is None else tuple(victim.key for victim in trial.plan.victims),
+        chosen=chosen,
+    )
+
+
+def _placed(tried: TriedPod) -> PlacedPod:
+    plan = tried.decision.plan if tried.needs_preemption else None
+    victims = () if plan is None else tuple(victim.key for victim in plan.victims)
+    return PlacedPod(pod=tried.queued.pod, node=tried.host, victims=victims)
+
+
+def _refused(tried: TriedPod) -> RefusedPod:
+    diagnosis, message = tried.decision.diagnosis, tried.status.message
+    reason = message if diagnosis is None or tried.failed is not None else diagnosis.message()
+    plugins = tuple(sorted(tried.decision.unschedulable_plugins))
+    return RefusedPod(pod=tried.queued.pod, message=message, reason=reason, plugins=plugins)

@@ -1,0 +1,79 @@
+"""Scheduling of pod groups, assembled according to the feature gates.
+
+Without the gate GenericWorkload this is empty, and pods of a group are scheduled one by one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
+from stowplan.scheduler.engine.groups.group_metrics import GroupMetrics
+from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
+from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
+from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
+from stowplan.scheduler.engine.groups.group_trials import GroupTrials
+from stowplan.scheduler.engine.groups.suspended_groups import SuspendedGroups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.kube.config import FeatureGates
+    from stowplan.kube.metrics.scheduler import SchedulerMetrics
+    from stowplan.scheduler.engine.cycle.scheduling_cycle import SchedulingCycle
+    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.scheduler.engine.eviction.evictions import Evictions
+    from stowplan.scheduler.engine.groups.group_cycle import Pods
+    from stowplan.scheduler.engine.parts import Parts
+    from stowplan.scheduler.engine.suspension.portions import Portions
+
+
+class GroupScheduling:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        algorithm: SchedulingAlgorithm,
+        features: FeatureGates,
+        pods: Pods,
+        cycle: SchedulingCycle,
+        evictions: Evictions,
+        portions: Portions,
+        metrics: SchedulerMetrics | None,
+        wall_clock: Callable[[], float],
+        stopwatch: Callable[[], float],
+    ) -> None:
+        """`pods`: the handling of single pods. `stopwatch`: time for metrics."""
+        self._algorithm = algorithm
+        self.suspended = SuspendedGroups(parts, portions)
+        self.statuses = GroupStatuses(parts.outbox, parts.state, wall_clock=wall_clock)
+        self.trials: GroupTrials | None = None
+        #: None: the pods of a group preempt individually.
+        self.preemption: GroupPreemption | None = None
+        #: None: pods of a group are tried one by one.
+        self.cycle: GroupCycle | None = None
+        if not features.enabled("GenericWorkload"):
+            return
+        placements = features.enabled("TopologyAwareWorkloadScheduling")
+        self.trials = trials = GroupTrials(algorithm, parts.state, parts.reporter, placements=placements)
+        if features.enabled("WorkloadAwarePreemption"):
+            self.preemption = GroupPreemption(trials)
+        self.cycle = GroupCycle(
+            parts,
+            pods=pods,
+            trials=trials,
+            suspended=self.suspended,
+            preemption=self.preemption,
+            evictions=evictions,
+            cycle=cycle,
+            statuses=self.statuses,
+            metrics=GroupMetrics(metrics, now=stopwatch),
+        )
+
+    def question(self, group: str, version: tuple[int, ...]) -> GroupQuestion:
+        """A question about the group in the cluster at this version."""
+        return GroupQuestion(self._algorithm, self.trials, self.preemption, group, version=version)
+
+    def unfinished(self) -> list[str]:
+        """What is in progress and prevents a dump."""
+        return [*self.suspended.unfinished, *self.statuses.unfinished]

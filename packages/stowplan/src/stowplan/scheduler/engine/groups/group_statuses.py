@@ -1,0 +1,130 @@
+"""The PodGroupScheduled condition.
+
+A condition is only written if it changes, and one that is True stays: pods that are added later may fail, but the group
+has been scheduled. If the API server cannot process a patch now, it is retried a few times, then logged and dropped:
+the next attempt writes the next condition.
+
+Upstream: updatePodGroupCondition in pkg/scheduler/schedule_one_podgroup.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.kube.api.api_errors import NotFound
+from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.types import PodGroup, PodGroupCondition
+from stowplan.kube.klog import get_logger
+from stowplan.scheduler.engine.statuses import MAX_TRIES, RETRIABLE
+from stowplan.scheduler.framework.requests import Done, Patch, Refused
+from stowplan.scheduler.framework.status import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.engine.outbox import Outbox
+    from stowplan.scheduler.framework.requests import Outcome
+    from stowplan.scheduler.framework.status import Status
+
+CONDITION = "PodGroupScheduled"
+#: Seconds before the first retry; each further delay is twice the previous one.
+FIRST_PAUSE = 0.2
+
+_log = get_logger(__name__)
+
+
+class GroupPatch:
+    """A condition being written, and the waiter for the result."""
+
+    def __init__(self, owner: GroupStatuses, group: str, request: Patch) -> None:
+        self.owner = owner
+        self.group = group
+        self.request = request
+        self.tries = 0
+
+    def __str__(self) -> str:
+        return f"status of pod group {self.group}"
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        self.owner.answered(self, outcome)
+
+    def woken(self) -> None:
+        """The delay before the retry is over."""
+        self.owner.send(self)
+
+
+class GroupStatuses:
+    def __init__(self, outbox: Outbox, state: ClusterState, *, wall_clock: Callable[[], float]) -> None:
+        self._outbox = outbox
+        self._state = state
+        self._wall_clock = wall_clock
+        #: Unfinished patches, by group: the newest one.
+        self._under_way: dict[str, GroupPatch] = {}
+
+    def write(self, group: str, status: Status) -> None:
+        """Write the outcome of an attempt to the group's condition."""
+        found = self._state.objects.get(PodGroup, group)
+        if found is None:
+            _log.error(None, "Pod group not found, its condition is not written", podGroup=group)
+            return
+        condition = self._changed(found, status)
+        if condition is None:
+            return
+        request = Patch(
+            kind=PodGroup,
+            namespace=found.metadata.namespace,
+            name=found.metadata.name,
+            body={"metadata": {"uid": found.metadata.uid}, "status": {"conditions": [condition]}},
+            subresource="status",
+            lane="status",
+        )
+        patch = self._under_way[group] = GroupPatch(self, group, request)
+        self.send(patch)
+
+    def _changed(self, group: PodGroup, status: Status) -> dict[str, Any] | None:
+        """The condition to write; None if it is unchanged, or must stay."""
+        reason, message = "SchedulerError", status.message
+        if status.code == Code.Success:
+            reason, message = "Scheduled", ""
+        elif status.rejected:
+            reason = "Unschedulable"
+        state = "True" if status.code == Code.Success else "False"
+        old = next((c for c in group.status.conditions if c.type == CONDITION), PodGroupCondition())
+        generation = group.metadata.generation
+        if old.status == "True" and state == "False":
+            return None
+        if (old.status, old.reason, old.message, old.observed_generation) == (state, reason, message, generation):
+            return None
+        moved = old.last_transition_time if old.status == state else timestamp(self._wall_clock())
+        return {
+            "type": CONDITION,
+            "status": state,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": moved,
+            "observedGeneration": generation,
+        }
+
+    # -- patches -------------------------------------------------------------------------------------------------------
+
+    def send(self, patch: GroupPatch) -> None:
+        if self._under_way.get(patch.group) is patch:
+            patch.tries += 1
+            self._outbox.ask(patch.request, patch)
+
+    def answered(self, patch: GroupPatch, outcome: Outcome) -> None:
+        if self._under_way.get(patch.group) is not patch:
+            return
+        retriable = isinstance(outcome, Refused) and isinstance(outcome.error, RETRIABLE)
+        if retriable and patch.tries < MAX_TRIES:
+            self._outbox.wake(self._outbox.now + FIRST_PAUSE * 2 ** (patch.tries - 1), patch)
+            return
+        del self._under_way[patch.group]
+        if not isinstance(outcome, Done) and not isinstance(outcome.error, NotFound):
+            _log.error(outcome.error, "Failed to update the condition of a pod group", podGroup=patch.group)
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Conditions that have yet to be written."""
+        return [str(patch) for patch in self._under_way.values()]

@@ -1,0 +1,244 @@
+"""Pending effects, and the records that wait for their outcomes or for a time.
+
+A waiter is an engine object with a method for the outcome, never a closure, so that waits can be inspected and verified
+(`Engine.validate`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from stowplan.scheduler.engine.dumped import DumpedOutbox
+from stowplan.scheduler.engine.effects import Cancel, Effect, Wake, Withdraw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.scheduler.engine.effects import Action
+    from stowplan.scheduler.framework.requests import Key, Outcome
+
+
+#: Number of alarms from which on cancelled ones are dropped before their time.
+_MANY_ALARMS = 1024
+
+
+class Waiter(Protocol):
+    """Waits for the outcome of an effect."""
+
+    def answered(self, number: int, outcome: Outcome, /) -> None: ...
+
+
+class Sleeper(Protocol):
+    """Waits for a time."""
+
+    def woken(self) -> None: ...
+
+
+class Alarm:
+    """A time at which a sleeper wakes."""
+
+    __slots__ = ("at", "sleeper")
+
+    def __init__(self, at: float, sleeper: Sleeper) -> None:
+        self.at = at
+        #: None once it has fired or was cancelled.
+        self.sleeper: Sleeper | None = sleeper
+
+    def cancel(self) -> None:
+        self.sleeper = None
+
+
+class Outbox:
+    def __init__(self) -> None:
+        #: The time of the current step, set by the engine.
+        self.now = 0.0
+        #: Effects of the current step.
+        self.effects: list[Effect] = []
+        self._number = 0
+        self._waiters: dict[int, Waiter] = {}
+        self._alarms: list[tuple[float, int, Alarm]] = []
+        #: Number of alarms at which cancelled ones are dropped next: twice those that were left the last time.
+        self._cleanup_at = _MANY_ALARMS
+        #: Identifies alarms; of alarms for the same time, the first one set fires first.
+        self._alarm_number = 0
+        #: The earliest wake-up time that the driver knows.
+        self._announced_wake = inf
+        #: When alarms last fired, and the number of the last one set before.
+        self._rung = (-inf, 0)
+        #: Sleepers to wake before the step ends, in order, without duplicates.
+        self.waking: dict[Sleeper, None] = {}
+        #: Object -> sleepers that wait for its change; and the reverse mapping.
+        self.watched_by: dict[Key, dict[Sleeper, None]] = {}
+        self._watched: dict[Sleeper, dict[Key, None]] = {}
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def emit(self, action: Action) -> int:
+        """Emit an effect without a waiter; return its number."""
+        self._number += 1
+        self.effects.append(Effect(self._number, action))
+        return self._number
+
+    def ask(self, action: Action, waiter: Waiter) -> int:
+        """Emit an effect; its outcome goes to the waiter, in a later step."""
+        self._number = number = self._number + 1
+        self.effects.append(Effect(number, action))
+        self._waiters[number] = waiter
+        return number
+
+    def cancel(self, number: int, why: str) -> None:
+        """Cancel an effect in progress; its waiter gets the outcome."""
+        if number in self._waiters:
+            self.emit(Cancel(number, why))
+
+    def withdraw(self, number: int) -> None:
+        """The outcome is no longer needed; the driver need not start the effect."""
+        if self._waiters.pop(number, None) is not None:
+            self.emit(Withdraw(number))
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        """Pass an effect's outcome to its waiter, if there is one."""
+        waiter = self._waiters.pop(number, None)
+        if waiter is not None:
+            waiter.answered(number, outcome)
+
+    def take(self) -> list[Effect]:
+        """Return and remove the effects since the last call."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    @property
+    def number(self) -> int:
+        """The number of the last effect."""
+        return self._number
+
+    @property
+    def awaited(self) -> dict[int, Waiter]:
+        """Effect number -> waiter."""
+        return self._waiters
+
+    # -- end of step ---------------------------------------------------------------------------------------------------
+
+    def soon(self, sleeper: Sleeper) -> None:
+        """Wake a sleeper before the step ends, after the current caller, such as a plugin, has finished."""
+        self.waking[sleeper] = None
+
+    def finish(self) -> None:
+        """Wake the sleepers that are due before the step ends."""
+        while self.waking:
+            soon, self.waking = self.waking, {}
+            for sleeper in soon:
+                sleeper.woken()
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def watch(self, key: Key, sleeper: Sleeper) -> None:
+        """Wake a sleeper once, when any object that it watches changes, unless it is passed to `unwatch` first."""
+        self.watched_by.setdefault(key, {})[sleeper] = None
+        self._watched.setdefault(sleeper, {})[key] = None
+
+    def unwatch(self, sleeper: Sleeper) -> None:
+        """Stop watching all objects of a sleeper."""
+        for key in self._watched.pop(sleeper, ()):
+            watchers = self.watched_by[key]
+            del watchers[sleeper]
+            if not watchers:
+                del self.watched_by[key]
+
+    @property
+    def watchers(self) -> Iterator[tuple[Key, Sleeper]]:
+        """(object key, sleeper) of all waits for objects."""
+        return ((key, sleeper) for key, sleepers in self.watched_by.items() for sleeper in sleepers)
+
+    def changed(self, key: Key) -> None:
+        """Wake the sleepers of a changed object."""
+        for sleeper in tuple(self.watched_by.get(key, ())):
+            self.unwatch(sleeper)
+            self.soon(sleeper)
+
+    # -- alarms -------------------------------------------------------------------------------------------------------
+
+    def wake(self, at: float, sleeper: Sleeper) -> Alarm:
+        """Wake a sleeper in the first step at or after this time."""
+        alarm = Alarm(at, sleeper)
+        self._alarm_number += 1
+        heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
+        if len(self._alarms) > self._cleanup_at:
+            self._drop_cancelled()
+        if at < self._announced_wake:
+            self._announce_wake(at)
+        return alarm
+
+    def _drop_cancelled(self) -> None:
+        """Most timeouts are cancelled long before their time, such as those of Permit, which may be many minutes."""
+        self._alarms = [entry for entry in self._alarms if entry[2].sleeper is not None]
+        heapq.heapify(self._alarms)
+        self._cleanup_at = max(_MANY_ALARMS, 2 * len(self._alarms))
+
+    def ring(self) -> None:
+        """Wake every sleeper that is due; alarms set in the process fire in a later step."""
+        last, later = self._alarm_number, []
+        self._announced_wake, self._rung = inf, (self.now, last)
+        try:
+            while self._alarms and (self._alarms[0][0] <= self.now or self._alarms[0][2].sleeper is None):
+                at, number, alarm = heapq.heappop(self._alarms)
+                if number > last:
+                    later.append((at, number, alarm))
+                elif (sleeper := alarm.sleeper) is not None:
+                    alarm.sleeper = None
+                    sleeper.woken()
+        finally:
+            for waiting in later:
+                heapq.heappush(self._alarms, waiting)
+        if self._alarms and self._alarms[0][0] < self._announced_wake:
+            self._announce_wake(self._alarms[0][0])
+
+    @property
+    def alarms(self) -> Iterator[Alarm]:
+        """Alarms that have not fired, in no particular order."""
+        return (alarm for _, _, alarm in self._alarms if alarm.sleeper is not None)
+
+    def _announce_wake(self, at: float) -> None:
+        self._announced_wake = at
+        self.emit(Wake(at))
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    def dump(self) -> DumpedOutbox:
+        """The numbers. There must be no waiters; owners of alarms dump these themselves."""
+        return DumpedOutbox(
+            number=self._number, next_wake=None if self._announced_wake == inf else self._announced_wake
+        )
+
+    def load(self, dumped: DumpedOutbox) -> None:
+        """Restore the numbers. Alarms are set again afterwards, without repeating wake-ups that the driver knows."""
+        self._number, self._announced_wake = dumped.number, inf if dumped.next_wake is None else dumped.next_wake
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """Violated invariants between steps."""
+        return [*self._problems_of_effects(), *self._problems_of_alarms()]
+
+    def _problems_of_effects(self) -> Iterator[str]:
+        if self.waking:
+            yield f"the step is over, and to be woken before its end were {', '.join(map(str, self.waking))}"
+        numbers: dict[int, int] = {}
+        for number, waiter in self._waiters.items():
+            if not 0 < number <= self._number:
+                yield f"{waiter} waits for effect {number}, and the last was {self._number}"
+            other = numbers.setdefault(id(waiter), number)
+            if other != number:
+                yield f"{waiter} waits for effect {other} and for effect {number}"
+
+    def _problems_of_alarms(self) -> Iterator[str]:
+        time, last = self._rung
+        for at, number, alarm in self._alarms:
+            if alarm.sleeper is None:
+                continue
+            if number <= last and at <= time:
+                yield f"the alarm of {alarm.sleeper} was to ring at {at:.3f}, and did not at {time:.3f}"
+            if at < self._announced_wake:
+                yield f"the alarm of {alarm.sleeper} rings at {at:.3f}, the driver knows of {self._announced_wake:.3f}"

@@ -1,0 +1,165 @@
+"""The active profiles, and those of an offered configuration.
+
+A configuration is replaced in two steps, because objects that its plugins need have to be fetched in between:
+
+    offered    its profiles are built next to the active ones, without being used
+    adopted    they become active, all at once, between two steps
+
+A profile that is equal in both stays as it is, with the state of its plugins. A profile that is replaced or removed is
+kept until the last binding cycle that began with it is over; then its plugins are closed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stowplan.kube.config import ConfigError, load_config
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.extenders.http_extender import configured_extenders
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
+from stowplan.scheduler.framework.status import PROPAGATED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from stowplan.kube.config import Configuration, FeatureGates
+    from stowplan.scheduler.engine.reporter import Reporter
+    from stowplan.scheduler.framework.extender import Extender
+    from stowplan.scheduler.framework.handle import Handle
+    from stowplan.scheduler.framework.runtime.registry import Registry
+
+
+class Offer(PlainStruct, frozen=True, kw_only=True):
+    """A configuration that may become active."""
+
+    configuration: Configuration
+    #: By name, in the configuration's order; unchanged profiles are the active ones.
+    frameworks: Mapping[str, Framework]
+    extenders: tuple[Extender, ...]
+
+
+class HandleMaker(Protocol):
+    """Creates handles for plugins: `handles.Handles`."""
+
+    def new(self, profile: str, extenders: Sequence[Extender], /, *, in_force: bool) -> Handle: ...
+
+
+class Profiles:
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        registry: Registry,
+        features: FeatureGates,
+        handles: HandleMaker,
+        extenders: Sequence[Extender] | None,
+        reporter: Reporter,
+    ) -> None:
+        """`extenders` are shared by all configurations; None: each has its own."""
+        self._registry = registry
+        self._features = features
+        self._handles = handles
+        self._given = None if extenders is None else tuple(extenders)
+        self._reporter = reporter
+        self.configuration = configuration
+        self._extenders = self._extenders_of(configuration)
+        #: By name. This mapping object is shared and updated in place, so that its readers see replaced profiles.
+        self.in_force: dict[str, Framework] = {
+            profile.scheduler_name: Framework(
+                profile, registry, handles.new(profile.scheduler_name, self._extenders, in_force=True)
+            )
+            for profile in configuration.profiles
+        }
+        self.offer: Offer | None = None
+        #: Why the last offered configuration cannot be used; "" if it can.
+        self.refusal = ""
+        #: Replaced profiles that may still be in use.
+        self.retired: list[Framework] = []
+
+    def _extenders_of(self, configuration: Configuration) -> tuple[Extender, ...]:
+        return configured_extenders(configuration) if self._given is None else self._given
+
+    # -- replacing the configuration -----------------------------------------------------------------------------------
+
+    def take_offer(self, configuration: Mapping[str, Any]) -> None:
+        """Build the profiles of a configuration; sets `refusal` if that fails."""
+        self.decline()
+        try:
+            self.offer, self.refusal = self._built(configuration), ""
+        except (ConfigError, PluginInitError) as e:
+            self.refusal = str(e)
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            # A user plugin that is malformed.
+            self.refusal = f"{type(e).__name__}: {e}"
+
+    def _built(self, given: Mapping[str, Any]) -> Offer:
+        plugins = self._registry.declarations
+        configuration = load_config(dict(given), plugins=plugins, features=self._features)
+        same_extenders = configuration.extenders == self.configuration.extenders
+        extenders = self._extenders if same_extenders else self._extenders_of(configuration)
+        found: dict[str, Framework] = {}
+        try:
+            for profile in configuration.profiles:
+                name = profile.scheduler_name
+                known = self.in_force.get(name)
+                if known is not None and known.profile.equals(profile) and same_extenders:
+                    found[name] = known
+                    continue
+                found[name] = Framework(profile, self._registry, self._handles.new(name, extenders, in_force=False))
+                # The queue calls this again, and must not be the first to find that it fails.
+                found[name].registered_events()
+        except BaseException:
+            self._close(self._new(found))
+            raise
+        return Offer(configuration=configuration, frameworks=found, extenders=extenders)
+
+    def decline(self) -> None:
+        """Drop the offer, if there is one."""
+        if self.offer is not None:
+            self._close(self._new(self.offer.frameworks))
+            self.offer = None
+
+    def adopt(self, lacking: Collection[str]) -> frozenset[str]:
+        """Activate the offered profiles, and return those that are new or removed. A changed profile is both.
+
+        `lacking`: the plugins whose kinds are not served.
+        """
+        offer, self.offer = self.offer, None
+        if offer is None:
+            return frozenset()
+        gone = [framework for name, framework in self.in_force.items() if offer.frameworks.get(name) is not framework]
+        new = self._new(offer.frameworks)
+        self.retired += gone
+        self.in_force.clear()
+        self.in_force.update(offer.frameworks)
+        self.configuration, self._extenders = offer.configuration, offer.extenders
+        for framework in gone:
+            framework.handle.cluster.transactions.unregister(f"{framework.profile_name}/")
+        for framework in new:
+            framework.handle.take_over()
+        for framework in self.in_force.values():
+            framework.leave_out(lacking)
+        return frozenset(framework.profile_name for framework in (*gone, *new))
+
+    def _new(self, frameworks: Mapping[str, Framework]) -> list[Framework]:
+        return [framework for name, framework in frameworks.items() if self.in_force.get(name) is not framework]
+
+    # -- closing -------------------------------------------------------------------------------------------------------
+
+    def close_unused(self, used: Collection[Framework]) -> None:
+        """Close the replaced profiles that no binding cycle uses any more."""
+        unused = [framework for framework in self.retired if framework not in used]
+        self.retired = [framework for framework in self.retired if framework in used]
+        self._close(unused)
+
+    def close(self) -> None:
+        self.decline()
+        self._close((*self.retired, *self.in_force.values()))
+
+    def _close(self, frameworks: Iterable[Framework]) -> None:
+        for framework in frameworks:
+            for problem in framework.close():
+                self._reporter.report(problem)

@@ -1,0 +1,188 @@
+"""Verify the invariants of an engine.
+
+Much of the engine's state is stored twice, for access from either side: where a pod waits, the sums of requests, who
+waits for an answer. Each part verifies its own state in `problems()`. Here is what must hold between them:
+
+* A pending pod of ours is exactly one of these: waiting in the queue; in flight; in a binding cycle that no longer
+  needs the queue; on a node, when its binding is over and has not been observed yet. A pod that is terminating may be
+  nowhere, as it is not tried, or wait while its last binding ends.
+* A pod is in flight as long as its scheduling cycle is suspended, or its binding is announced or waits on Permit.
+* Waiters for status writes are known to the statuses, and the other way round.
+* Every outcome and every alarm goes to a record of one of the parts.
+
+Upstream has no such check. The model is `validate_state` of dask.distributed's worker state machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from stowplan.scheduler.cluster.pod_info import scheduler_name_of
+from stowplan.scheduler.cluster.recount import problems_of as problems_of_state
+from stowplan.scheduler.engine.binding.binding_checks import BindingChecks
+from stowplan.scheduler.engine.binding.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
+from stowplan.scheduler.engine.eviction.eviction_records import Eviction, Preemption
+from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
+from stowplan.scheduler.engine.groups.suspended_groups import SuspendableGroup
+from stowplan.scheduler.engine.statuses import PodWrites
+from stowplan.scheduler.engine.suspension.portions import Portions
+from stowplan.scheduler.engine.suspension.suspended import AwaitedRequest
+from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycle
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.binding.bindings import Bindings
+    from stowplan.scheduler.engine.eviction.evictions import Evictions
+    from stowplan.scheduler.engine.groups.suspended_groups import SuspendedGroups
+    from stowplan.scheduler.engine.outbox import Sleeper
+    from stowplan.scheduler.engine.parts import Parts
+    from stowplan.scheduler.engine.statuses import PodStatuses
+    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
+
+
+class InvalidStateError(RuntimeError):
+    """The engine's state is inconsistent, which indicates a bug; lists the violations."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class Validation:
+    """Compares the parts of an engine between steps."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        statuses: PodStatuses,
+        suspended: SuspendedCycles,
+        suspended_groups: SuspendedGroups,
+        bindings: Bindings,
+        evictions: Evictions,
+        profiles: Container[str],
+        queue_timer: Sleeper,
+    ) -> None:
+        self._parts = parts
+        self._statuses = statuses
+        self._suspended = suspended
+        self._suspended_groups = suspended_groups
+        self._bindings = bindings
+        self._evictions = evictions
+        self._profiles = profiles
+        self._queue_timer = queue_timer
+
+    def problems(self) -> list[str]:
+        """Violated invariants between steps."""
+        return [
+            *problems_of_state(self._parts.state),
+            *self._parts.queue.problems(),
+            *self._parts.outbox.problems(),
+            *self._statuses.problems(),
+            *self._evictions.problems(),
+            *self._suspended.problems(),
+            *self._suspended_groups.problems(),
+            *BindingChecks(self._parts, self._bindings).problems(),
+            *self._problems_of_pending_pods(),
+            *self._problems_of_waiting_pods(),
+            *self._problems_of_flights(),
+            *self._problems_of_assumed_pods(),
+            *self._problems_of_listeners(),
+            *self._problems_of_waiters(),
+        ]
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _problems_of_pending_pods(self) -> Iterator[str]:
+        for info in self._parts.state.pending.values():
+            if scheduler_name_of(info.pod) not in self._profiles and not self._parts.state.is_assumed(info.uid):
+                yield f"pod {info.key}: pending, but its scheduler {scheduler_name_of(info.pod)} is no profile"
+            places = list(self._places_of(info))
+            if len(places) != 1 and not info.terminating:
+                yield f"pod {info.key} ({info.uid}): pending, and {' and '.join(places) or 'nowhere'}"
+
+    def _places_of(self, info: PodInfo) -> Iterator[str]:
+        """The places of a pending pod; there should be exactly one."""
+        queue, state = self._parts.queue, self._parts.state
+        queued = queue.get(info.key)
+        if queued is not None and queued.pod.uid == info.uid:
+            yield f"waits in the queue: {queued.place.value}"
+        binding, placed = self._bindings.under_way.get(info.uid), state.placed(info.uid)
+        if queue.is_in_flight(info.uid):
+            yield "is in flight"
+        elif binding is not None:
+            yield f"is on its way: {binding.stage.value}"
+        elif placed is not None:
+            yield f"is on node {placed.node_name}"
+
+    def _problems_of_waiting_pods(self) -> Iterator[str]:
+        pending = self._parts.state.pending
+        for queued in self._parts.queue.pending():
+            newest = pending.get(queued.key)
+            if newest is not queued.pod:
+                known = "nothing" if newest is None else f"another version ({newest.uid})"
+                yield f"pod {queued.key} ({queued.pod.uid}): waits in the queue, the pending pods have {known}"
+
+    def _problems_of_flights(self) -> Iterator[str]:
+        queue, under_way = self._parts.queue, self._bindings.under_way
+        if queue.closed:
+            return
+        for queued in queue.in_flight():
+            binding = under_way.get(queued.pod.uid)
+            uid = queued.pod.uid
+            if binding is None and (uid in self._suspended.under_way or uid in self._suspended_groups.under_way):
+                continue
+            if binding is None or binding.stage not in IN_FLIGHT:
+                found = "is not under way" if binding is None else f"is in the stage {binding.stage.value}"
+                yield f"pod {queued.key} ({queued.pod.uid}): in flight, but its binding {found}"
+        for uid, binding in under_way.items():
+            if binding.stage in IN_FLIGHT and not queue.is_in_flight(uid):
+                yield f"{binding} ({uid}): {binding.stage.value}, but the pod is not in flight"
+
+    def _problems_of_assumed_pods(self) -> Iterator[str]:
+        state = self._parts.state
+        for info in state.placed_pods():
+            assumed = state.is_assumed(info.uid)
+            if assumed and state.pending.by_uid(info.uid) is None and info.uid not in self._bindings.under_way:
+                yield f"pod {info.key} ({info.uid}): assumed on {info.node_name}, but neither pending nor on its way"
+
+    # -- waiters -------------------------------------------------------------------------------------------------------
+
+    def _problems_of_listeners(self) -> Iterator[str]:
+        announcing = [binding for binding in self._bindings.under_way.values() if binding.stage is Stage.ANNOUNCING]
+        withdrawing = [binding for binding in self._bindings.under_way.values() if binding.stage is Stage.WITHDRAWING]
+        listeners = [*announcing, *self._evictions.listeners]
+        yield from _differing("a status to be written", listeners, self._statuses.listeners)
+        yield from _differing("a status to be withdrawn", withdrawing, self._statuses.withdrawal_listeners)
+
+    def _problems_of_waiters(self) -> Iterator[str]:
+        """Check that all waiters belong to known records; each part verifies that its records are registered."""
+        outbox = self._parts.outbox
+        for number, waiter in outbox.awaited.items():
+            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | AwaitedRequest | Portions):
+                yield f"effect {number}: its answer goes to {waiter}, which is no part's"
+        for alarm in outbox.alarms:
+            sleeper = alarm.sleeper
+            known = (
+                PodWrites
+                | GroupPatch
+                | Preemption
+                | Binding
+                | PluginCall
+                | SuspendedCycle
+                | SuspendableGroup
+                | type(self._queue_timer)
+            )
+            if not isinstance(sleeper, known):
+                yield f"the alarm at {alarm.at:.3f} wakes {sleeper}, which is no part's"
+
+
+def _differing(what: str, waiting: Iterable[Any], known: Iterable[Any]) -> Iterator[str]:
+    waits, records = list(waiting), list(known)
+    times = Counter(map(id, waits)), Counter(map(id, records))
+    for one in {id(one): one for one in (*waits, *records)}.values():
+        if times[0][id(one)] != times[1][id(one)]:
+            yield f"{one}: waits for {what} {times[0][id(one)]} times, but the statuses know of {times[1][id(one)]}"

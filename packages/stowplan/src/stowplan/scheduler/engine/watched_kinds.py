@@ -1,0 +1,119 @@
+"""The kinds to watch, and the plugins to disable if a kind is not served.
+
+Every scheduler needs pods, nodes and namespaces. Another kind is watched if an enabled plugin declares that it needs or
+reads it, or registered events of it. A plugin that needs a kind is disabled while the cluster does not serve it; one
+that reads it works as in a cluster without such objects.
+
+Upstream: pkg/scheduler/eventhandlers.go (addAllEventHandlers) and the plugins' factories;
+docs/reference/behaviour.md, Informers and kinds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api import types as t
+from stowplan.kube.api.custom_objects import CustomObject, custom_resource
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.events import ANY, ASSIGNED_POD, EVERYTHING, NODE, POD, RESOURCES, UNSCHEDULABLE_POD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from stowplan.kube.api.meta import ApiStruct
+    from stowplan.scheduler.framework.runtime.framework import Framework
+
+    #: Kind -> names of plugins.
+    _Plugins = dict[type[ApiStruct], set[str]]
+
+#: Finished pods are removed as if they were deleted.
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+#: Kinds that every API server has, and without which scheduling cannot start.
+CORE: tuple[type[ApiStruct], ...] = (t.Node, t.Pod, t.Namespace)
+
+_KIND_OF = {resource: kind for kind, resource in RESOURCES.items()}
+#: Events of kinds that are always watched.
+_ALWAYS = frozenset((POD, ASSIGNED_POD, UNSCHEDULABLE_POD, NODE))
+
+
+class WatchedKind(PlainStruct, frozen=True):
+    kind: type[ApiStruct]
+    #: Enabled plugins that are disabled while the cluster does not serve the kind.
+    needed_by: frozenset[str] = frozenset()
+    #: Enabled plugins that work without the kind.
+    read_by: frozenset[str] = frozenset()
+
+    @property
+    def core(self) -> bool:
+        return self.kind in CORE
+
+    @property
+    def field_selector(self) -> str:
+        return UNFINISHED if self.kind is t.Pod else ""
+
+
+def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], None]) -> tuple[WatchedKind, ...]:
+    """The kinds that these profiles need, the core ones first; `report` gets registrations for unknown resources."""
+    profiles = tuple(frameworks)
+    needed, read = _declared(profiles)
+    registered = _registered(profiles, report)
+    for kind, names in registered.items():
+        # A plugin that registers for a custom resource depends on it; events of a built-in kind only requeue pods.
+        waiting = names - read.get(kind, set()) if issubclass(kind, CustomObject) else set()
+        needed.setdefault(kind, set()).update(waiting)
+    found = (
+        WatchedKind(kind, frozenset(needed.get(kind, ())), frozenset(read.get(kind, ())))
+        for kind in dict.fromkeys((*needed, *read))
+        if kind not in CORE
+    )
+    return (*(WatchedKind(kind) for kind in CORE), *found)
+
+
+def _declared(frameworks: Iterable[Framework]) -> tuple[_Plugins, _Plugins]:
+    """Kind -> enabled plugins that need it, and kind -> those that read it."""
+    needed: _Plugins = {}
+    read: _Plugins = {}
+    for framework in frameworks:
+        if framework.handle.features.enabled("GenericWorkload"):
+            # Read by the scheduler itself.
+            read.setdefault(t.PodGroup, set())
+        for name, declaration in framework.declarations.items():
+            for kind in declaration.needs:
+                needed.setdefault(kind, set()).add(name)
+            for kind in declaration.kinds_read(framework.plugins[name].args):
+                read.setdefault(kind, set()).add(name)
+    return needed, read
+
+
+def _registered(frameworks: Iterable[Framework], report: Callable[[str], None]) -> _Plugins:
+    """Kind -> plugins that registered events of it, except for kinds that are always watched."""
+    found: _Plugins = {}
+    wrong: set[tuple[str, str]] = set()
+    for framework in frameworks:
+        for plugin, events in framework.registered_events(implied=False).items():
+            for resource in sorted(_spelt_out(registered.event.resource for registered in events)):
+                kind = _kind_of(resource)
+                if kind is not None:
+                    found.setdefault(kind, set()).add(plugin)
+                else:
+                    wrong.add((plugin, resource))
+    for plugin, resource in sorted(wrong):
+        report(f"Incorrect event registration: plugin {plugin}: {resource!r} is not <plural>.<version>.<group>")
+    return found
+
+
+def _spelt_out(resources: Iterable[str]) -> set[str]:
+    """The resources except for those that are always watched; ANY is expanded to all."""
+    found = set(resources)
+    if ANY in found:
+        found |= {registered.event.resource for registered in EVERYTHING}
+    return found - _ALWAYS - {ANY}
+
+
+def _kind_of(resource: str) -> type[ApiStruct] | None:
+    """The kind of an event's resource; None if it names none."""
+    try:
+        return _KIND_OF.get(resource) or custom_resource(resource)
+    except ValueError:
+        return None

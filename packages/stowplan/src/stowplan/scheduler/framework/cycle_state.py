@@ -1,0 +1,131 @@
+"""CycleState: data that plugins share within one attempt.
+
+Upstream: pkg/scheduler/framework/cycle_state.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.scheduler.cluster.memos import Memos
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.framework.runtime.metrics import PluginTimes
+
+#: Key of `PodsToActivate`; plugins must not store anything else under it.
+PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
+
+
+class NotFoundError(KeyError):
+    """No value is stored under the key."""
+
+    def __str__(self) -> str:
+        return "not found"
+
+
+class PodsToActivate:
+    """Pods to activate if this attempt succeeds. Shared by all clones of the state.
+
+    The scheduler takes them after a successful scheduling cycle, and again after a successful binding cycle.
+    """
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodInfo] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def add(self, pod: PodInfo) -> None:
+        self._pods[pod.key] = pod
+
+    def take(self) -> list[PodInfo]:
+        """Remove and return the pods, in the order in which they were added."""
+        pods, self._pods = self._pods, {}
+        return list(pods.values())
+
+
+class CycleState(Memos):
+    """A key-value store for one scheduling attempt. Its memos live as long as equal pods share results."""
+
+    def __init__(self, *, asking: bool = False) -> None:
+        super().__init__()
+        #: Whether this attempt only answers a question, such as `stowplan explain`. It must have no side effects: no
+        #: metrics, no random draws (ties go to the first), no decision logs, no asynchronous work.
+        self.asking = asking
+        self._data: dict[str, Any] = {}
+        #: Keys whose values have a `clone` method.
+        self._cloning: set[str] = set()
+        #: The plugin that is called to filter or score; "" otherwise.
+        self.writer = ""
+        #: Key -> the plugin that wrote it then.
+        self._writers: dict[str, str] = {}
+        #: Plugins whose PreFilter returned Skip; their Filter and pod extensions are not called.
+        self.skip_filter: set[str] = set()
+        #: Plugins whose PreScore returned Skip.
+        self.skip_score: set[str] = set()
+        #: Times the calls of plugins; None in cycles that are not sampled.
+        self.plugin_times: PluginTimes | None = None
+
+    def read(self, key: str) -> Any:
+        try:
+            return self._data[key]
+        except KeyError:
+            raise NotFoundError(key) from None
+
+    def get(self, key: str) -> Any:
+        """Like `read`, but None if there is no value."""
+        return self._data.get(key)
+
+    def write(self, key: str, value: Any) -> None:
+        self._data[key] = value
+        (self._cloning.add if hasattr(value, "clone") else self._cloning.discard)(key)
+        if self.writer:
+            self._writers[key] = self.writer
+
+    def forget(self, plugins: Collection[str]) -> None:
+        """Drop what these plugins wrote, because they will run again, and the pods to activate of the last attempt."""
+        for key in [key for key, writer in self._writers.items() if writer in plugins]:
+            self.delete(key)
+            del self._writers[key]
+        self.delete(PODS_TO_ACTIVATE)
+
+    def forget_memos(self) -> None:
+        self._memos.clear()
+
+    def delete(self, key: str) -> None:
+        self._data.pop(key, None)
+        self._cloning.discard(key)
+
+    @property
+    def pods_to_activate(self) -> PodsToActivate:
+        """Pods to activate if this attempt succeeds."""
+        found = self._data.get(PODS_TO_ACTIVATE)
+        if not isinstance(found, PodsToActivate):
+            found = self._data[PODS_TO_ACTIVATE] = PodsToActivate()
+        return found
+
+    def take_pods_to_activate(self) -> list[PodInfo]:
+        """Remove and return the pods to activate."""
+        if PODS_TO_ACTIVATE not in self._data:
+            return []
+        found = self._data.get(PODS_TO_ACTIVATE)
+        return found.take() if isinstance(found, PodsToActivate) else []
+
+    def clone(self) -> CycleState:
+        """A copy that pod extensions may modify. Skip sets and timing are copied as well.
+
+        State that pod extensions modify must have a `clone` method; other values are shared between the copies.
+        """
+        # Every attempt makes one: attributes are set once.
+        copy = object.__new__(CycleState)
+        copy._memos, copy.asking, copy.writer, copy._writers = {}, self.asking, "", {}
+        copy._data = data = self._data.copy()
+        copy._cloning = self._cloning.copy()
+        for key in copy._cloning:
+            data[key] = data[key].clone()
+        copy.skip_filter, copy.skip_score = self.skip_filter, self.skip_score
+        copy.plugin_times = self.plugin_times
+        return copy

@@ -1,0 +1,153 @@
+"""Why no node is feasible, computed from the filters' masks.
+
+Upstream: pkg/scheduler/framework/types.go (Diagnosis, FitError).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.scheduler.cluster.memos import Memos
+from stowplan.scheduler.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from stowplan.scheduler.framework.rejections import Entry, Rejections
+
+_NOT_TRIED = Status(Code.UnschedulableAndUnresolvable)
+
+
+@dataclass
+class Diagnosis:
+    """The filters' verdict on every node in one attempt."""
+
+    #: Rows that hold a node.
+    valid: npt.NDArray[np.bool_]
+    #: Rows on which Filter ran; the others have the `absent` status.
+    examined: npt.NDArray[np.bool_]
+    #: Each Filter plugin's rejections over all rows, in plugin order.
+    filtered: list[tuple[str, Rejections]] = field(default_factory=list)
+    #: Statuses caused by nominated pods, by row; they take precedence over `filtered`.
+    nominated: dict[int, Status] = field(default_factory=dict)
+    absent: Status = _NOT_TRIED
+    pre_filter_message: str = ""
+    #: Plugins that restricted the nodes or rejected the pod in PreFilter.
+    pre_filter_plugins: frozenset[str] = frozenset()
+    #: What PostFilter derived from this diagnosis; shared by equal pods that fail for the same reasons.
+    memos: Memos = field(default_factory=Memos, repr=False, compare=False)
+
+    @cached_property
+    def nodes(self) -> int:
+        return int(np.count_nonzero(self.valid))
+
+    @cached_property
+    def evaluated(self) -> int:
+        """Number of nodes on which Filter ran."""
+        return int(np.count_nonzero(self.examined & self.valid))
+
+    @cached_property
+    def _firsts(self) -> list[tuple[str, Rejections, npt.NDArray[np.bool_]]]:
+        """For each plugin, the rows that it was the first to reject."""
+        left = self.examined & self.valid
+        left[list(self.nominated)] = False
+        firsts = []
+        for plugin, rejections in self.filtered:
+            hit = left & rejections.mask
+            if hit.any():
+                firsts.append((plugin, rejections, hit))
+                left &= ~rejections.mask
+        return firsts
+
+    @cached_property
+    def unschedulable_plugins(self) -> frozenset[str]:
+        found = {plugin for plugin, _, _ in self._firsts} | {s.plugin for s in self.nominated.values()}
+        return frozenset(found | self.pre_filter_plugins)
+
+    @cached_property
+    def pending_plugins(self) -> frozenset[str]:
+        """Plugins that returned Pending for some node: their pods skip backoff when requeued."""
+        return frozenset(plugin for plugin, e, hit in self.entries() if e.code == Code.Pending and (e.mask & hit).any())
+
+    def entries(self) -> Iterator[tuple[str, Entry, npt.NDArray[np.bool_]]]:
+        """(plugin, entry, rows that the plugin was the first to reject)."""
+        for plugin, rejections, hit in self._firsts:
+            for entry in rejections.entries:
+                yield plugin, entry, hit
+
+    def status(self, row: int) -> Status | None:
+        """The status of a row; None if it is feasible."""
+        if row in self.nominated:
+            return self.nominated[row]
+        if not self.examined[row]:
+            return self.absent
+        for plugin, rejections, hit in self._firsts:
+            if hit[row]:
+                return rejections.status(row).with_plugin(plugin)
+        return None
+
+    @cached_property
+    def codes(self) -> npt.NDArray[np.int8]:
+        """The status code of every row; 0 for feasible rows and rows without a node."""
+        codes = np.zeros(len(self.valid), np.int8)
+        codes[self.valid & ~self.examined] = int(self.absent.code)
+        for _, entry, hit in self.entries():
+            both = entry.mask & hit
+            codes[both] = np.maximum(codes[both], int(entry.code))
+        for row, status in self.nominated.items():
+            codes[row] = int(status.code)
+        return codes
+
+    def snapshot(self) -> Diagnosis:
+        """A copy as plain data.
+
+        Reasons are computed from the nodes on first access, so all of them are computed now.
+        """
+        return Diagnosis(
+            self.valid.copy(),
+            self.examined.copy(),
+            [(plugin, rejections.snapshot()) for plugin, rejections in self.filtered],
+            dict(self.nominated),
+            self.absent,
+            self.pre_filter_message,
+            self.pre_filter_plugins,
+        )
+
+    def histogram(self) -> Counter[str]:
+        """Reason -> number of nodes."""
+        counts: Counter[str] = Counter()
+        for _, entry, hit in self.entries():
+            nodes = int(np.count_nonzero(entry.mask & hit))
+            if nodes:
+                counts[str(entry.reason)] += nodes
+        for status in self.nominated.values():
+            counts.update(status.shown_reasons)
+        absent = self.nodes - self.evaluated
+        for reason in self.absent.shown_reasons if absent else ():
+            counts[reason] += absent
+        return counts
+
+    def message(self, post_filter_message: str = "") -> str:
+        """The message of a failed attempt, in upstream's format."""
+        return f"{self._text} {post_filter_message}" if post_filter_message else self._text
+
+    @cached_property
+    def _text(self) -> str:
+        text = f"0/{self.nodes} nodes are available:"
+        if self.pre_filter_message:
+            text += f" {self.pre_filter_message}."
+        elif listed := histogram_text(self.histogram()):
+            text += f" {listed}."
+        return text
+
+
+def histogram_text(counts: Counter[str]) -> str:
+    """`"<count> <reason>"` items, sorted as strings."""
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))

@@ -1,0 +1,601 @@
+"""The extension points, as base classes.
+
+A plugin is a class with a `name`. It is built with its typed arguments (or None) and a `Handle`, and derives from the
+class of each extension point that it implements. Filter and Score exist at two levels:
+
+* column level (all in-tree plugins): `filter` and `score` get many nodes at once as a `Nodes` view and return arrays of
+  the same length;
+* node level (`NodeFilterPlugin`, `NodeScorePlugin`): implement `filter_node` or `score_node`, and the framework loops
+  over the remaining nodes.
+
+PreBind, Bind and PostBind may do I/O and are asynchronous (or generators of steps, see `framework.requests`); all other
+points are synchronous.
+
+Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from enum import Enum
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT
+from stowplan.scheduler.framework.rejections import Rejections, from_statuses
+from stowplan.scheduler.framework.requests import Done
+from stowplan.scheduler.framework.status import Code, Status, error, unexpected, well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.kube.api.meta import ApiStruct
+    from stowplan.kube.api.types import Pod, PodGroup
+    from stowplan.kube.config.declaration import PluginDeclaration
+    from stowplan.scheduler.cluster.node_info import NodeInfo
+    from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
+    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+    from stowplan.scheduler.cluster.view import Nodes
+    from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.framework.events import ClusterEventWithHint
+    from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
+    from stowplan.scheduler.framework.explanations.explanation import Explanation
+    from stowplan.scheduler.framework.explanations.inspection import Inspection
+    from stowplan.scheduler.framework.explanations.preemption import Preemption
+    from stowplan.scheduler.framework.handle import Handle
+    from stowplan.scheduler.framework.pod_shift import PodShift
+    from stowplan.scheduler.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
+    from stowplan.scheduler.framework.results_ahead import ResultsAhead
+    from stowplan.scheduler.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo
+
+MIN_SCORE, MAX_SCORE = 0, 100
+_WHOLE = (int, np.integer)
+
+
+class Reads(Enum):
+    """What Filter and Score depend on besides the pod. Determines what is recomputed after pods change."""
+
+    #: Node objects only.
+    NODES = "nodes"
+    #: Node objects, and the number of pods and the sum of requests on the node being judged.
+    NODE_SUMS = "node sums"
+    #: Node objects and the pods on the node being judged.
+    NODE_PODS = "node pods"
+    #: Pods on any node; the plugin reports whether its state is still valid (`CountsPods`).
+    CLUSTER_PODS = "cluster pods"
+    #: Unknown: recomputed in every cycle.
+    ANYTHING = "anything"
+
+
+def _not_inherited(cls: type, promise: str, default: Callable[..., Any] | bool, *, unless: tuple[str, ...]) -> None:
+    """Reset an inherited declaration about a method if the class overrides the method but not the declaration."""
+    own = vars(cls)
+    if promise not in own and any(name in own for name in unless):
+        setattr(cls, promise, default)
+
+
+class Plugin(ABC):
+    """Base class of all plugins."""
+
+    name: ClassVar[str]
+    #: What an in-tree plugin declares instead of the three attributes below. A derived plugin inherits the argument
+    #: type and the kinds, and can add to them with these attributes.
+    declaration: ClassVar[PluginDeclaration | None] = None
+    #: Class of the arguments in the configuration, such as a dataclass or msgspec struct; None passes them undecoded.
+    args_type: ClassVar[type[Any] | None] = None
+    #: Kinds that the plugin requires: it is disabled while the cluster does not serve them.
+    needs_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
+    #: Kinds that the plugin looks up if they are served.
+    reads_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
+    #: Annotation keys that the plugin reads, of any kind. Recordings keep their values; of other annotations only the
+    #: fact that they changed.
+    reads_annotations: ClassVar[tuple[str, ...]] = ()
+    #: Trusted only as far as the plugin's interface allows (`trusted_reads`).
+    reads: Reads = Reads.ANYTHING
+    #: Whether adding a pod to a node only reduces the room for equal pods, and only on that node. The number of equal
+    #: pods that fit then does not depend on which nodes are filled first. Read for plugins whose PreFilter did not skip
+    #: the pod.
+    pods_only_take_room: ClassVar[bool] = False
+    #: Column title in score tables; "" for the plugin's name.
+    short_name: ClassVar[str] = ""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    def sums_question(self, pod: PodInfo) -> Hashable:
+        """For `Reads.NODE_SUMS`: what the result depends on besides the node. Pods with equal values share results."""
+        return pod.shape
+
+    def explanation(self, inspection: Inspection) -> Explanation | None:
+        """How to explain the plugin's rejections of one pod, and what would resolve them; None: by their reasons alone.
+
+        Called by `explain` only. Import what it needs inside this method, so that scheduling does not load it.
+        """
+        return None
+
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        """The lookup objects that PreFilter, Filter, PreScore and Score depend on for this pod.
+
+        Called once for all pods of a signature, and for `Reads.NODE_SUMS` once for all pods with the same question, so
+        the result must be the same for these. Objects that `sign_pod` looks up and includes in its fragment can be
+        omitted. Not called for plugins with `Reads.ANYTHING`, which run in every cycle anyway.
+        """
+        return (ANY_OBJECT,)
+
+    def close(self) -> None:  # noqa: B027 - most plugins have nothing to close
+        """Release resources; called once at shutdown, or after the profile was replaced."""
+
+
+class ReadsNoObjects(Plugin):
+    """A plugin that looks up no objects besides nodes and pods, or only those that it includes in its signature."""
+
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        return ()
+
+
+class EnqueueExtensions(ABC):
+    """Registers the cluster events that may make pods schedulable that this plugin rejected."""
+
+    @abstractmethod
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]: ...
+
+
+class PreEnqueuePlugin(Plugin):
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Any status but success keeps the pod out of the active queue. Must be cheap."""
+
+
+class QueueSortPlugin(Plugin):
+    #: Whether `less` compares priorities (highest first), then timestamps, and nothing else. The queue can then sort
+    #: pods without calling it, and knows which pods are equals. Reset in a subclass that overrides `less`.
+    by_priority_and_time: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        if "less" in vars(cls) and "by_priority_and_time" not in vars(cls):
+            cls.by_priority_and_time = False
+
+    @abstractmethod
+    def less(self, a: Any, b: Any) -> bool:
+        """Whether queued pod `a` should be scheduled before `b`."""
+
+
+class PreFilterResult(PlainStruct, frozen=True):
+    """The names of the nodes to consider; None for all nodes."""
+
+    node_names: frozenset[str] | None = None
+
+
+class PreFilterPlugin(Plugin):
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
+        """Prepare the attempt. Skip disables the plugin's Filter for this pod; a rejection ends the attempt."""
+
+    def skips(self, shape: PodShape) -> bool:
+        """Whether `pre_filter` always returns Skip for pods of the shape.
+
+        Reset in a subclass that overrides `pre_filter`.
+        """
+        return False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "skips", PreFilterPlugin.skips, unless=("pre_filter",))
+
+
+class CountsPods(ABC):
+    """For plugins that read pods on any node (`Reads.CLUSTER_PODS`): reports whether their state is still valid."""
+
+    @abstractmethod
+    def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
+        """Whether PreFilter and Filter would return the same results again."""
+
+    @abstractmethod
+    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
+        """Whether PreScore and Score would return the same again; `feasible_moved`: the feasible nodes changed."""
+
+    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+        """Whether the state stays valid whatever pods of these shapes are added, and whichever nodes are feasible.
+
+        Called while the state is valid. Return False if in doubt.
+        """
+        return False
+
+    def lasting_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+        """Masks of rows: at any time, all rows of at least one of them pass Filter, except rows that got a pod since.
+
+        At any time: once `lost` nodes are gone, while their pods are placed again. None: unknown. For in-tree plugins.
+        """
+        return None
+
+    def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
+        """The results for pods of these shapes, equal to this one, that are placed one after the other.
+
+        None: unknown. Called after the pod was filtered and scored. Not checked, so this is for in-tree plugins.
+        """
+        return None
+
+
+class PodExtensions(ABC):
+    """For PreFilter plugins whose state depends on the pods of the node being judged."""
+
+    @abstractmethod
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        """Adjust the (cloned) state as if pods were added to, or removed from, some nodes."""
+
+
+class NodePodExtensions(ABC):
+    """Pod extensions for one pod and one node at a time (upstream's AddPod and RemovePod)."""
+
+    @abstractmethod
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None: ...
+
+    @abstractmethod
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+class FilterPlugin(Plugin):
+    @abstractmethod
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        """The nodes of the view that do not fit the pod; None if all fit; an Error status ends the attempt."""
+
+
+class NodeFilterPlugin(FilterPlugin):
+    """A Filter plugin that judges one node at a time."""
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        refused: dict[int, Status] = {}
+        judge = self.filter_node
+        for i in nodes.positions():
+            status = well_formed(judge(state, pod, nodes.info(i)), by=judge)
+            if status is None or status.code == Code.Success:
+                continue
+            if not status.rejected:
+                return status if status.code == Code.Error else error(status.message)
+            refused[i] = status
+        return from_statuses(refused, len(nodes)) if refused else None
+
+    @abstractmethod
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+class PostFilterResult(PlainStruct, frozen=True):
+    """The result of a PostFilter plugin: a status, the nominated node, and the pods to evict.
+
+    A `nominated_node_name` of None keeps the pod's nomination, "" clears it.
+    """
+
+    status: Status
+    nominated_node_name: str | None = None
+    #: Passed to `PostFilterPlugin.preemption`, which explains the result.
+    detail: Any = None
+    #: Carried out by the live scheduler after the decision; only valid with status Success.
+    plan: EvictionPlan | None = None
+
+
+#: A generator of what a PostFilter plugin waits for; its return value is the result.
+PostFilterSteps = Generator["Request | Wait | Ask", "Outcome", PostFilterResult]
+
+
+class PostFilterPlugin(Plugin):
+    #: Whether `post_filter` has no side effects. Other plugins are not called for questions such as `stowplan explain`;
+    #: the answer lists them.
+    effect_free = False
+
+    @abstractmethod
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
+        """Try to make an unschedulable pod schedulable. May return a generator of steps (`framework.requests`).
+
+        With steps, state and diagnosis belong to the attempt, and the diagnosis is of the time when the steps began.
+        Such a plugin is not called for questions.
+        """
+
+    def repeats(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> bool:
+        """Whether pods equal to the one with this result would get it, too, if called right after it.
+
+        They are then not called. Reset in a subclass that overrides `post_filter`.
+        """
+        return False
+
+    def repeated(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> None:
+        """Notifies that these pods got the same result; for plugins that count or log their results."""
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "repeats", PostFilterPlugin.repeats, unless=("post_filter",))
+
+    def preemption(self, result: PostFilterResult) -> Preemption | None:
+        """Explain the result: the candidates, or why preemption does not help; None: nothing to add.
+
+        Called by `explain` only, while the cluster is as it was in the call. Import what it needs inside this method,
+        so that scheduling does not load it.
+        """
+        return None
+
+
+class PodGroupPostFilterResult(PlainStruct, frozen=True):
+    """The result for an unschedulable pod group: Success if the group will fit once the plan has been carried out."""
+
+    status: Status
+    #: Only with status Success.
+    plan: GroupEvictionPlan | None = None
+
+
+PodGroupPostFilterSteps = Generator["Sequence[PodInfo]", Status, PodGroupPostFilterResult]
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Called for a pod group as a whole, behind the gate WorkloadAwarePreemption. DefaultPreemption is the only one."""
+
+    @abstractmethod
+    def pod_group_post_filter(
+        self, group: PodGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
+    ) -> PodGroupPostFilterSteps:
+        """Find pods whose eviction lets the group fit; a generator.
+
+        It yields pods on nodes, and receives the result of trying the group with exactly those pods removed. A trial
+        may wait for extenders, so the cluster may have changed in between. `pods_only_take_room`: whether a group that
+        fits next to some pods also fits next to fewer of them.
+        """
+
+
+class PreScorePlugin(Plugin):
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Prepare scoring. `nodes.candidates` marks the feasible nodes.
+
+        Skip disables the plugin's Score for this pod.
+        """
+
+
+class ScorePlugin(Plugin):
+    #: Whether `normalize` does anything; if not, raw scores must be within 0…100.
+    normalizes: ClassVar[bool] = False
+    #: Whether scores are always in range, so that they are not checked.
+    in_range: ClassVar[bool] = False
+    #: Whether `normalize` depends on the feasible nodes only through their lowest and highest score.
+    normalizes_by_bounds: ClassVar[bool] = False
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        """Score every node of the view. Scores of nodes that are not candidates are ignored."""
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "normalizes_by_bounds", default=False, unless=("normalize",))
+
+    def normalize(
+        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64] | Status:
+        """Bring the scores into 0…100, based on the feasible nodes."""
+        return scores
+
+
+class NodeScorePlugin(ScorePlugin):
+    """A Score plugin that scores one node at a time."""
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        scores = np.zeros(len(nodes), np.int64)
+        for i in nodes.positions():
+            score = self.score_node(state, pod, nodes.info(i))
+            if isinstance(score, Status):
+                return score
+            if not isinstance(score, _WHOLE):
+                raise unexpected("a whole number or a Status", score, self.score_node)
+            scores[i] = score
+        return scores
+
+    @abstractmethod
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int | Status: ...
+
+
+class ReservePlugin(Plugin):
+    #: Whether `assumed` is called before Reserve.
+    changes_assumed_pods = False
+
+    def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
+        """The pod as it should be accounted on its node, before Reserve. Only called with `changes_assumed_pods`."""
+        return pod.pod
+
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Undo `reserve`. Must be idempotent, and may be called without a prior `reserve`."""
+
+    def reserves_nothing(self, shape: PodShape) -> bool:
+        """Whether `reserve` always succeeds for pods of the shape, and reserves nothing outside the pod's CycleState.
+
+        If the plugin also has a `pre_bind`, that must do nothing for these pods. Reset in a subclass that overrides
+        `reserve` or `unreserve`.
+        """
+        return False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "reserves_nothing", ReservePlugin.reserves_nothing, unless=("reserve", "unreserve"))
+
+
+class PermitPlugin(Plugin):
+    @abstractmethod
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+        """Approve the pod, reject it, or return Wait with a timeout in seconds."""
+
+    def quorum(self, pod: PodInfo) -> int | None:
+        """The number of the group's pods that need nodes before `permit` approves the group; None: unknown.
+
+        Below that number `permit` always returns the same Wait, so one call is enough for all pods of the group. From
+        that number on it only approves. Reset in a subclass that overrides `permit`.
+        """
+        return None
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "quorum", PermitPlugin.quorum, unless=("permit",))
+
+
+class PreBindPreFlightResult(PlainStruct, frozen=True):
+    allow_parallel: bool = False
+
+
+class PreBindPlugin(Plugin):
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> PreBindPreFlightResult | Status | None:
+        """Whether `pre_bind` has anything to do (Skip if not), and may run in parallel with others. No side effects."""
+        return PreBindPreFlightResult()
+
+    @abstractmethod
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, Status | None] | Steps:
+        """Prepare the binding: `async def`, or a generator of steps (`framework.requests`)."""
+
+
+class BindPlugin(Plugin):
+    @abstractmethod
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, Status | None] | Steps:
+        """Bind the pod, or return Skip to leave it to the next plugin; `async def`, or a generator of steps."""
+
+
+class RequestBinder(BindPlugin):
+    """A Bind plugin that only sends one request, so that no generator is needed to wait for it."""
+
+    @abstractmethod
+    def bind_request(self, pod: PodInfo, node_name: str) -> Bind:
+        """The request that binds the pod."""
+
+    def bind_answer(self, outcome: Outcome) -> Status | None:
+        """The status for the request's outcome."""
+        return None if isinstance(outcome, Done) else error(outcome.error)
+
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
+        return self.bind_answer((yield self.bind_request(pod, node_name)))
+
+
+class PostBindPlugin(Plugin):
+    @abstractmethod
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, None] | Steps:
+        """Called after the pod is bound; `async def`, or a generator of steps."""
+
+
+class SignPlugin(Plugin):
+    @abstractmethod
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        """What the plugin reads of a pod beyond its template, as hashable values by name; {} for nothing.
+
+        The template is the pod's namespace and spec without the names of claims; labels, annotations and owner are not
+        part of it. Facts that depend on a claim's name (does the claim exist?) can stand in for the name. Pods with
+        equal templates and fragments share results. Return a rejection if the pod cannot share results.
+        """
+
+    def signs_nothing(self, shape: PodShape) -> bool:
+        """Whether `sign_pod` always returns {} for pods of the shape; it is then not called for them.
+
+        Reset in a subclass that overrides `sign_pod`.
+        """
+        return False
+
+    def sign_version(self, pod: PodInfo) -> Hashable:
+        """The version of what `sign_pod` depends on beyond the pod's shape.
+
+        Pods of a shape keep their signature while it is equal. None: unknown, `sign_pod` is called for every pod. Reset
+        in a subclass that overrides `sign_pod`.
+        """
+        return None
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "signs_nothing", SignPlugin.signs_nothing, unless=("sign_pod",))
+        _not_inherited(cls, "sign_version", SignPlugin.sign_version, unless=("sign_pod",))
+
+
+class ShapeSigned(SignPlugin):
+    """A plugin that reads nothing of a pod beyond its spec, labels and controller. `sign_pod` is not called."""
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        return {}
+
+
+class TemplateSigned(ShapeSigned):
+    """A plugin that reads nothing of a pod beyond its template.
+
+    Pods with different labels or claims still share results.
+    """
+
+
+class PlacementGeneratePlugin(Plugin):
+    @abstractmethod
+    def generate_placements(
+        self, group_state: CycleState, group: PodGroupInfo, parent: Placement
+    ) -> Sequence[Placement] | Status:
+        """The sets of nodes within `parent` to try the group on, in order."""
+
+
+class PlacementScorePlugin(Plugin):
+    @abstractmethod
+    def score_placement(
+        self, group_state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int | Status:
+        """Score a placement, given the nodes that the group's pods got in the trial."""
+
+    def normalize_placements(
+        self, group_state: CycleState, group: PodGroupInfo, scores: Sequence[int]
+    ) -> Sequence[int] | Status:
+        """Bring the scores of all placements into 0…100, in the same order."""
+        return scores
+
+
+async def awaited(method: Callable[..., Any], *args: Any) -> Any:
+    """Await the result of a method that must be `async def`; raise if it is not."""
+    found = method(*args)
+    if not isawaitable(found):
+        raise unexpected(f"{method.__name__} to be `async def` or a generator of steps", found)
+    return await found
+
+
+def trusted_reads(plugin: Plugin) -> Reads:
+    """What a plugin reads, as far as its declaration is sufficient to keep its results.
+
+    A node-level plugin is only called for remaining nodes, so it has no results for the others. A plugin that counts
+    pods on any node must report when its state becomes invalid, and have an extension point that renews it.
+    """
+    if isinstance(plugin, NodeFilterPlugin | NodeScorePlugin):
+        return Reads.ANYTHING
+    if plugin.reads is not Reads.CLUSTER_PODS:
+        return plugin.reads
+    renews_filter = isinstance(plugin, PreFilterPlugin) or not isinstance(plugin, FilterPlugin)
+    renews_score = isinstance(plugin, PreScorePlugin) or not isinstance(plugin, ScorePlugin)
+    return plugin.reads if isinstance(plugin, CountsPods) and renews_filter and renews_score else Reads.ANYTHING
+
+
+#: Extension point (the key in the configuration) -> class that implements it.
+EXTENSION_POINTS: dict[str, type[Plugin]] = {
+    "preEnqueue": PreEnqueuePlugin,
+    "queueSort": QueueSortPlugin,
+    "preFilter": PreFilterPlugin,
+    "filter": FilterPlugin,
+    "postFilter": PostFilterPlugin,
+    "preScore": PreScorePlugin,
+    "score": ScorePlugin,
+    "reserve": ReservePlugin,
+    "permit": PermitPlugin,
+    "preBind": PreBindPlugin,
+    "bind": BindPlugin,
+    "postBind": PostBindPlugin,
+    "placementGenerate": PlacementGeneratePlugin,
+    "placementScore": PlacementScorePlugin,
+}
+
+
+def extension_points(plugin: type[Plugin]) -> frozenset[str]:
+    """The extension points that a plugin class implements."""
+    return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))

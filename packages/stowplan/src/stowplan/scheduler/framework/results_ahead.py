@@ -1,0 +1,55 @@
+"""A plugin's results for equal pods that are placed one after the other (`CountsPods.results_ahead`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from stowplan.kube.structs import PlainStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+
+class RefusalsAhead(ABC):
+    """The domains that a Filter refuses to the next of the pods; updated with each of them."""
+
+    #: The domain of each row.
+    codes: npt.NDArray[np.intp]
+    #: Whether a domain is refused to the next pod, by domain.
+    refused: npt.NDArray[np.bool_]
+
+    @abstractmethod
+    def place(self, row: int) -> Sequence[int]:
+        """Count a pod on this row; return the domains for which `refused` changed."""
+
+
+class ScoresAhead(ABC):
+    """The scores of the next of the pods; updated with each of them. Nodes of a class have the same score."""
+
+    #: The class of each row. A pod may take its row to another class, which may be new.
+    classes: npt.NDArray[np.intp]
+    #: The number of classes.
+    size: int
+
+    @abstractmethod
+    def place(self, row: int) -> int:
+        """Count a pod on this row; return the row's class from now on."""
+
+    @abstractmethod
+    def by_class(self, feasible: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The normalized score of each class.
+
+        `feasible`: the number of feasible nodes of each class; not all are 0. Classes without any do not matter.
+        """
+
+
+class ResultsAhead(PlainStruct, frozen=True, eq=False):
+    """The Filter refuses what any of `refusals` does."""
+
+    refusals: Sequence[RefusalsAhead] = ()
+    #: None: Score is untouched, as if `untouched_by` were true for it.
+    scores: ScoresAhead | None = None

@@ -1,0 +1,52 @@
+"""The plugins of a profile that have to be called for pods of a given shape, per extension point.
+
+Most pods have neither claims nor devices. A plugin for those can declare once for all pods of a shape that it does not
+apply to them (`skips`, `reserves_nothing`, `signs_nothing`), and is then not called. A full run of PreFilter and Filter
+over all nodes still calls it, because its Skip is recorded there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stowplan.scheduler.framework.interface import ReservePlugin
+from stowplan.scheduler.framework.status import declares
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.cluster.pod_info import PodShape
+    from stowplan.scheduler.framework.interface import Plugin, PreBindPlugin, PreFilterPlugin, SignPlugin
+
+
+class ApplicablePlugins(NamedTuple):
+    signers: tuple[SignPlugin, ...]
+    #: The signing plugins as a bit mask.
+    signing: int
+    #: The PreFilter plugins whose result may change with pods on other nodes.
+    moving_pre_filters: tuple[PreFilterPlugin, ...]
+    reserve: tuple[ReservePlugin, ...]
+    pre_bind: tuple[PreBindPlugin, ...]
+
+    @classmethod
+    def all_of(
+        cls,
+        signers: tuple[SignPlugin, ...],
+        moving_pre_filters: tuple[PreFilterPlugin, ...],
+        reserve: tuple[ReservePlugin, ...],
+        pre_bind: tuple[PreBindPlugin, ...],
+    ) -> ApplicablePlugins:
+        return cls(signers, (1 << len(signers)) - 1, moving_pre_filters, reserve, pre_bind)
+
+    def by(self, shape: PodShape) -> ApplicablePlugins:
+        """The subset of these plugins that applies to pods of the shape."""
+        signing = [not declares(lambda plugin=plugin: plugin.signs_nothing(shape)) for plugin in self.signers]  # type: ignore[misc]
+        return ApplicablePlugins(
+            tuple(plugin for plugin, signs in zip(self.signers, signing, strict=True) if signs),
+            sum(1 << i for i, signs in enumerate(signing) if signs),
+            tuple(p for p in self.moving_pre_filters if not declares(lambda p=p: p.skips(shape))),  # type: ignore[misc]
+            tuple(p for p in self.reserve if not _reserves_nothing(p, shape)),
+            tuple(p for p in self.pre_bind if not _reserves_nothing(p, shape)),
+        )
+
+
+def _reserves_nothing(plugin: Plugin, shape: PodShape) -> bool:
+    return isinstance(plugin, ReservePlugin) and declares(lambda: plugin.reserves_nothing(shape))

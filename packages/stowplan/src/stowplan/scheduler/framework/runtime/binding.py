@@ -1,0 +1,356 @@
+"""Run Reserve, Permit, PreBind, Bind and PostBind plugins.
+
+A pod with a chosen node is not bound yet. Plugins reserve resources for it (Reserve), may make it wait (Permit),
+prepare the binding (PreBind) and write it (Bind). If any of these fails, all reservations are released (Unreserve).
+Reserve and Permit are part of the scheduling cycle and do not block; the other points may do I/O and are asynchronous.
+
+The functions here run one profile's plugins at one extension point and return the result. The caller owns the order of
+the points, the waiting pods and time, so nothing here depends on an event loop. A plugin that raises yields an Error
+status; extension points without a status return their problems as a list of texts.
+
+Upstream: pkg/scheduler/framework/runtime/framework.go.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import isnan
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.kube.api.types import Pod
+from stowplan.kube.klog import get_logger
+from stowplan.scheduler.framework.interface import PreBindPreFlightResult, awaited
+from stowplan.scheduler.framework.requests import Bind
+from stowplan.scheduler.framework.runtime.metrics import ended, timed, watched, watched_awaitable
+from stowplan.scheduler.framework.status import (
+    PROPAGATED,
+    RAISED,
+    SKIP,
+    SUCCESS,
+    Code,
+    Status,
+    described,
+    error,
+    raised,
+    unexpected,
+    well_formed,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.interface import PermitPlugin, PreBindPlugin, RequestBinder, ReservePlugin
+    from stowplan.scheduler.framework.requests import Outcome, Steps
+    from stowplan.scheduler.framework.runtime.framework import Framework
+
+_log = get_logger(__name__)
+
+#: Upper limit of a Permit plugin's timeout, in seconds.
+MAX_PERMIT_TIMEOUT = 15 * 60.0
+
+PERMIT_WAITS = "one or more plugins asked to wait and no plugin rejected pod"
+OTHER_PRE_BIND_FAILED = "some other PreBind operation failed"
+
+#: Names of PreBind plugins: groups run one after the other, the plugins of a group concurrently.
+Groups = tuple[tuple[str, ...], ...]
+
+
+class PreFlight(NamedTuple):
+    """The result of PreBindPreFlight: whether the plugin will act, and whether in parallel with others."""
+
+    plugin: str
+    acts: bool = True
+    allow_parallel: bool = False
+
+
+# -- Reserve and Unreserve --------------------------------------------------------------------------------------------
+
+
+def run_assumed(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    """Let plugins change the pod as it is accounted on its node; a Status is an error."""
+    for plugin in framework.assuming:
+        try:
+            changed = plugin.assumed(state, pod, node_name)
+            if changed is pod.pod:
+                continue
+            if not isinstance(changed, Pod):
+                raise unexpected("a Pod", changed)
+            pod.pod, pod.shape = changed, framework.handle.cluster.pod_info(changed).shape
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            return wrapped(f'running Reserve plugin "{plugin.name}"', raised(e, plugin.assumed))
+    return None
+
+
+@timed("Reserve", ended)
+def run_reserve(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str, *, problems: list[str] | None = None
+) -> Status | None:
+    """Run Reserve; on the first failure, Unreserve all plugins, including those whose Reserve did not run.
+
+    `problems` collects the failures of Unreserve.
+    """
+    for plugin in framework.plugins_to_call(state, pod).reserve:
+        answer = _reserve(plugin, state, pod, node_name)
+        failed = _failure("Reserve", plugin.name, answer)
+        if answer is not None and failed is not None:
+            _log_failure("Reserve", plugin.name, answer, pod, node_name)
+            found = run_unreserve(framework, state, pod, node_name)
+            if problems is not None:
+                problems += found
+            return failed
+    return None
+
+
+def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    try:
+        return well_formed(watched(state, "Reserve", plugin.name, plugin.reserve, state, pod, node_name))
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e, plugin.reserve)
+
+
+@timed("Unreserve")
+def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
+    """Run Unreserve in reverse order; return the failures."""
+    problems = []
+    for plugin in reversed(framework.reserve):
+        try:
+            watched(state, "Unreserve", plugin.name, plugin.unreserve, state, pod, node_name)
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            problems.append(f'running Unreserve plugin "{plugin.name}": {described(e)}')
+    return problems
+
+
+# -- Permit -----------------------------------------------------------------------------------------------------------
+
+
+@timed("Permit", lambda answer: Code.Success if answer[0] is None else answer[0].code)
+def run_permit(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str
+) -> tuple[Status | None, dict[str, float]]:
+    """Run Permit: None if the pod may proceed, a failure, or Wait with the timeout of each plugin in seconds."""
+    timeouts: dict[str, float] = {}
+    reasons: list[str] = []
+    for plugin in framework.permit:
+        answer, timeout = _permit(plugin, state, pod, node_name)
+        if answer is not None and answer.code == Code.Wait:
+            timeouts[plugin.name] = timeout
+            reasons += answer.shown_reasons
+            continue
+        failed = _failure("Permit", plugin.name, answer)
+        if answer is not None and failed is not None:
+            _log_failure("Permit", plugin.name, answer, pod, node_name)
+            return failed, {}
+    if timeouts:
+        verbose = _log.v(4)
+        if verbose.enabled:
+            text = "One or more plugins asked to wait and no plugin rejected pod"
+            verbose.info(text, logger="Permit", node=node_name, pod=pod)
+        return Status(Code.Wait, (*reasons, PERMIT_WAITS)), timeouts
+    return None, {}
+
+
+def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+    try:
+        found: object = watched(state, "Permit", plugin.name, plugin.permit, state, pod, node_name)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise unexpected("(a Status or None, seconds)", found)
+        answer = well_formed(found[0])
+        if answer is None or answer.code != Code.Wait:
+            return answer, 0.0
+        return answer, _permit_timeout(found[1])
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e, plugin.permit), 0.0
+
+
+def _permit_timeout(seconds: object) -> float:
+    if isinstance(seconds, timedelta):
+        seconds = seconds.total_seconds()
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or isnan(seconds):
+        raise unexpected("a number of seconds beside Wait", seconds)
+    return min(float(seconds), MAX_PERMIT_TIMEOUT)
+
+
+# -- PreBind ----------------------------------------------------------------------------------------------------------
+
+
+@timed("PreBindPreFlight", lambda answer: answer[0].code)
+def run_pre_bind_pre_flights(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str
+) -> tuple[Status, list[PreFlight]]:
+    """Run PreBindPreFlight: Success if some plugin will act, Skip if none will, or an Error."""
+    results: list[PreFlight] = []
+    acting, called = SKIP, framework.plugins_to_call(state, pod).pre_bind
+    # In most cases no plugin has anything to prepare.
+    for plugin in framework.pre_bind if called else ():
+        if plugin not in called:
+            results.append(PreFlight(plugin.name, acts=False))
+            continue
+        answer = _pre_flight(plugin, state, pod, node_name)
+        if answer is SKIP:
+            # Most plugins return this very object, so the comparison by identity is the common case.
+            results.append(PreFlight(plugin.name, acts=False))
+        elif isinstance(answer, Status) and answer.code not in (Code.Success, Code.Skip):
+            if answer.code == Code.Error:
+                _log_failure("PreBindPreFlight", plugin.name, answer, pod, node_name)
+            return _pre_flight_failure(plugin.name, answer), results
+        elif isinstance(answer, Status):
+            # A bare status does not allow parallel execution: the plugin runs alone.
+            acts = answer.code == Code.Success
+            results.append(PreFlight(plugin.name, acts=acts))
+            acting = SUCCESS if acts else acting
+        else:
+            results.append(PreFlight(plugin.name, allow_parallel=answer is not None and answer.allow_parallel))
+            acting = SUCCESS
+    return acting, results
+
+
+def _pre_flight(
+    plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
+) -> PreBindPreFlightResult | Status | None:
+    try:
+        answer = watched(state, "PreBindPreFlight", plugin.name, plugin.pre_bind_pre_flight, state, pod, node_name)
+        if answer is None or isinstance(answer, PreBindPreFlightResult | Status):
+            return answer
+        raise unexpected("a PreBindPreFlightResult, a Status or None", answer)
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e, plugin.pre_bind_pre_flight)
+
+
+def _pre_flight_failure(plugin: str, status: Status) -> Status:
+    if status.code == Code.Error:
+        return wrapped(f'running PreBindPreFlight "{plugin}"', status).with_plugin(plugin)
+    text = f'PreBindPreFlight {plugin} returned "{status.code.name}", which is unsupported. '
+    return error(text + "It is supposed to return Success, Skip, or Error status").with_plugin(plugin)
+
+
+def pre_bind_groups(results: Sequence[PreFlight]) -> Groups:
+    """Group adjacent plugins that may run in parallel.
+
+    A plugin that may not runs alone, and separates its neighbors even if it skips.
+    """
+    groups: list[list[str]] = []
+    joinable = False
+    for result in results:
+        if result.acts:
+            if joinable and result.allow_parallel:
+                groups[-1].append(result.plugin)
+            else:
+                groups.append([result.plugin])
+            joinable = result.allow_parallel
+        elif not result.allow_parallel:
+            joinable = False
+    return tuple(tuple(group) for group in groups)
+
+
+# -- PreBind, Bind and PostBind ---------------------------------------------------------------------------------------
+
+
+class PluginCancelledItselfError(Exception):
+    """A plugin cancelled its own task; nobody cancelled the call."""
+
+    def __str__(self) -> str:
+        return "a plugin gave up: what it waited for was cancelled"
+
+
+_METHODS = {"PreBind": "pre_bind", "Bind": "bind", "PostBind": "post_bind"}
+
+
+def method_of(framework: Framework, point: str, name: str) -> Callable[..., Any]:
+    """A plugin's method for PreBind, Bind or PostBind."""
+    method: Callable[..., Any] = getattr(framework.plugins[name], _METHODS[point])
+    return method
+
+
+async def call_plugin(
+    framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str
+) -> Status | None:
+    """Await a plugin's coroutine and return its status. A cancellation is propagated."""
+    method = method_of(framework, point, name)
+    try:
+        answer = await watched_awaitable(state, point, name, awaited, method, state, pod, node_name)
+        # PostBind has no result.
+        return None if point == "PostBind" else well_formed(answer)
+    except (*RAISED, GeneratorExit) as e:
+        # If the coroutine is being closed, nobody reads this result.
+        return raised(e, method)
+
+
+def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
+    """Start a plugin's call as steps (see `framework.requests`)."""
+    steps: Steps = method_of(framework, point, name)(state, pod, node_name)
+    return steps
+
+
+def bind_request(binder: RequestBinder, pod: PodInfo, node_name: str) -> Bind | Status:
+    """The request of a Bind plugin that only sends one, or why there is none."""
+    try:
+        request: object = binder.bind_request(pod, node_name)
+        if type(request) is not Bind:
+            raise unexpected("a Bind", request)
+        return request
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e, binder.bind_request)
+
+
+def bind_answer(binder: RequestBinder, outcome: Outcome) -> Status | None:
+    """The plugin's status for the outcome of its request."""
+    try:
+        return well_formed(binder.bind_answer(outcome))
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e, binder.bind_answer)
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def failure_at(point: str, plugin: str, answer: Status | None, pod: PodInfo, node_name: str) -> Status | None:
+    """The consequence of a plugin's status for the attempt; failures are logged."""
+    failed = _failure(point, plugin, answer)
+    if answer is not None and failed is not None:
+        _log_failure(point, plugin, answer, pod, node_name)
+    return failed
+
+
+def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:
+    """The consequence of a plugin's status: None, the rejection itself, or an error."""
+    if answer is None or answer.code == Code.Success:
+        return None
+    if answer.rejected:
+        return answer.with_plugin(plugin)
+    return wrapped(f'running {point} plugin "{plugin}"', answer).with_plugin(plugin)
+
+
+#: Extension points whose log lines name the point, and always the node.
+_NAMED = ("PreBind", "Bind")
+
+
+def _log_failure(point: str, plugin: str, answer: Status, pod: PodInfo, node_name: str) -> None:
+    """Log which plugin ended the attempt, with the plugin's own message; the wrapped one goes into the pod's status."""
+    verbose = _log.v(4)
+    if answer.rejected:
+        text = f"Pod rejected by {point} plugin" if point in _NAMED else "Pod rejected by plugin"
+        verbose.info(text, logger=point, pod=pod, node=node_name, plugin=plugin, status=answer.message)
+        return
+    # Parity: upstream capitalizes one of these messages differently, and some have the node only in a verbose log,
+    # whose loggers have names.
+    text = "Plugin Failed" if point == "Bind" else "Plugin failed"
+    where: dict[str, Any] = {"node": node_name} if verbose.enabled or point not in ("Reserve", "Permit") else {}
+    _log.error(answer.message, text, **_log.named(point), plugin=plugin, pod=pod, **where)

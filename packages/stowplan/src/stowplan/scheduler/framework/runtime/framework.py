@@ -1,0 +1,533 @@
+"""Call a profile's plugins.
+
+The framework runs each extension point in the profile's order and handles the results as the reference does: which
+statuses end the attempt, how errors are wrapped, which plugin a status names. A plugin that raises fails the pod's
+attempt with an Error status that names the plugin; the exception never reaches the scheduling loop.
+
+Upstream: pkg/scheduler/framework/runtime/framework.go.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from inspect import isgenerator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.kube.klog import get_logger
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
+from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
+from stowplan.scheduler.framework.extender import ClusterChangedError
+from stowplan.scheduler.framework.interface import (
+    MAX_SCORE,
+    MIN_SCORE,
+    EnqueueExtensions,
+    FilterPlugin,
+    NodePodExtensions,
+    Plugin,
+    PodExtensions,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    Reads,
+    ScorePlugin,
+)
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.runtime.answers import (
+    checked_scores,
+    failed_post_filter,
+    out_of_range,
+    post_filter_result,
+)
+from stowplan.scheduler.framework.runtime.metrics import timed, watched
+from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError, ProfilePlugins
+from stowplan.scheduler.framework.status import (
+    PROPAGATED,
+    SKIP,
+    Code,
+    Status,
+    described,
+    error,
+    raised,
+    typed,
+    unexpected,
+    well_formed,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.kube.config import Profile
+    from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
+    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+    from stowplan.scheduler.cluster.view import Nodes
+    from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.framework.handle import Handle
+    from stowplan.scheduler.framework.interface import PostFilterSteps, SignPlugin
+    from stowplan.scheduler.framework.pod_shift import PodShift
+    from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
+    from stowplan.scheduler.framework.runtime.registry import Registry
+
+_log = get_logger(__name__)
+
+#: Attribute access on an Enum is slow.
+_SKIP = Code.Skip
+#: Extension points whose plugins can reject a pod, and are therefore asked for their events.
+_REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
+
+
+class PreFiltered(PlainStruct, frozen=True):
+    """The result of PreFilter: the nodes to consider, or a rejection."""
+
+    status: Status | None = None
+    node_names: frozenset[str] | None = None
+    #: Plugins that restricted the nodes.
+    narrowed_by: tuple[str, ...] = ()
+
+
+class Framework(ProfilePlugins):
+    """The plugins of a profile, and the methods to run them."""
+
+    def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
+        super().__init__(profile, registry, handle)
+        self.metrics = handle.metrics
+        #: Plugins that failed to sign a pod.
+        self._unsigned: set[str] = set()
+        #: Plugin -> its own events. A plugin is asked once, so that it cannot fail when a kind is served later.
+        self._own_events: dict[str, Sequence[ClusterEventWithHint]] = {}
+        if self.metrics is not None:
+            self.metrics.count_calls_of(self.points)
+        handle.set_framework(self)
+
+    # -- signatures ---------------------------------------------------------------------------------------------------
+
+    def signature(self, pod: PodInfo) -> Any:
+        """A hashable value, equal for pods that this profile cannot tell apart; None if results cannot be shared."""
+        if self._signers is None:
+            return None
+        return self._sign(pod) if self.metrics is None else self._sign_measured(pod)
+
+    def _sign(self, pod: PodInfo) -> Any:
+        times = None if self.metrics is None else self.metrics.sample
+        # Results that were cached with other plugins enabled are not valid now.
+        concerned = self.concerned(pod.shape)
+        versions = self._sign_versions(concerned.signers, pod) if times is None else None
+        if versions is not None and (known := pod.shape.memo("signature", versions)) is not None:
+            return known
+        same = pod.shape if self._by_shape else pod.shape.template
+        fragments: list[Any] = [self.switched_off, same, concerned.signing]
+        for plugin in concerned.signers:
+            sign = plugin.sign_pod
+            try:
+                answer = sign(pod) if times is None else times.time("Sign", plugin.name, sign, pod)
+                if isinstance(answer, Status):
+                    return None
+                # Most plugins sign nothing.
+                fragment = tuple(answer.items()) if answer else ()
+                hash(fragment)
+            except PROPAGATED:
+                raise
+            except BaseException as e:
+                # A signer that fails, or returns something unhashable, only disables sharing for this pod.
+                self._note_unsigned(plugin.name, e)
+                return None
+            fragments.append(fragment)
+        found = tuple(fragments)
+        return found if versions is None else pod.shape.remember("signature", versions, found)
+
+    def _note_unsigned(self, plugin: str, why: BaseException) -> None:
+        """Log that scheduling is slower than the plugin's author expects, once per plugin."""
+        if plugin not in self._unsigned:
+            self._unsigned.add(plugin)
+            _log.error(None, "A plugin failed to sign a pod, which shares no results", plugin=plugin, cause=typed(why))
+
+    def _sign_versions(self, signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable] | None:
+        """The version of what the signature depends on beyond the pod's shape; None if some plugin has none."""
+        try:
+            versions = [plugin.sign_version(pod) for plugin in signers]
+            if None in versions:
+                return None
+        except PROPAGATED:
+            raise
+        except BaseException:
+            return None
+        versions.append(self._arrangement)
+        return versions
+
+    _sign_measured = timed("Sign")(_sign)
+
+    # -- plugins to call -----------------------------------------------------------------------------------------------
+
+    def concerned(self, shape: PodShape) -> ApplicablePlugins:
+        """The plugins that apply to pods of the shape."""
+        found: ApplicablePlugins | None = shape.memo("concerned", self._arrangement)
+        return found or shape.remember("concerned", self._arrangement, self.everyone.by(shape))
+
+    def plugins_to_call(self, state: CycleState, pod: PodInfo) -> ApplicablePlugins:
+        """The plugins to call for a pod; all of them in a sampled cycle, whose calls are timed."""
+        return self.concerned(pod.shape) if state.plugin_times is None else self.everyone
+
+    # -- lookup objects -----------------------------------------------------------------------------------------------
+
+    def watch_objects(self, pod: PodInfo, plugin: Plugin) -> ObjectWatch:
+        """The lookup objects that a plugin's results for a pod depend on."""
+        return ObjectWatch(self.handle.cluster.objects, _objects_read(plugin, pod))
+
+    # -- before and during filtering ----------------------------------------------------------------------------------
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
+        for plugin in self.pre_enqueue:
+            status = _guarded(plugin.pre_enqueue, pod)
+            if status is not None and status.code != Code.Success:
+                return status.with_plugin(plugin.name)
+        return None
+
+    def run_pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFiltered:
+        refused: Status | None = None
+        names: frozenset[str] | None = None
+        narrowed: list[str] = []
+        state.skip_filter = set()
+        for plugin in self.pre_filter:
+            try:
+                answer = self.ask_pre_filter(plugin, state, pod, nodes)
+                if not isinstance(answer, PreFilterResult):
+                    answer = well_formed(answer, "a PreFilterResult, a Status or None")
+            except PROPAGATED:
+                raise
+            except BaseException as e:
+                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', raised(e, plugin.pre_filter)))
+            if answer is None:
+                continue
+            if isinstance(answer, PreFilterResult):
+                if answer.node_names is not None:
+                    narrowed.append(plugin.name)
+                    names = answer.node_names if names is None else names & answer.node_names
+                    if not names:
+                        return PreFiltered(_unsatisfied(narrowed), names, tuple(narrowed))
+            elif answer.code == Code.Skip:
+                state.skip_filter.add(plugin.name)
+            elif answer.code == Code.UnschedulableAndUnresolvable:
+                return PreFiltered(answer.with_plugin(plugin.name))
+            elif answer.code == Code.Unschedulable:
+                # Parity: the last plugin that returns Unschedulable wins.
+                refused = answer.with_plugin(plugin.name)
+            elif answer.code != Code.Success:
+                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', answer))
+        return PreFiltered(refused, names, tuple(narrowed))
+
+    def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
+        """One plugin's unchecked result; exceptions propagate."""
+        call, times = plugin.pre_filter, state.plugin_times
+        state.writer = plugin.name
+        # Inlined `watched`, here and below, because these run for every plugin of a cycle.
+        answer = (
+            call(state, pod, nodes) if times is None else times.time("PreFilter", plugin.name, call, state, pod, nodes)
+        )
+        state.writer = ""
+        # Nearly all plugins that skip return this object.
+        if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
+            self.metrics.pre_filter[plugin.name].value += 1
+        return answer
+
+    def active_filters(self, state: CycleState) -> list[FilterPlugin]:
+        skipped = state.skip_filter
+        return [plugin for plugin in self.filter if plugin.name not in skipped]
+
+    def run_filter(
+        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> Rejections | Status | None:
+        """One plugin's result; a Status is an error that ends the attempt."""
+        if self.metrics is not None and not state.asking:
+            self.metrics.filter[plugin.name].value += len(nodes)
+        return self.ask_filter(plugin, state, pod, nodes)
+
+    def ask_filter(
+        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> Rejections | Status | None:
+        """Like `run_filter`, for callers that run many plugins and count them together."""
+        call, times = plugin.filter, state.plugin_times
+        state.writer = plugin.name
+        try:
+            answer = (
+                call(state, pod, nodes) if times is None else times.time("Filter", plugin.name, call, state, pod, nodes)
+            )
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            answer = raised(e, call)
+        state.writer = ""
+        if answer is None or isinstance(answer, Rejections):
+            return answer
+        if not isinstance(answer, Status):
+            answer = error(unexpected("Rejections, a Status or None", answer, call))
+        if nodes.candidates is not None and not nodes.candidates.any():
+            # The plugins before it left no node, so upstream would not have called it.
+            return None
+        return wrapped(f'running "{plugin.name}" filter plugin', answer)
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> tuple[list[tuple[str, Rejections]], npt.NDArray[np.bool_]] | Status:
+        """Run all filters over a view: rejections by plugin, and the mask of positions that passed."""
+        passed = np.ones(len(nodes), np.bool_)
+        found: list[tuple[str, Rejections]] = []
+        for plugin in self.active_filters(state):
+            nodes.candidates = passed
+            answer = self.run_filter(plugin, state, pod, nodes)
+            if isinstance(answer, Status):
+                return answer
+            if answer is not None:
+                found.append((plugin.name, answer))
+                passed = passed & ~answer.mask
+        return found, passed
+
+    def has_active_pod_extensions(self, state: CycleState) -> bool:
+        """Whether some plugin must be told about pods that are hypothetically added or removed."""
+        kinds = (PodExtensions, NodePodExtensions)
+        return any(isinstance(p, kinds) and p.name not in state.skip_filter for p in self.pre_filter)
+
+    def has_node_level_filters(self, state: CycleState) -> bool:
+        """Whether some filter may look at single pods of a node: true unless all declare that they do not."""
+        return any(p.reads in (Reads.ANYTHING, Reads.NODE_PODS) for p in self.active_filters(state))
+
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes) -> Status | None:
+        """Tell the plugins that took part in PreFilter that pods were added or removed; `nodes` already shows it."""
+        for plugin in self.pre_filter:
+            if plugin.name in state.skip_filter:
+                continue
+            what = "AddPod" if shift.sign > 0 else "RemovePod"
+            try:
+                point = f"PreFilterExtension{what}"
+                answer = watched(state, point, plugin.name, _shift_one, plugin, state, pod, shift, nodes)
+            except PROPAGATED:
+                raise
+            except BaseException as e:
+                answer = raised(e)
+            if answer is not None and answer.code != Code.Success:
+                return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
+        return None
+
+    def run_post_filter(
+        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        try:
+            answer = watched(state, "PostFilter", plugin.name, plugin.post_filter, state, pod, diagnosis)
+            return post_filter_result(answer, pod)
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            return failed_post_filter(plugin, e)
+
+    def run_post_filter_in_steps(
+        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterSteps:
+        """Run a PostFilter plugin that may wait: yields what the plugin's steps yield."""
+        started = self.now()
+        try:
+            answer: Any = plugin.post_filter(state, pod, diagnosis)
+            if isgenerator(answer):
+                answer = yield from answer
+            result = post_filter_result(answer, pod)
+        except (*PROPAGATED, GeneratorExit, ClusterChangedError):
+            raise
+        except BaseException as e:
+            result = failed_post_filter(plugin, e)
+        if state.plugin_times is not None:
+            state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
+        return result
+
+    @contextmanager
+    def unmeasured(self) -> Iterator[None]:
+        """Disable counting and timing within this context, which only answers a question."""
+        before, of_plugins = self.metrics, self.handle.metrics
+        self.metrics = self.handle.metrics = None
+        try:
+            yield
+        finally:
+            self.metrics, self.handle.metrics = before, of_plugins
+
+    def now(self) -> float:
+        """The metrics' stopwatch; 0.0 without metrics."""
+        return 0.0 if self.metrics is None else self.metrics.now()
+
+    # -- scoring ------------------------------------------------------------------------------------------------------
+
+    def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        state.skip_score = set()
+        for plugin in self.pre_score:
+            try:
+                answer = self.ask_pre_score(plugin, state, pod, nodes)
+            except PROPAGATED:
+                raise
+            except BaseException as e:
+                answer = raised(e, plugin.pre_score)
+            if answer is None or answer.code == Code.Success:
+                continue
+            if answer.code != Code.Skip:
+                return wrapped(f'running PreScore plugin "{plugin.name}"', answer)
+            state.skip_score.add(plugin.name)
+        return None
+
+    def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """One plugin's result; exceptions propagate."""
+        call, times = plugin.pre_score, state.plugin_times
+        state.writer = plugin.name
+        answer = well_formed(
+            call(state, pod, nodes) if times is None else times.time("PreScore", plugin.name, call, state, pod, nodes)
+        )
+        state.writer = ""
+        # Nearly all plugins that skip return this object.
+        if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
+            self.metrics.pre_score[plugin.name].value += 1
+        return answer
+
+    def active_scores(self, state: CycleState) -> list[ScorePlugin]:
+        skipped = state.skip_score
+        return [plugin for plugin in self.score if plugin.name not in skipped]
+
+    def run_score(
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> npt.NDArray[np.int64] | Status:
+        """One plugin's raw scores over a view."""
+        if self.metrics is not None and not state.asking:
+            self.metrics.score[plugin.name].value += len(nodes)
+        return self.ask_score(plugin, state, pod, nodes)
+
+    def ask_score(
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> npt.NDArray[np.int64] | Status:
+        """Like `run_score`, for callers that run many plugins and count them together."""
+        call, times = plugin.score, state.plugin_times
+        state.writer = plugin.name
+        try:
+            raw = (
+                call(state, pod, nodes) if times is None else times.time("Score", plugin.name, call, state, pod, nodes)
+            )
+            answer = checked_scores(raw, len(nodes))
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            answer = raised(e, call)
+        state.writer = ""
+        if isinstance(answer, Status):
+            return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
+        return answer
+
+    def normalize(
+        self,
+        plugin: ScorePlugin,
+        state: CycleState,
+        pod: PodInfo,
+        scores: npt.NDArray[np.int64],
+        feasible: npt.NDArray[np.bool_],
+    ) -> npt.NDArray[np.int64] | Status:
+        """Normalize raw scores, and check that those of feasible nodes are in range."""
+        if plugin.normalizes:
+            call, times = plugin.normalize, state.plugin_times
+            try:
+                if times is None:
+                    raw = call(state, pod, scores, feasible)
+                else:
+                    raw = times.time("ScoreExtensionNormalize", plugin.name, call, state, pod, scores, feasible)
+                answer = checked_scores(raw, len(scores))
+            except PROPAGATED:
+                raise
+            except BaseException as e:
+                answer = raised(e, call)
+            if isinstance(answer, Status):
+                return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
+            scores = answer
+        if not plugin.in_range:
+            outside = feasible & ((scores < MIN_SCORE) | (scores > MAX_SCORE))
+            if outside.any():
+                wrong = int(scores[outside][0])
+                return out_of_range("Score", plugin.name, wrong)
+        return scores
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def registered_events(self, *, implied: bool = True) -> dict[str, list[ClusterEventWithHint]]:
+        """Plugin -> events that may help pods that it rejected; `implied`: include those that the framework adds."""
+        registered: dict[str, list[ClusterEventWithHint]] = {}
+        for point in _REFUSING_POINTS:
+            for name in self.points[point]:
+                if name not in registered:
+                    own = self._events_of(name)
+                    registered[name] = with_implied(own) if implied else list(own)
+        return registered
+
+    def _events_of(self, plugin: str) -> Sequence[ClusterEventWithHint]:
+        if plugin not in self._own_events:
+            self._own_events[plugin] = _own_events(self.plugins[plugin])
+        return self._own_events[plugin]
+
+
+def _objects_read(plugin: Plugin, pod: PodInfo) -> Collection[ObjectDependency]:
+    try:
+        found = tuple(plugin.reads_objects(pod))
+    except PROPAGATED:
+        raise
+    except BaseException:
+        # If a plugin fails to return its events, register all: only the optimization is lost.
+        return (ANY_OBJECT,)
+    return found if all(isinstance(dependency, ObjectDependency) for dependency in found) else (ANY_OBJECT,)
+
+
+def _skips(answer: object) -> bool:
+    return isinstance(answer, Status) and answer.code is _SKIP
+
+
+def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
+    if not isinstance(plugin, EnqueueExtensions):
+        return EVERYTHING
+    try:
+        own = tuple(plugin.events_to_register())
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        raise PluginInitError(f'registering the events of plugin "{plugin.name}": {described(e)}') from e
+    for event in own:
+        if not isinstance(event, ClusterEventWithHint):
+            wrong = unexpected("what `on` makes of a resource and an action", event)
+            raise PluginInitError(f'registering the events of plugin "{plugin.name}": {wrong}')
+    return own
+
+
+def _guarded(call: Callable[[PodInfo], Status | None], pod: PodInfo) -> Status | None:
+    try:
+        return well_formed(call(pod))
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e, call)
+
+
+def _unsatisfied(plugins: Sequence[str]) -> Status:
+    """The status if the restrictions of several PreFilter plugins have no node in common."""
+    if len(plugins) == 1:
+        return Status(Code.UnschedulableAndUnresolvable, (f"node(s) didn't satisfy plugin {plugins[0]}",))
+    named = " ".join(sorted(plugins))
+    return Status(Code.UnschedulableAndUnresolvable, (f"node(s) didn't satisfy plugin(s) [{named}] simultaneously",))
+
+
+def _shift_one(
+    plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes
+) -> Status | None:
+    if isinstance(plugin, PodExtensions):
+        return well_formed(plugin.shift_pods(state, pod, shift), by=plugin.shift_pods)
+    if isinstance(plugin, NodePodExtensions):
+        call = plugin.add_pod if shift.sign > 0 else plugin.remove_pod
+        for row, shifted in zip(shift.rows.tolist(), shift.pods, strict=True):
+            status = well_formed(call(state, pod, shifted, nodes.info(nodes.position_of(row))), by=call)
+            if status is not None and status.code != Code.Success:
+                return status
+    return None

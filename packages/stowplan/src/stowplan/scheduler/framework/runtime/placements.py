@@ -1,0 +1,168 @@
+"""Placements of a pod group: sets of nodes to try, and their scores.
+
+A placement is a named set of nodes. At most one plugin generates placements for a group (for example one per rack);
+without one, the only placement is the whole cluster. The scheduler tries the group in each placement. Among those in
+which it fits, PlacementScore plugins choose the best, based on where the pods would go.
+
+Upstream: pkg/scheduler/framework/runtime/framework.go; docs/reference/behaviour.md, Placements of pod groups.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import field
+
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.interface import MAX_SCORE, MIN_SCORE
+from stowplan.scheduler.framework.runtime.answers import out_of_range
+from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, error, raised, unschedulable, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin
+    from stowplan.scheduler.framework.runtime.framework import Framework
+
+NO_PLACEMENTS = "no feasible placements found"
+
+
+class PodGroupInfo(PlainStruct, frozen=True):
+    """A group of pods that are scheduled together."""
+
+    namespace: str
+    name: str
+    #: Members without a node, in the order in which they are tried.
+    unscheduled_pods: tuple[PodInfo, ...] = ()
+
+
+class Placement(PlainStruct, frozen=True, eq=False):
+    """The nodes on which a group is tried."""
+
+    nodes: Nodes
+    name: str = ""
+
+    def restricted(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]], name: str) -> Placement:
+        """The subset of this placement that a mask over its nodes marks."""
+        positions = np.flatnonzero(mask)
+        rows = positions if self.nodes.rows is None else self.nodes.rows[positions]
+        return Placement(self.nodes.restricted(rows), name)
+
+
+class ProposedAssignment(PlainStruct, frozen=True):
+    """A pod and the node that it would get."""
+
+    pod: PodInfo
+    node_name: str
+
+
+class PodGroupAssignments(PlainStruct, frozen=True):
+    """Where a group's pods would go within a placement."""
+
+    placement: Placement
+    proposed: tuple[ProposedAssignment, ...] = ()
+
+
+class PlacementScores(PlainStruct):
+    """The scores of a placement."""
+
+    placement: Placement
+    #: Plugin -> its score, normalized and weighted.
+    scores: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return sum(self.scores.values())
+
+
+def whole_cluster(cluster: ClusterState) -> Placement:
+    """The unnamed placement with all nodes."""
+    return Placement(Nodes(cluster, np.flatnonzero(cluster.table.valid[: cluster.table.n])))
+
+
+def run_placement_generate(
+    framework: Framework, group_state: CycleState, group: PodGroupInfo, parent: Placement | None = None
+) -> Sequence[Placement] | Status:
+    """The placements to try, or why there are none. `parent`: the nodes to choose from (None: all)."""
+    parent = whole_cluster(framework.handle.cluster) if parent is None else parent
+    # The configuration allows at most one such plugin.
+    for plugin in framework.placement_generate:
+        answer = _generated(plugin, group_state, group, parent)
+        return answer.with_plugin(plugin.name) if isinstance(answer, Status) else answer
+    return [parent]
+
+
+def _generated(
+    plugin: PlacementGeneratePlugin, group_state: CycleState, group: PodGroupInfo, parent: Placement
+) -> Sequence[Placement] | Status:
+    try:
+        answer = plugin.generate_placements(group_state, group, parent)
+        if isinstance(answer, Status) and answer.code != Code.Success:
+            return answer
+        found = [] if isinstance(answer, Status) else list(answer)
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(e, plugin.generate_placements))
+    return found or unschedulable(NO_PLACEMENTS)
+
+
+def run_placement_score(
+    framework: Framework, group_state: CycleState, group: PodGroupInfo, assignments: Sequence[PodGroupAssignments]
+) -> list[PlacementScores] | Status:
+    """The scores of each trial's placement, in the given order; an Error if some plugin fails."""
+    results = [PlacementScores(trial.placement) for trial in assignments]
+    for plugin in framework.placement_score:
+        scores = _scored(plugin, group_state, group, assignments)
+        if isinstance(scores, Status):
+            return scores.with_plugin(plugin.name)
+        weight = framework.placement_weights.get(plugin.name, 1)
+        for result, score in zip(results, scores, strict=True):
+            result.scores[plugin.name] = score * weight
+    return results
+
+
+def _scored(
+    plugin: PlacementScorePlugin, group_state: CycleState, group: PodGroupInfo, trials: Sequence[PodGroupAssignments]
+) -> Sequence[int] | Status:
+    scores = []
+    for trial in trials:
+        try:
+            score = plugin.score_placement(group_state, group, trial)
+            score = score if isinstance(score, Status) else index(score)
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            score = raised(e, plugin.score_placement)
+        if isinstance(score, Status):
+            return wrapped(f'running PlacementScore plugins: plugin "{plugin.name}" failed with', score)
+        scores.append(score)
+    normal = _normalized(plugin, group_state, group, scores)
+    if isinstance(normal, Status):
+        text = f'running NormalizePlacementScore on PlacementScore plugins: plugin "{plugin.name}" failed with'
+        return wrapped(text, normal)
+    wrong = next((score for score in normal if not MIN_SCORE <= score <= MAX_SCORE), None)
+    return normal if wrong is None else out_of_range("PlacementScore", plugin.name, wrong)
+
+
+def _normalized(
+    plugin: PlacementScorePlugin, group_state: CycleState, group: PodGroupInfo, scores: Sequence[int]
+) -> Sequence[int] | Status:
+    try:
+        answer = plugin.normalize_placements(group_state, group, scores)
+        if isinstance(answer, Status):
+            return answer
+        normal = [index(score) for score in answer]
+    except PROPAGATED:
+        raise
+    except BaseException as e:
+        return raised(e, plugin.normalize_placements)
+    if len(normal) != len(scores):
+        return error(f"got {len(normal)} scores for {len(scores)} placements")
+    return normal

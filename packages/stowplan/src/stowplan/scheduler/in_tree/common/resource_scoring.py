@@ -1,0 +1,100 @@
+"""Node utilization for the two resource scorers.
+
+For each configured resource a scorer needs the node's capacity, its usage, and the pod's request. This is exact integer
+arithmetic on small matrices with one row per resource and one column per node. Integer division is the one slow
+operation; if every number is small enough for a float64 quotient to be exact, floats are used instead.
+
+Upstream: pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.kube.api.resource_names import is_scalar
+from stowplan.kube.structs import PlainStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.scheduler.cluster.node_table import NodeTable
+    from stowplan.scheduler.cluster.view import Nodes
+
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+    Mask = npt.NDArray[np.bool_]
+
+#: Below this, a float64 quotient of two integers, rounded down, equals the integer quotient: the exact quotient is at
+#: most 100, so it is at least 1/divisor below the next integer, and float64 near 100 resolves 2^-47.
+_EXACT_DIVISOR = 1 << 45
+
+
+class Demands:
+    """The configured resources that count for a pod, and its requests."""
+
+    def __init__(self, resources: Sequence[tuple[str, int]], requests: Mapping[str, int]) -> None:
+        asked = [(name, weight, requests.get(name, 0)) for name, weight in resources]
+        # Scalar resources that the pod does not request do not count.
+        asked = [(name, weight, amount) for name, weight, amount in asked if amount or not is_scalar(name)]
+        self.names = tuple(name for name, _, _ in asked)
+        self.weights = tuple(weight for _, weight, _ in asked)
+        #: Shape (resources, 1).
+        self.requested: Ints = np.array([amount for _, _, amount in asked], np.int64)[:, None]
+
+    @property
+    def nothing(self) -> bool:
+        return not self.requested.any()
+
+
+class Capacity(PlainStruct, frozen=True, eq=False):
+    """Allocatable of some resources over all rows, prepared as a divisor; depends on node objects alone.
+
+    Arrays have the shape (resources, rows).
+    """
+
+    indexes: tuple[int, ...]
+    #: At least 1.
+    divisor: Ints
+    as_float: Floats
+    #: Nodes that have the resource; None: all.
+    present: Mask | None
+    #: Whether float64 quotients, rounded down, are exact.
+    small: bool
+
+    def percent(self, nodes: Nodes, amounts: Ints) -> Ints:
+        """`100 * amount // allocatable`, for amounts up to the allocatable."""
+        found: Ints
+        if self.small:
+            found = (amounts * 100 / nodes.take(self.as_float)).astype(np.int64)
+        else:
+            found = amounts * 100 // nodes.take(self.divisor)
+        return found
+
+    def used(self, nodes: Nodes, *, non_zero: bool) -> Ints:
+        """The requests of placed pods; for cpu and memory optionally with defaults for containers that request none."""
+        indexes = self.indexes
+        if indexes == (0, 1):
+            both = slice(0, 2)
+            return nodes.non_zero_requested(both) if non_zero else nodes.requested(both)
+        if not indexes:
+            return np.zeros((0, len(nodes)), np.int64)
+        return np.stack([nodes.non_zero_requested(i) if non_zero and i < 2 else nodes.requested(i) for i in indexes])
+
+
+def capacity(nodes: Nodes, names: tuple[str, ...]) -> Capacity:
+    table = nodes.table
+    found: Capacity = table.memo(("capacity", names), lambda: _capacity(table, names))
+    return found
+
+
+def _capacity(table: NodeTable, names: tuple[str, ...]) -> Capacity:
+    indexes = tuple(table.resource(name) for name in names)
+    allocatable = table.allocatable[list(indexes), : table.n]
+    divisor = np.maximum(allocatable, 1)
+    present = (allocatable > 0) | ~table.valid[: table.n]
+    small = not divisor.size or int(divisor.max()) < _EXACT_DIVISOR
+    return Capacity(indexes, divisor, divisor.astype(np.float64), None if present.all() else present, small)

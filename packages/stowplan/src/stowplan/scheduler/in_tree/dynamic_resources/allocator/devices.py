@@ -1,0 +1,277 @@
+"""Devices and pools as seen by the search.
+
+Whether a device satisfies a request depends on its content, not on its name: devices that are equal except for the name
+share a `DeviceContent` and all results for it. A `PoolView` is the part of a pool that one node can reach; views with
+equal contents share a `ViewKind`, so nodes with equal hardware share results.
+
+Upstream: pools_incubating.go of k8s.io/dynamic-resource-allocation/structured.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from stowplan.kube.api.affinity import Taint
+from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.api.taints import DO_NOT_SCHEDULE_EFFECTS
+from stowplan.kube.cel.device_selectors import Device as SelectedDevice
+from stowplan.kube.cel.device_selectors import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.kube.api import devices as api
+
+#: In units of 10^-9, like quantities.
+Amount = int
+#: Counter set, counter.
+CounterId = tuple[str, str]
+
+#: The value of an attribute for constraints: a set of typed values, with one element for a scalar. Empty for unknown
+#: types.
+Values = frozenset[tuple[type[Any], Any]]
+
+
+class CapacityPolicy(NamedTuple):
+    """How requests for a capacity are rounded, and which are rejected."""
+
+    default: Amount | None
+    valid_values: tuple[Amount, ...]
+    has_range: bool
+    least: Amount | None = None
+    most: Amount | None = None
+    step: Amount | None = None
+
+
+class Capacity(NamedTuple):
+    value: Amount
+    policy: CapacityPolicy | None
+
+
+class DeviceContent:
+    """The content of a device without its name; one object per distinct content, compared by identity.
+
+    Derived values are computed on demand: for most devices of a large cluster they are never needed.
+    """
+
+    def __init__(self, device: api.Device, driver: str, *, list_attributes: bool) -> None:
+        self.driver = driver
+        self._device = device
+        self._list_attributes = list_attributes
+        #: Whether it has binding conditions.
+        self.conditional = bool(device.binding_conditions)
+        self.shareable = bool(device.allow_multiple_allocations)
+        self._values: dict[str, Values | None] = {}
+
+    @cached_property
+    def attributes(self) -> Mapping[str, Any]:
+        lists = self._list_attributes
+        return {name: attribute_value(value, lists) for name, value in self._device.attributes.items()}
+
+    @cached_property
+    def capacities(self) -> Mapping[str, Capacity]:
+        return {
+            name: Capacity(parse_quantity(c.value), _policy(c.request_policy))
+            for name, c in self._device.capacity.items()
+        }
+
+    @cached_property
+    def selected(self) -> SelectedDevice:
+        """The input of selectors."""
+        return SelectedDevice(
+            driver=self.driver,
+            attributes=self.attributes,
+            capacity={name: c.value for name, c in self.capacities.items()},
+            allow_multiple_allocations=self.shareable,
+        )
+
+    @cached_property
+    def consumes(self) -> tuple[tuple[CounterId, Amount], ...]:
+        return tuple(
+            sorted(
+                ((consumption.counter_set, name), parse_quantity(counter.value))
+                for consumption in self._device.consumes_counters
+                for name, counter in consumption.counters.items()
+            )
+        )
+
+    @cached_property
+    def taints(self) -> tuple[Taint, ...]:
+        """Taints that prevent scheduling."""
+        return tuple(
+            Taint(key=t.key, value=t.value, effect=t.effect)
+            for t in self._device.taints
+            if t.effect in DO_NOT_SCHEDULE_EFFECTS
+        )
+
+    @cached_property
+    def mappings(self) -> tuple[Any, ...]:
+        """The node-allocatable resources that the device maps to."""
+        mapped = self._device.node_allocatable_resource_mappings
+        return tuple(sorted((name, m.capacity_key, m.allocation_multiplier) for name, m in mapped.items()))
+
+    def values(self, name: str) -> Values | None:
+        """The value of a fully qualified attribute for constraints; None: the device lacks it."""
+        if name not in self._values:
+            self._values[name] = self._look_up(name)
+        return self._values[name]
+
+    def _look_up(self, name: str) -> Values | None:
+        domain, slash, identifier = name.partition("/")
+        # Only the driver's own attributes may omit the domain.
+        for key in (name, identifier) if slash and domain == self.driver else (name,):
+            if key in self.attributes:
+                found = self.attributes[key]
+                if found is None:
+                    return frozenset()
+                values = found if isinstance(found, tuple) else (found,)
+                return frozenset((type(value), _plain(value)) for value in values)
+        return None
+
+
+class PooledDevice(NamedTuple):
+    """A device in a view."""
+
+    content: DeviceContent
+    name: str
+    device: api.Device
+    slice: api.ResourceSlice
+    #: Whether the node can use it: slices may define that per device.
+    reachable: bool
+
+
+class PoolState(Enum):
+    COMPLETE = "complete"
+    #: The driver is still publishing it.
+    INCOMPLETE = "incomplete"
+    INVALID = "invalid"
+
+
+class ViewKind:
+    """What a search can observe of a view except for names; one object per distinct kind, compared by identity."""
+
+    __slots__ = ("__weakref__", "devices")
+
+    def __init__(self, devices: tuple[tuple[DeviceContent, bool], ...]) -> None:
+        #: Each with whether the node can use it.
+        self.devices = devices
+
+
+class PoolView:
+    """The part of a pool that a node sees."""
+
+    def __init__(
+        self,
+        *,
+        driver: str,
+        name: str,
+        state: PoolState,
+        devices: tuple[PooledDevice, ...] = (),
+        problem: str = "",
+    ) -> None:
+        self.driver = driver
+        self.name = name
+        self.state = state
+        #: In the order in which they are tried; empty unless the pool is complete.
+        self.devices = devices
+        #: Why the pool is invalid.
+        self.problem = problem
+        #: Pools with binding conditions are tried last.
+        self.last = any(d.content.conditional for d in devices)
+        self.order = (self.last, driver, name)
+
+    @cached_property
+    def kind(self) -> ViewKind:
+        devices = tuple((d.content, d.reachable) for d in self.devices)
+        key = self.driver, self.state, devices
+        found = _kinds.get(key)
+        if found is None:
+            found = _kinds[key] = ViewKind(devices)
+        return found
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Device name -> its index in `devices`."""
+        return {d.name: i for i, d in enumerate(self.devices)}
+
+
+class Usage(NamedTuple):
+    """Allocated and shared devices of a view."""
+
+    #: A bit per device that is allocated as a whole.
+    taken: int = 0
+    #: Device -> consumed capacities by name, for devices with an allocated share, even of nothing.
+    shares: tuple[tuple[int, tuple[tuple[str, Amount], ...]], ...] = ()
+    #: Remaining amounts of the pool's counters, by ID; negative if drivers overcommit them.
+    counters: tuple[tuple[CounterId, Amount], ...] = ()
+
+
+class World(NamedTuple):
+    """Everything that the search considers on one node, in order."""
+
+    pools: tuple[tuple[PoolView, Usage], ...]
+
+
+#: By published content.
+_contents: WeakValueDictionary[tuple[str, bool, bytes], DeviceContent] = WeakValueDictionary()
+_kinds: WeakValueDictionary[tuple[Any, ...], ViewKind] = WeakValueDictionary()
+
+_encode = msgspec.msgpack.Encoder().encode
+_replace = msgspec.structs.replace
+
+
+def content_of(device: api.Device, driver: str, *, list_attributes: bool = False) -> DeviceContent:
+    """The shared content object of a device."""
+    # The time at which a device was tainted does not matter.
+    taints = tuple(_replace(taint, time_added=None) for taint in device.taints) if device.taints else ()
+    key = driver, list_attributes, _encode(_replace(device, name="", taints=taints))
+    found = _contents.get(key)
+    if found is None:
+        found = _contents[key] = DeviceContent(device, driver, list_attributes=list_attributes)
+    return found
+
+
+def attribute_value(attribute: api.DeviceAttribute, list_attributes: bool) -> Any:
+    """None for unknown types."""
+    if attribute.int_ is not None:
+        return attribute.int_
+    if attribute.bool_ is not None:
+        return attribute.bool_
+    if attribute.string is not None:
+        return attribute.string
+    if attribute.version is not None:
+        return Version(attribute.version)
+    if not list_attributes:
+        return None
+    for values in (attribute.ints, attribute.bools, attribute.strings):
+        if values is not None:
+            return tuple(values)
+    return None if attribute.versions is None else tuple(Version(text) for text in attribute.versions)
+
+
+def _plain(value: Any) -> Any:
+    # Parity: constraints compare versions as strings.
+    return value.text if isinstance(value, Version) else value
+
+
+def _policy(policy: api.CapacityRequestPolicy | None) -> CapacityPolicy | None:
+    if policy is None:
+        return None
+    spread = policy.valid_range
+    return CapacityPolicy(
+        default=_amount(policy.default),
+        valid_values=tuple(parse_quantity(v) for v in policy.valid_values),
+        has_range=spread is not None,
+        least=None if spread is None else _amount(spread.min),
+        most=None if spread is None else _amount(spread.max),
+        step=None if spread is None else _amount(spread.step),
+    )
+
+
+def _amount(value: Any) -> Amount | None:
+    return None if value is None else parse_quantity(value)

@@ -1,0 +1,167 @@
+"""Which devices the selectors of a request match: evaluated once per distinct device content, within a budget.
+
+Evaluation costs count towards the budget of a search, and an evaluation is suspended when that is spent, so that
+expensive expressions cannot delay other pods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.cel.device_selectors import CompileError, EvaluationError, compile_selector
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.evaluations import SlowEvaluation
+
+if TYPE_CHECKING:
+    from stowplan.kube.cel.device_selectors import DeviceSelector, Evaluation
+    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Selector, Wanted
+    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import DeviceContent
+
+#: Maximum number of cached results.
+_MAX_KEPT = 500_000
+
+
+#: Cost of checking one device for one request.
+LOOK = 8
+
+
+class BudgetSpentError(Exception):
+    """The search has to be suspended."""
+
+
+class Budget:
+    """Steps that searches may take. A step takes at most about a microsecond; a unit of CEL cost takes half of one."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def spend(self, steps: int = 1) -> None:
+        self.left -= steps
+
+    def require(self) -> None:
+        if self.left <= 0:
+            raise BudgetSpentError
+
+
+class SelectorError(Exception):
+    """An expression that does not compile, or fails for a device."""
+
+    def __init__(self, selector: Selector, what: str) -> None:
+        super().__init__(what)
+        #: "" for the claim that has the selector.
+        self.class_name = selector.class_name
+        self.text = f"selector #{selector.number}: CEL {what}"
+
+
+class _Judging:
+    """The selectors of a request, evaluated for one device."""
+
+    __slots__ = ("_content", "_list_attributes", "_place", "_selectors", "_slow")
+
+    def __init__(self, selectors: tuple[Selector, ...], content: DeviceContent, *, list_attributes: bool) -> None:
+        self._selectors = selectors
+        self._content = content
+        self._list_attributes = list_attributes
+        self._place = 0
+        #: The suspended evaluation.
+        self._slow: SlowEvaluation | None = None
+
+    def go_on(self, budget: Budget) -> bool | SelectorError:
+        """Whether all selectors match the device, up to the first that does not. Raises BudgetSpentError."""
+        while self._place < len(self._selectors):
+            selector = self._selectors[self._place]
+            try:
+                if not self._admits(selector, budget):
+                    return False
+            except CompileError as e:
+                return SelectorError(selector, f"compile error: {e}")
+            except EvaluationError as e:
+                return SelectorError(selector, f"runtime error: {e}")
+            self._place += 1
+        return True
+
+    def _admits(self, selector: Selector, budget: Budget) -> bool:
+        device = self._content.selected
+        compiled = compile_selector(selector.expression, list_type_attributes=self._list_attributes)
+        found: Evaluation | EvaluationError | None = None
+        if self._slow is None:
+            found = self._quick(compiled, budget)
+        if found is None:
+            self._slow = self._slow or SlowEvaluation(compiled, device)
+            budget.require()
+            found, spent = self._slow.run(budget.left)
+            budget.spend(spent)
+        if found is None:
+            raise BudgetSpentError
+        self._slow = None
+        if isinstance(found, EvaluationError):
+            raise found
+        # `boolean` reports values that are not bool.
+        return compiled.boolean(found.value)
+
+    def _quick(self, compiled: DeviceSelector, budget: Budget) -> Evaluation | EvaluationError | None:
+        """The outcome of an expression that is not expensive, which nearly all are."""
+        try:
+            found = compiled.evaluate(self._content.selected, interrupted=_is_expensive)
+        except EvaluationError as e:
+            budget.spend(_EXPENSIVE if e.interrupted else _COST_OF_FAILURE)
+            return None if e.interrupted else e
+        budget.spend(found.cost)
+        return found
+
+
+class SelectorVerdicts:
+    """Cached results of selectors on devices."""
+
+    def __init__(self, *, list_attributes: bool = False) -> None:
+        self._list_attributes = list_attributes
+        self._verdicts: dict[tuple[Selector, ...], dict[DeviceContent, bool | SelectorError]] = {}
+        self._kept = 0
+        #: Number of evaluations so far.
+        self.evaluated = 0
+        #: Suspended evaluations, the oldest first.
+        self._under_way: dict[tuple[tuple[Selector, ...], DeviceContent], _Judging] = {}
+
+    def of(self, wanted: Wanted) -> dict[DeviceContent, bool | SelectorError]:
+        """The known results of a request's selectors; extended by `judge`."""
+        if self._kept > _MAX_KEPT:
+            self._verdicts.clear()
+            self._kept = 0
+        return self._verdicts.setdefault(wanted.selectors, {})
+
+    def judge(self, wanted: Wanted, content: DeviceContent, budget: Budget) -> bool | SelectorError:
+        """Whether all selectors match the device. Raises BudgetSpentError; the next call continues from there."""
+        known = self.of(wanted)
+        verdict = known.get(content)
+        if verdict is None:
+            budget.require()
+            verdict = known[content] = self._judged(wanted.selectors, content, budget)
+            self._kept += 1
+            self.evaluated += 1
+        return verdict
+
+    def _judged(self, selectors: tuple[Selector, ...], content: DeviceContent, budget: Budget) -> bool | SelectorError:
+        key = selectors, content
+        judging = self._under_way.pop(key, None) if self._under_way else None
+        if judging is None:
+            judging = _Judging(selectors, content, list_attributes=self._list_attributes)
+        try:
+            return judging.go_on(budget)
+        except BudgetSpentError:
+            self._under_way[key] = judging
+            if len(self._under_way) > _MAX_UNDER_WAY:
+                del self._under_way[next(iter(self._under_way))]
+            raise
+
+
+def _is_expensive(cost: int) -> bool:
+    return cost >= _EXPENSIVE
+
+
+#: The assumed cost of an evaluation that fails, which does not report it.
+_COST_OF_FAILURE = 1000
+#: From this cost on, evaluations can be suspended.
+_EXPENSIVE = 2000
+#: Maximum number of suspended evaluations.
+_MAX_UNDER_WAY = 16

@@ -1,0 +1,81 @@
+"""Queueing hints of InterPodAffinity.
+
+They use the pending pod's required terms as written: namespace selectors are not expanded here, and are matched against
+no labels.
+
+Upstream: pkg/scheduler/framework/plugins/interpodaffinity/plugin.go (EventsToRegister and its hints).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api.selectors import SelectorError
+from stowplan.scheduler.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.kube.api.types import Node, Pod
+    from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
+    from stowplan.scheduler.framework.events import ClusterEventWithHint
+    from stowplan.scheduler.framework.handle import Handle
+
+_NO_LABELS: dict[str, str] = {}
+
+
+def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    """Parity: "all terms", even for anti-affinity, where a single one would suffice."""
+    namespace, labels = pod.metadata.namespace or "default", pod.metadata.labels
+    return bool(terms) and all(term.matches(namespace, labels, _NO_LABELS) for term in terms)
+
+
+def after_pod_change(handle: Handle, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    if old is not None and new is not None and same_pod(pod, new):
+        return Hint.QUEUE
+    if any(changed is not None and not is_placed_or_nominated(changed) for changed in (old, new)):
+        return Hint.SKIP
+    near, far = _required_terms(pod)
+    if old is None:
+        assert new is not None
+        return queue_if(_all_match(near, new))
+    if new is None:
+        if _all_match(far, old):
+            return Hint.QUEUE
+        return queue_if(_all_match(handle.pod_info(old).shape.required_anti_affinity, pod.pod))
+    came_near = not _all_match(near, old) and _all_match(near, new)
+    return queue_if(came_near or (_all_match(far, old) and not _all_match(far, new)))
+
+
+def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
+    near, far = _required_terms(pod)
+    if any(_key_helps(term.topology_key, old, new, near=True) for term in near):
+        return Hint.QUEUE
+    return queue_if(any(_key_helps(term.topology_key, old, new, near=False) for term in far))
+
+
+def _required_terms(pod: PodInfo) -> tuple[tuple[AffinityTerm, ...], tuple[AffinityTerm, ...]]:
+    """Affinity and anti-affinity terms; raises if one does not parse, which means Queue."""
+    if error := pod.shape.required_terms_error:
+        raise SelectorError(error)
+    return pod.shape.required_affinity, pod.shape.required_anti_affinity
+
+
+def _key_helps(key: str, old: Node | None, new: Node, *, near: bool) -> bool:
+    has = key in new.metadata.labels
+    if old is None:
+        return has if near else True
+    had = key in old.metadata.labels
+    if had and has:
+        return old.metadata.labels[key] != new.metadata.labels[key]
+    return (has and not had) if near else (had and not has)
+
+
+def events(handle: Handle) -> Sequence[ClusterEventWithHint]:
+    pods = Action.Add | Action.UpdatePodLabel | Action.Delete
+    nodes = Action.Add | Action.UpdateNodeLabel
+    return (
+        on(POD, pods, lambda pod, old, new: after_pod_change(handle, pod, old, new), by_shape=True),
+        on(NODE, nodes, after_node_change, by_shape=True),
+    )

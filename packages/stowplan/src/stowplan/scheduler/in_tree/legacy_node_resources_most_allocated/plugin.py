@@ -1,0 +1,23 @@
+"""Prefer nodes with high utilization: NodeResourcesMostAllocated of Kubernetes up to 1.22.
+
+Used by policies and configurations of those releases that score by several strategies of NodeResourcesFit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.scheduler.in_tree.common.legacy_allocation import LegacyAllocation
+from stowplan.scheduler.in_tree.legacy_node_resources_most_allocated.declaration import DECLARATION
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.in_tree.common.resource_scoring import Ints
+
+
+class LegacyNodeResourcesMostAllocated(LegacyAllocation):
+    name = "LegacyNodeResourcesMostAllocated"
+    declaration = DECLARATION
+    short_name = "most"
+
+    def mean(self, free: Ints, used: Ints) -> Ints:
+        return self.weighted_mean(used)

@@ -1,0 +1,32 @@
+"""Score nodes along a line over their utilization: RequestedToCapacityRatio of Kubernetes up to 1.22.
+
+Used by policies and configurations of those releases that score by several strategies of NodeResourcesFit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.scheduler.in_tree.common.legacy_allocation import LegacyAllocation
+from stowplan.scheduler.in_tree.common.shape_score import ShapePoints, mean_of_positive
+from stowplan.scheduler.in_tree.legacy_requested_to_capacity_ratio.declaration import DECLARATION
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.framework.handle import Handle
+    from stowplan.scheduler.in_tree.common.resource_scoring import Ints
+    from stowplan.scheduler.in_tree.legacy_requested_to_capacity_ratio.declaration import (
+        LegacyRequestedToCapacityRatioArgs,
+    )
+
+
+class LegacyRequestedToCapacityRatio(LegacyAllocation):
+    name = "LegacyRequestedToCapacityRatio"
+    declaration = DECLARATION
+    short_name = "ratio"
+
+    def __init__(self, args: LegacyRequestedToCapacityRatioArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._curve = ShapePoints.scaled(args.shape)
+
+    def mean(self, free: Ints, used: Ints) -> Ints:
+        return mean_of_positive(self._curve(100 - free), self.weights)

@@ -1,0 +1,131 @@
+"""Reject nodes that do not declare a kubelet feature that the pod needs.
+
+The pod's needs are inferred from its spec. A node's features are in `status.declaredFeatures`; the lists are interned,
+as a cluster has about as many distinct ones as kubelet versions.
+
+Upstream: pkg/scheduler/framework/plugins/nodedeclaredfeatures, k8s.io/component-helpers/nodedeclaredfeatures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.scheduler.framework.cycle_state import NotFoundError
+from stowplan.scheduler.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.scheduler.framework.interface import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reads,
+    ReadsNoObjects,
+    TemplateSigned,
+)
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error
+from stowplan.scheduler.in_tree.common.pod_hints import same_pod
+from stowplan.scheduler.in_tree.node_declared_features.declaration import DECLARATION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.kube.api.types import Node, Pod, PodSpec
+    from stowplan.scheduler.cluster.node_table import NodeTable
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.view import Nodes
+    from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.events import ClusterEventWithHint
+
+MISSING_FEATURES = Reason("MissingNodeFeatures", "node(s) didn't match Pod's required features")
+PRE_FILTER_STATE = "PreFilterNodeDeclaredFeatures"
+
+RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+#: Features that the reference knows, sorted; three of them do not affect scheduling.
+KNOWN_FEATURES = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    RESTART_ALL_CONTAINERS,
+    USER_NAMESPACES_ON_HOST_NETWORK,
+)
+
+
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
+    name = "NodeDeclaredFeatures"
+    declaration = DECLARATION
+    reads = Reads.NODES
+
+    @property
+    def _enabled(self) -> bool:
+        return self.handle.features.enabled("NodeDeclaredFeatures")
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
+        required = required_features(pod.pod.spec) if self._enabled else frozenset()
+        if not required:
+            return SKIP
+        state.write(PRE_FILTER_STATE, required)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        if not self._enabled:
+            return None
+        try:
+            required = state.read(PRE_FILTER_STATE)
+        except NotFoundError as e:
+            return error(f'error reading "{PRE_FILTER_STATE}" from cycle-state: {e}')
+        table = nodes.table
+        mask = nodes.take(table.memo((self.name, required), lambda: _lacking(table, required)))
+        return Rejections.where(mask, MISSING_FEATURES, Code.UnschedulableAndUnresolvable) if mask.any() else None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        if not self._enabled:
+            return ()
+        return (
+            on(NODE, Action.Add | Action.UpdateNodeDeclaredFeature, _after_node_change, by_shape=True),
+            on(POD, Action.Update, _after_pod_update, by_shape=True),
+        )
+
+
+def required_features(spec: PodSpec) -> frozenset[str]:
+    """The features that a node needs to run the pod."""
+    found = set()
+    rules = (rule for c in (*spec.containers, *spec.init_containers) for rule in c.restart_policy_rules)
+    if any(rule.action == "RestartAllContainers" for rule in rules):
+        found.add(RESTART_ALL_CONTAINERS)
+    if spec.host_network and spec.host_users is False:
+        found.add(USER_NAMESPACES_ON_HOST_NETWORK)
+    return frozenset(found)
+
+
+def recognized(declared: tuple[str, ...]) -> frozenset[str]:
+    """The known features among those that a node declares."""
+    found = set()
+    known = iter(KNOWN_FEATURES)
+    candidate = next(known, None)
+    for feature in declared:
+        # Parity: both lists are merged as if sorted, so an entry out of order may be missed.
+        while candidate is not None and candidate < feature:
+            candidate = next(known, None)
+        if feature == candidate:
+            found.add(feature)
+            candidate = next(known, None)
+    return frozenset(found)
+
+
+def _lacking(table: NodeTable, required: frozenset[str]) -> npt.NDArray[np.bool_]:
+    lacking = [not required <= recognized(declared) for declared in table.feature_sets.values]
+    mask: npt.NDArray[np.bool_] = np.array(lacking, np.bool_)[table.feature_set[: table.n]]
+    return mask
+
+
+def _after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
+    return queue_if(old is None or old.status.declared_features != new.status.declared_features)
+
+
+def _after_pod_update(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+    return queue_if(same_pod(pod, new) and required_features(old.spec) != required_features(new.spec))

@@ -1,0 +1,152 @@
+"""Explain insufficient resources: the shortage per node, pods too large for any node, smaller requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.scheduler.framework.explanations.formatting import amount, sentence
+from stowplan.scheduler.framework.explanations.grouping import classes, split
+from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.in_tree.node_resources_fit.plugin import INSUFFICIENT, TOO_MANY_PODS, NodeResourcesFit
+from stowplan.scheduler.in_tree.node_resources_fit.smaller_requests import smaller_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from stowplan.scheduler.framework.explanations.changes import Way
+    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
+    from stowplan.scheduler.framework.explanations.grouping import Refusal
+    from stowplan.scheduler.framework.status import Reason
+
+_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+class Shortfall(NamedTuple):
+    """The shortage of one resource on one node, in the scheduler's integers."""
+
+    resource: str
+    lacking: int
+    used: int
+    allocatable: int
+
+    def __str__(self) -> str:
+        of = f"{amount(self.resource, self.used)} of {amount(self.resource, self.allocatable)} in use"
+        if not self.allocatable:
+            of = "it has none"
+        return f"{amount(self.resource, self.lacking)} {self.resource} ({of})"
+
+
+class NodeResourcesFitExplanation(Explanation):
+    obstacles_first = True
+
+    def detail(self, row: int, reason: Reason) -> str:
+        table = self.inspection.table
+        if reason.code == TOO_MANY_PODS.code:
+            return f"{int(table.pod_count[row])} of {int(table.allowed_pods[row])} pods"
+        wanted = dict(reason.detail).get("resource")
+        return sentence(f"lacks {short}" for short in self.shortfalls(row) if short.resource == wanted)
+
+    def depends_on(self, reason: Reason) -> Columns:
+        return [self.inspection.table.allowed_pods]
+
+    def of_group(self, refusal: Refusal) -> str:
+        """Names the node with the smallest shortage instead of every amount."""
+        short = any(reason.code == INSUFFICIENT.code for reason in refusal.reasons)
+        closest = [self._closest(refusal.rows)] if short else []
+        others = (reason for reason in refusal.reasons if reason.code != INSUFFICIENT.code)
+        return sentence([*closest, *(self.summary(refusal.rows, reason) for reason in others)])
+
+    def reason_text(self, refusal: Refusal) -> str:
+        hopeless = refusal.code == Code.UnschedulableAndUnresolvable
+        return f"{refusal.text}, even if empty" if hopeless else refusal.text
+
+    def obstacles(self) -> Iterator[str]:
+        if NodeResourcesFit.name not in self.inspection.masks:
+            return
+        table = self.inspection.table
+        for resource, requested in self.inspection.pod.shape.requests.items():
+            if not requested:
+                continue
+            index = table.resources.get(resource)
+            offered = table.allocatable[index, : table.n] if index is not None else np.zeros(table.n, np.int64)
+            largest = int(offered.argmax()) if len(offered) else -1
+            if largest < 0 or not offered[largest]:
+                yield f"no node offers {resource}"
+            elif offered[largest] < requested:
+                wanted, has = amount(resource, requested), amount(resource, int(offered[largest]))
+                largest_node = f"the largest node ({self.inspection.names[largest]}) offers {has}"
+                yield f"too large for every node: asks for {wanted} {resource}, {largest_node}"
+
+    def remedy(self, mask: Mask) -> Remedy:
+        return _AskForLess(self, mask)
+
+    # -- shortages -----------------------------------------------------------------------------------------------------
+
+    def shortfalls(self, row: int) -> list[Shortfall]:
+        """Requests of the pod that exceed what is free on a node."""
+        found, table = [], self.inspection.table
+        for resource, requested in self.inspection.pod.shape.requests.items():
+            index = table.resources.get(resource)
+            allocatable = int(table.allocatable[index, row]) if index is not None else 0
+            used = int(table.requested[index, row]) if index is not None else 0
+            if 0 < requested > allocatable - used:
+                found.append(Shortfall(resource, requested - allocatable + used, used, allocatable))
+        return found
+
+    def free(self, resource: str, rows: Rows) -> npt.NDArray[np.int64]:
+        table = self.inspection.table
+        index = table.resources.get(resource)
+        if index is None:
+            return np.zeros(len(rows), np.int64)
+        free: npt.NDArray[np.int64] = table.allocatable[index, rows] - table.requested[index, rows]
+        return free
+
+    def closest(self, rows: Rows) -> int:
+        """The row with the smallest total shortage, relative to the requests."""
+        total = np.zeros(len(rows))
+        for resource, requested in self.inspection.pod.shape.requests.items():
+            if requested > 0:
+                total += np.maximum(requested - self.free(resource, rows), 0) / requested
+        return int(rows[int(total.argmin())])
+
+    def _closest(self, rows: Rows) -> str:
+        row = self.closest(rows)
+        lacking = ", ".join(str(short) for short in self.shortfalls(row))
+        name = self.inspection.names[row]
+        return f"{name} lacks {lacking}" if len(rows) == 1 else f"closest: {name} lacks {lacking}"
+
+
+class _AskForLess(Remedy):
+    """A class for each set of insufficient resources; the smallest shortage determines the new requests."""
+
+    def __init__(self, explanation: NodeResourcesFitExplanation, mask: Mask) -> None:
+        super().__init__(explanation.inspection, mask)
+        self._explanation = explanation
+        table = self.inspection.table
+        rows = np.flatnonzero(mask)
+        short, possible = [], np.ones(len(rows), np.bool_)
+        for resource, requested in self.inspection.pod.shape.requests.items():
+            free = explanation.free(resource, rows)
+            short.append((free < requested) & (requested > 0))
+            # A pod can do without a device, but not without cpu or memory.
+            possible &= ~short[-1] | (free > 0 if resource in _BASE_RESOURCES else free >= 0)
+        possible &= table.pod_count[rows] < table.allowed_pods[rows]
+        lacking = rows[possible]
+        for part in split(np.arange(len(lacking)), classes([s[possible] for s in short], len(lacking))):
+            self.add_class(lacking[part])
+
+    def ways(self, kind: int, rows: Rows) -> list[Way]:
+        row = self._explanation.closest(rows)
+        shortfalls = self._explanation.shortfalls(row)
+        pod = self.inspection.pod
+        targets = {s.resource: pod.shape.requests[s.resource] - s.lacking for s in shortfalls}
+        name = self.inspection.names[row]
+        note = f"{name} lacks {' and '.join(str(s) for s in shortfalls)}"
+        found = smaller_requests(pod.pod, targets, note=note, about=name)
+        return [] if found is None else [(found,)]

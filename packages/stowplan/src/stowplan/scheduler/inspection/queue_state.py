@@ -1,0 +1,59 @@
+"""The state of pods in the scheduling queue, as records."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from stowplan.scheduler.inspection.records import QueuedPodRecord, SchedulerRecord
+from stowplan.scheduler.inspection.stories import time_text
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.inspection.stories import Story
+    from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+#: States of a pod that has a node, but is not bound yet.
+ON_ITS_WAY = (WAITS_ON_PERMIT, BEING_BOUND) = ("waits on Permit for", "being bound to")
+#: The beginning of that of a pod with a volume that is being created for its node.
+WAITS_FOR_CLAIM = "waits for claim"
+#: A reason may contain commas, and one about the pod as a whole has no number of nodes.
+_NEXT_REASON = re.compile(r", (?=\d+ )")
+_REASON = re.compile(r"(?:(?P<nodes>\d+) )?(?P<text>.*)", re.DOTALL)
+
+
+def queued_pod_record(queued: QueuedPod) -> QueuedPodRecord:
+    """The record of a waiting pod."""
+    found = (one.message for one in queued.pod.pod.status.conditions if one.type == "PodScheduled")
+    reason = main_reason(next(found, "")) if queued.rejectors else ""
+    return QueuedPodRecord(pod=queued.key, place=queued.place.value, reason=reason, **_state(queued))
+
+
+def main_reason(message: str) -> str:
+    """The reason of most nodes in a scheduler's message: "0/5 nodes are available: 1 Too many pods, 4 Insufficient
+    cpu. preemption: …".
+    """
+    _, found, rest = message.partition(" nodes are available: ")
+    if not found:
+        return ""
+    parts = [_REASON.match(part) for part in _NEXT_REASON.split(rest.partition(". ")[0].removesuffix("."))]
+    counted = [(int(part["nodes"] or 0), part["text"]) for part in parts if part is not None]
+    return max(counted, key=lambda one: one[0], default=(0, ""))[1]
+
+
+def scheduler_record(
+    place: str = "", *, queued: QueuedPod | None = None, node: str = "", story: Story | None = None
+) -> SchedulerRecord:
+    """What a running scheduler knows of a pod: its state, in one or two words, and its history."""
+    state = {} if queued is None else _state(queued)
+    return SchedulerRecord(place=place, node=node, story=None if story is None else story.record(), **state)
+
+
+def _state(queued: QueuedPod) -> dict[str, Any]:
+    until = queued.backoff_expiration
+    return {
+        "attempts": queued.attempts,
+        "since": time_text(queued.timestamp),
+        "backoff_until": "" if until is None or "backoff" not in queued.place.value else time_text(until),
+        "gated_by": queued.gating_plugin,
+        "rejected_by": tuple(sorted(queued.rejectors)),
+    }

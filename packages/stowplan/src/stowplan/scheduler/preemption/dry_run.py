@@ -1,0 +1,229 @@
+"""The preemption dry run: which nodes would fit after evictions, and the victims on each.
+
+For each node the reference removes every lower-priority pod, checks whether the pod fits, and adds the pods back one by
+one, most important first, as long as it still fits; those that cannot be added back are the victims. Nodes are
+independent of each other, so they are processed together: the k-th most important pods of all nodes are added back in
+one step over arrays. A step costs nearly the same for one node as for five thousand.
+
+Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption;
+docs/reference/behaviour.md, Preemption.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.kube.api.types import PodDisruptionBudget
+from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
+from stowplan.scheduler.framework.pod_shift import PodShift
+from stowplan.scheduler.framework.runtime import nominated_pods as nominated
+from stowplan.scheduler.framework.status import Code, Status
+from stowplan.scheduler.preemption.candidates import NO_VICTIMS, Candidates
+from stowplan.scheduler.preemption.disruption_budgets import violating_pods
+from stowplan.scheduler.preemption.victims import Importance, lower_priority_pods
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.framework.runtime.framework import Framework
+
+#: Memo key for the result of a diagnosis' dry run.
+_OUTCOME = "dry run"
+
+
+def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
+    """Simulate evictions on every node whose rejection they could resolve.
+
+    For equal pods that fail for the same reasons, the result is reused while nothing has changed.
+    """
+    cluster = framework.handle.cluster
+    nominator = cluster.nominator
+    # With nominated pods the result may depend on the pod itself: its own nomination and its labels matter.
+    who = (pod.shape, pod.uid if nominator.node_of(pod.uid) else "") if nominator else None
+    version = (_cluster_version(cluster), pod.priority, who)
+    known: Candidates | None = diagnosis.memos.memo(_OUTCOME, version)
+    if known is None:
+        known = _dry_run(framework, state, pod, diagnosis)
+        diagnosis.memos.remember(_OUTCOME, version, known)
+    return known
+
+
+def _cluster_version(cluster: ClusterState) -> tuple[int, ...]:
+    """What a dry run depends on besides its diagnosis, which covers the lookup objects that plugins depend on."""
+    return (
+        cluster.table.generation,
+        cluster.objects.version(PodDisruptionBudget),
+        cluster.changes.position,
+        cluster.pods.version,
+        cluster.nominator.version,
+    )
+
+
+def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
+    cluster = framework.handle.cluster
+    outcome = Candidates(cluster, diagnosis.nodes)
+    potential = diagnosis.codes == int(Code.Unschedulable)
+    outcome.tried = int(potential.sum())
+    slots = lower_priority_pods(cluster.pods, pod.priority, potential)
+    # Cheaper than sorting the rows of all pods.
+    rows = np.flatnonzero(np.bincount(cluster.pods.row[slots]))
+    if outcome.tried > len(rows):
+        outcome.failures[NO_VICTIMS] = outcome.tried - len(rows)
+    if len(slots):
+        _Simulation(framework, state, pod, rows, slots).run(outcome)
+    return outcome
+
+
+class _Simulation:
+    """All potential nodes, each changed independently.
+
+    Victims are in flat arrays sorted by node, then importance; `starts` and `counts` delimit the nodes.
+    """
+
+    def __init__(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        rows: npt.NDArray[np.int64],
+        slots: npt.NDArray[np.int64],
+    ) -> None:
+        self.framework, self.pod = framework, pod
+        self.cluster = framework.handle.cluster
+        self.pods = self.cluster.pods
+        self.state = state.clone()
+        self.rows = rows.astype(np.intp)
+        self.importance = Importance(self.pods)
+        self.slots = self.importance.sort(slots)
+        self.position = np.searchsorted(self.rows, self.pods.row[self.slots])
+        self._index()
+        self.nodes = HypotheticalNodes(self.cluster, self.rows)
+        self.ahead = nominated.nominated_ahead(self.cluster, pod)
+        self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.ahead)
+        self.extended = framework.has_active_pod_extensions(state)
+        self.listed = nominated.lists_pods(framework, state, pod)
+
+    def _index(self) -> None:
+        self.counts = np.bincount(self.position, minlength=len(self.rows))
+        self.starts = np.cumsum(self.counts) - self.counts
+
+    def run(self, outcome: Candidates) -> None:
+        error = self._remove_all() or self._drop_hopeless(outcome)
+        if error is None and len(self.rows):
+            violating = violating_pods(self.cluster, self.pods, self.slots, self.starts, self.counts)
+            victims = self._reprieve(violating)
+            if isinstance(victims, Status):
+                error = victims
+            else:
+                self._report(outcome, victims, violating)
+        outcome.error = outcome.error or error
+
+    def _report(self, outcome: Candidates, victims: npt.NDArray[np.bool_], violating: npt.NDArray[np.bool_]) -> None:
+        kept = np.bincount(self.position[victims], minlength=len(self.rows))
+        if not kept.all():
+            spared = self.cluster.table.names[self.rows[int(np.flatnonzero(kept == 0)[0])]]
+            text = f'expected at least one victim pod on node "{spared}"'
+            outcome.error = Status(Code.Error, error=RuntimeError(text))
+        has = kept > 0
+        slots = self.importance.of_victims(self.slots, self.position, victims, violating)
+        violations = np.bincount(self.position[victims & violating], minlength=len(self.rows))
+        starts = (np.cumsum(kept) - kept)[has]
+        outcome.found(self.rows[has], starts, slots, violations[has])
+
+    # -- adding and removing pods --------------------------------------------------------------------------------------
+
+    def _remove_all(self) -> Status | None:
+        shapes = self.pods.shape[self.slots]
+        gone = np.add.reduceat(self.pods.shape_requests[:, shapes], self.starts, axis=1)
+        non_zero = np.add.reduceat(self.pods.shape_non_zero[:, shapes], self.starts, axis=1)
+        self.nodes.shift(np.arange(len(self.rows)), gone, non_zero, -1, pods=self.counts)
+        if self.listed:
+            for position, slot in zip(self.position.tolist(), self.slots.tolist(), strict=True):
+                info = self.pods.infos[slot]
+                assert info is not None
+                self.nodes.remove_pod(position, info)
+        if self.extended:
+            for rank in range(int(self.counts.max())):
+                at = self.starts[self.counts > rank] + rank
+                error = self._shift_plugins(self.position[at], self.slots[at], -1)
+                if error is not None:
+                    return error
+        return None
+
+    def _move(self, positions: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> Status | None:
+        """Add one pod to (or remove it from) each position."""
+        if not len(positions):
+            return None
+        shapes = self.pods.shape[slots]
+        requests, non_zero = self.pods.shape_requests[:, shapes], self.pods.shape_non_zero[:, shapes]
+        self.nodes.shift(positions, requests, non_zero, sign)
+        if self.listed:
+            for position, slot in zip(positions.tolist(), slots.tolist(), strict=True):
+                info = self.pods.infos[slot]
+                assert info is not None
+                (self.nodes.add_pod if sign > 0 else self.nodes.remove_pod)(position, info)
+        return self._shift_plugins(positions, slots, sign) if self.extended else None
+
+    def _shift_plugins(self, positions: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> Status | None:
+        shift = PodShift.of_slots(self.pods, self.rows[positions], slots, sign)
+        return self.framework.shift_pods(self.state, self.pod, shift, self.nodes)
+
+    # -- the two passes ------------------------------------------------------------------------------------------------
+
+    def _fits(self) -> nominated.Filtered | Status:
+        return nominated.fits(self.framework, self.state, self.pod, self.nodes, self.arrivals)
+
+    def _drop_hopeless(self, outcome: Candidates) -> Status | None:
+        """Drop nodes that do not fit the pod even without all their lower-priority pods."""
+        answer = self._fits()
+        if isinstance(answer, Status):
+            return answer
+        filtered, passed = answer
+        if passed.all():
+            return None
+        left = np.ones(len(passed), np.bool_)
+        for _, rejections in filtered:
+            for entry in rejections.entries:
+                nodes = int((entry.mask & left & rejections.mask).sum())
+                if nodes:
+                    outcome.failures[str(entry.reason)] += nodes
+            left &= ~rejections.mask
+        self._keep(np.flatnonzero(passed))
+        return None
+
+    def _keep(self, positions: npt.NDArray[np.intp]) -> None:
+        self.nodes = self.nodes.at(positions)
+        chosen = np.zeros(len(self.rows), np.bool_)
+        chosen[positions] = True
+        kept = chosen[self.position]
+        renumbered = np.cumsum(chosen) - 1
+        self.rows = self.rows[positions]
+        self.slots, self.position = self.slots[kept], renumbered[self.position[kept]]
+        self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.ahead)
+        self._index()
+
+    def _reprieve(self, violating: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | Status:
+        """Add pods back, those whose eviction would violate a budget first; those that no longer fit are victims."""
+        victims = np.zeros(len(self.slots), np.bool_)
+        order = np.lexsort((~violating, self.position)) if violating.any() else np.arange(len(self.slots))
+        for rank in range(int(self.counts.max())):
+            at = order[self.starts[self.counts > rank] + rank]
+            positions, slots = self.position[at], self.slots[at]
+            error = self._move(positions, slots, 1)
+            if error is not None:
+                return error
+            answer = self._fits()
+            if isinstance(answer, Status):
+                return answer
+            refused = ~answer[1][positions]
+            error = self._move(positions[refused], slots[refused], -1)
+            if error is not None:
+                return error
+            victims[at[refused]] = True
+        return victims

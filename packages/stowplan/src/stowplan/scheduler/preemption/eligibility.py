@@ -1,0 +1,64 @@
+"""Which pods may preempt.
+
+Upstream: PodEligibleToPreemptOthers in pkg/scheduler/framework/plugins/defaultpreemption.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.kube.api.types import PodGroup
+from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.framework.status import Code
+
+if TYPE_CHECKING:
+    from stowplan.kube.api.types import Pod
+    from stowplan.kube.config import FeatureGates
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
+
+NO_GROUP = "pod group for pod not found"
+PLACED_GROUP = "not eligible due to placement-based pod group scheduling limitation"
+WITH_ITS_GROUP = "not eligible due to workload aware preemption enabled"
+NEVER = "not eligible due to preemptionPolicy=Never."
+STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+
+
+def ineligible_in_group(cluster: ClusterState, pod: PodInfo, features: FeatureGates) -> str:
+    """Why a pod that is scheduled with its group may not preempt by itself; "" if it may."""
+    if pod.pod.spec.scheduling_group is None:
+        return ""
+    if features.enabled("TopologyAwareWorkloadScheduling"):
+        group = cluster.objects.get(PodGroup, group_key(pod.pod))
+        if group is None:
+            return NO_GROUP
+        if group.spec.scheduling_constraints is not None:
+            return PLACED_GROUP
+    return WITH_ITS_GROUP if features.enabled("WorkloadAwarePreemption") else ""
+
+
+def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis) -> str:
+    """Why the pod may not preempt; "" if it may."""
+    if pod.pod.spec.preemption_policy == "Never":
+        return NEVER
+    # A nomination in memory may not have reached the API server yet: ignoring it would preempt twice.
+    nominated = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    if not nominated:
+        return ""
+    row = cluster.table.row_of.get(nominated)
+    status = diagnosis.status(row) if row is not None else diagnosis.absent
+    if status is not None and status.code == Code.UnschedulableAndUnresolvable:
+        # The nominated node can no longer fit the pod: preempt elsewhere.
+        return ""
+    victims = cluster.row_pods[row] if row is not None else ()
+    if any(v.priority < pod.priority and _terminates_by_preemption(v.pod) for v in victims):
+        return STILL_TERMINATING
+    return ""
+
+
+def _terminates_by_preemption(pod: Pod) -> bool:
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    condition = next((c for c in pod.status.conditions if c.type == "DisruptionTarget"), None)
+    return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"

@@ -1,0 +1,121 @@
+"""Potential victims, by importance.
+
+The reference sorts a node's pods with an unstable algorithm, up to twice. That decides which of two equally important
+pods is evicted, so it is reproduced here (`go_sort`). Where it makes no difference, all nodes are sorted in one step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.scheduler.cluster.pod_info import NOT_STARTED
+from stowplan.scheduler.preemption.go_sort import INSERTION_LIMIT, go_sort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from stowplan.scheduler.cluster.pod_table import PodTable
+
+
+def lower_priority_pods(pods: PodTable, priority: int, potential: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Slots of the pods that may be evicted."""
+    rows = pods.row[: pods.n]
+    lower = np.flatnonzero((pods.priority[: pods.n] < priority) & (rows >= 0))
+    found: npt.NDArray[np.int64] = lower[potential[rows[lower]]]
+    return found
+
+
+class Importance:
+    """Sorts slots of the pod table as the reference sorts pods."""
+
+    def __init__(self, pods: PodTable) -> None:
+        self.pods = pods
+
+    def sort(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Sort by node: higher priority first, then earlier start, then the node's own order."""
+        p = self.pods
+        everywhere = np.ones(len(slots), np.bool_)
+        ties = self._ties(slots, p.order[slots], everywhere)
+        order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], p.row[slots]))
+        return self._shuffle_equals(
+            slots[order], p.row[slots[order]], everywhere, lambda of_node: of_node[np.argsort(p.order[of_node])]
+        )
+
+    def _ties(
+        self, slots: npt.NDArray[np.int64], came: npt.NDArray[np.int64], sorted_here: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64]:
+        """The tie-breaker of a short list: earlier position first; later first for pods that have not started.
+
+        Parity: for a missing start time, the reference uses the current time of each comparison. When it inserts a pod,
+        it reads the clock for that pod first, so that pod appears older than those that are already there.
+        """
+        not_started = self.pods.start_time[slots] == NOT_STARTED
+        return np.where(not_started & sorted_here, -came, came)
+
+    def _shuffle_equals(
+        self,
+        slots: npt.NDArray[np.int64],
+        nodes: npt.NDArray[np.int64],
+        sorted_here: npt.NDArray[np.bool_],
+        unsorted: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
+    ) -> npt.NDArray[np.int64]:
+        """Order a node's equally important pods as the reference's unstable sort would.
+
+        `nodes` is ascending; `unsorted` is the order in which a node's pods entered that sort.
+        """
+        p = self.pods
+        same = (np.diff(nodes) == 0) & (np.diff(p.priority[slots]) == 0) & (np.diff(p.start_time[slots]) == 0)
+        found = np.unique(nodes[1:][same & sorted_here[1:]])
+        begins, ends = np.searchsorted(nodes, found), np.searchsorted(nodes, found, side="right")
+        # Short lists are sorted by a stable algorithm.
+        long = ends - begins > INSERTION_LIMIT
+        for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
+            of_node: list[int] = unsorted(slots[begin:end]).tolist()
+            go_sort(of_node, self._more_important)
+            slots[begin:end] = of_node
+        return slots
+
+    def _more_important(self, a: int, b: int) -> bool:
+        """The reference's comparison of two pods; see `_ties`."""
+        priority, start_time = self.pods.priority, self.pods.start_time
+        if priority[a] != priority[b]:
+            return bool(priority[a] > priority[b])
+        return bool(start_time[a] < start_time[b] or start_time[a] == start_time[b] == NOT_STARTED)
+
+    def of_victims(
+        self,
+        slots: npt.NDArray[np.int64],
+        position: npt.NDArray[np.intp],
+        victims: npt.NDArray[np.bool_],
+        violating: npt.NDArray[np.bool_],
+    ) -> npt.NDArray[np.int64]:
+        """The victims' slots, node by node, most important first.
+
+        `slots` are all pods that could be evicted; `position` has their nodes, ascending.
+
+        Parity: if only some evictions violate a budget, the victims are sorted again, starting from the order in which
+        they were judged.
+        """
+        counts = np.bincount(position)
+        broken = np.bincount(position[violating], minlength=len(counts))
+        slots, position = slots[victims], position[victims]
+        again = ((broken > 0) & (broken < counts))[position]
+        if not again.any():
+            return slots
+        p = self.pods
+        judged = np.lexsort((~violating[victims], position))
+        judged_at = np.empty(len(slots), np.int64)
+        judged_at[judged] = np.arange(len(slots))
+        ties = self._ties(slots, judged_at, again)
+        order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], position))
+        came = dict(zip(slots.tolist(), judged_at.tolist(), strict=True))
+        return self._shuffle_equals(
+            slots[order],
+            position[order],
+            again,
+            lambda of_node: np.array(sorted(of_node.tolist(), key=came.__getitem__)),
+        )

@@ -1,0 +1,89 @@
+"""The queue in a dump, as encodable values.
+
+Pods in flight are not included: an attempt in progress cannot be dumped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+
+
+class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A waiting pod. The pod itself is among the pending pods. For the fields see `QueuedPod`."""
+
+    key: str
+    place: str
+    arrival: int
+    timestamp: float
+    attempts: int
+    backoff_expiration: float | None
+    unschedulable_count: int
+    consecutive_errors_count: int
+    was_flushed: bool
+    initial_attempt_timestamp: float | None
+    unschedulable_plugins: list[str]
+    pending_plugins: list[str]
+    gating_plugin: str
+    with_group: bool = False
+
+
+class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
+    #: By place, in the order in which each place lists them.
+    pods: list[DumpedQueuedPod]
+    arrivals: int
+    #: Rejected pods that were popped since the last new one.
+    rejected_in_a_row: int
+    #: When to check next for completed backoffs, and for pods that were unschedulable for too long.
+    next_backoff_look: float
+    next_leftovers: float
+    #: No ungated unschedulable pod has an earlier timestamp; None: there is none.
+    oldest: float | None
+    #: Pods popped so far.
+    scheduling_cycle: int
+    #: (plugin, profile, waiting pods that it rejected).
+    rejected_by: list[tuple[str, str, int]]
+
+
+def dumped_pod(queued: QueuedPod) -> DumpedQueuedPod:
+    return DumpedQueuedPod(
+        key=queued.key,
+        place=queued.place.value,
+        arrival=queued.arrival,
+        timestamp=queued.timestamp,
+        attempts=queued.attempts,
+        backoff_expiration=queued.backoff_expiration,
+        unschedulable_count=queued.unschedulable_count,
+        consecutive_errors_count=queued.consecutive_errors_count,
+        was_flushed=queued.was_flushed,
+        initial_attempt_timestamp=queued.initial_attempt_timestamp,
+        unschedulable_plugins=sorted(queued.unschedulable_plugins),
+        pending_plugins=sorted(queued.pending_plugins),
+        gating_plugin=queued.gating_plugin,
+        with_group=queued.with_group,
+    )
+
+
+def restored_pod(dumped: DumpedQueuedPod, info: PodInfo) -> QueuedPod:
+    return QueuedPod(
+        pod=info,
+        place=Place(dumped.place),
+        arrival=dumped.arrival,
+        timestamp=dumped.timestamp,
+        attempts=dumped.attempts,
+        backoff_expiration=dumped.backoff_expiration,
+        unschedulable_count=dumped.unschedulable_count,
+        consecutive_errors_count=dumped.consecutive_errors_count,
+        was_flushed=dumped.was_flushed,
+        initial_attempt_timestamp=dumped.initial_attempt_timestamp,
+        unschedulable_plugins=set(dumped.unschedulable_plugins),
+        pending_plugins=set(dumped.pending_plugins),
+        gating_plugin=dumped.gating_plugin,
+        with_group=dumped.with_group,
+    )

@@ -1,0 +1,30 @@
+"""The interface for observers of queue moves.
+
+It is called when a move is complete, and must not change the queue from within a call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.scheduler.framework.events import ClusterEvent
+    from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+
+
+class QueueObserver:
+    """Does nothing; override as needed."""
+
+    def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        """A pod moved to a place."""
+
+    def woken(self, pods: Sequence[QueuedPod], event: ClusterEvent, changed: Any) -> None:
+        """An event requeued pods that plugins had rejected; the rejecting plugins are still recorded on them.
+
+        `changed`: the object of the event, None if there is none.
+        """
+
+    def problem(self, text: str) -> None:
+        """A plugin failed, or a pod is in two places; the queue continues."""

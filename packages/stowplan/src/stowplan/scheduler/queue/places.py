@@ -1,0 +1,352 @@
+"""Which sub-queue each pod is in, and moves between them.
+
+A pod is in one place at a time, and at most one waiting pod has a given `namespace/name`. PreEnqueue runs before a pod
+enters the active queue, and before it enters backoff if pods are popped from there; a pod that it rejects is gated and
+stays unschedulable.
+
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (moveToActiveQ, moveToBackoffQ,
+requeuePodWithQueueingStrategy), docs/reference/behaviour.md, The queue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.framework.events import PROFILE_SWAPPED, UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
+from stowplan.scheduler.queue.active import ActiveQueue
+from stowplan.scheduler.queue.backoff import BackoffQueue
+from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+from stowplan.scheduler.queue.requeueing import Strategy
+from stowplan.scheduler.queue.unschedulable import UnschedulablePods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.queue.backoff import QueueSettings
+    from stowplan.scheduler.queue.gating import Gate
+    from stowplan.scheduler.queue.heap import PodHeap
+    from stowplan.scheduler.queue.metrics import QueueMetrics
+    from stowplan.scheduler.queue.nominating import Nominations
+    from stowplan.scheduler.queue.observer import QueueObserver
+    from stowplan.scheduler.queue.requeueing import Requeueing
+
+#: Causes with which the nomination in the pod's status is taken over.
+_NEW = (UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label)
+
+
+class Places:
+    """The active queue, the backoff queue and the unschedulable pods."""
+
+    def __init__(
+        self,
+        settings: QueueSettings,
+        *,
+        sort_key: Callable[[QueuedPod], Any],
+        rejected_in_a_row: int,
+        now: Callable[[], float],
+        gate: Gate,
+        requeueing: Requeueing,
+        nominations: Nominations,
+        metrics: QueueMetrics,
+        observer: QueueObserver,
+    ) -> None:
+        self._pop_from_backoff = settings.pop_from_backoff
+        self._now = now
+        self._gate = gate
+        self._requeueing = requeueing
+        self._nominations = nominations
+        self._metrics = metrics
+        self._observer = observer
+        self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
+        self.backoff = BackoffQueue(settings, sort_key=sort_key, now=now)
+        self.unschedulable = UnschedulablePods()
+        #: Waiting pods by `namespace/name`.
+        self._queued: dict[str, QueuedPod] = {}
+        #: Pod group -> its waiting pods by `namespace/name`, while it has any.
+        self._members: dict[str, dict[str, QueuedPod]] = {}
+        self.arrivals = 0
+        #: No unschedulable pod that `times_out` has an earlier timestamp.
+        self.oldest = inf
+        #: (plugin, profile) -> waiting pods that it rejected.
+        self.rejected_by: Counter[tuple[str, str]] = Counter()
+
+    def get(self, key: str) -> QueuedPod | None:
+        return self._queued.get(key)
+
+    def of_group(self, group: str) -> list[QueuedPod]:
+        """The waiting pods of a pod group, in order of arrival."""
+        return sorted(self._members.get(group, {}).values(), key=lambda queued: queued.arrival)
+
+    def renew(self, queued: QueuedPod, info: PodInfo) -> None:
+        """Take over another version of a waiting pod; a successor of its name may be in another group."""
+        self._leave_group(queued)
+        queued.pod = info
+        self._enter_group(queued)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queued)
+
+    # -- moves --------------------------------------------------------------------------------------------------------
+
+    def requeue(self, queued: QueuedPod, strategy: Strategy, cause: str) -> bool:
+        """Move the pod as the strategy says; False if it is unschedulable or gated then."""
+        if strategy is Strategy.SKIP:
+            self._move_to_unschedulable(queued, cause)
+            return False
+        if strategy is Strategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
+            return self._move_to_backoff(queued, cause)
+        return self.move_to_active(queued, cause)
+
+    def requeue_unschedulable(self, queued: QueuedPod, strategy: Strategy, cause: str) -> None:
+        """Requeue a pod that is unschedulable; no-op if it no longer is."""
+        if queued.place is not Place.UNSCHEDULABLE:
+            # A plugin activated it during a call for another pod.
+            return
+        if not self.requeue(queued, strategy, cause):
+            # Parity: a pod that is gated again is counted as entering once more.
+            self._metrics.entered("unschedulable", cause)
+
+    def requeue_with_changed_plugins(self, queued: QueuedPod, cause: str) -> None:
+        """Re-evaluate a waiting pod with changed plugins: a ready pod stays ready unless it is gated."""
+        ready = queued.place is Place.ACTIVE
+        self.take_out(queued)
+        self.requeue(queued, Strategy.IMMEDIATELY if ready else Strategy.AFTER_BACKOFF, cause)
+
+    def rearrange(
+        self, settings: QueueSettings, sort_key: Callable[[QueuedPod], Any], *, rejected_in_a_row: int
+    ) -> None:
+        """Change the order and the backoff settings; each pod stays where it is."""
+        active, backing_off = self.active, self.backoff
+        self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
+        self.active.in_a_row = active.in_a_row
+        self.backoff = BackoffQueue(settings, sort_key=sort_key, now=self._now)
+        self.backoff.next_check = backing_off.next_check
+        for queued in sorted(active, key=lambda queued: queued.arrival):
+            self.active.put(queued)
+        for queued in self._queued.values():
+            # Recomputed with the new settings.
+            queued.backoff_expiration = None
+        for queued in sorted(backing_off, key=lambda queued: queued.arrival):
+            self._leave(queued)
+            self.requeue(queued, Strategy.AFTER_BACKOFF, PROFILE_SWAPPED.label)
+
+    def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
+        """Move the pod to the active queue; False if it is gated."""
+        if not (from_backoff and self._pop_from_backoff) and self._is_gated(queued):
+            self._move_to_unschedulable(queued, cause)
+            return False
+        if queued.initial_attempt_timestamp is None:
+            queued.initial_attempt_timestamp = self._now()
+        if queued.pod.key in self._queued:
+            self._make_way(queued, cause)
+        self._arrive(queued)
+        self.active.put(queued)
+        self.settle(queued, Place.ACTIVE, cause)
+        self._metrics.entered("active", cause)
+        if cause in _NEW:
+            self._nominations.add(queued.pod)
+        return True
+
+    def _move_to_backoff(self, queued: QueuedPod, cause: str) -> bool:
+        """Move the pod to the backoff queue; False if it is gated."""
+        if self._pop_from_backoff and self._is_gated(queued):
+            self._move_to_unschedulable(queued, cause)
+            return False
+        self._make_way(queued, cause)
+        self._arrive(queued)
+        place = self.backoff.put(queued)
+        self.settle(queued, place, cause)
+        self._metrics.entered("backoff", cause)
+        return True
+
+    def _move_to_unschedulable(self, queued: QueuedPod, cause: str) -> None:
+        present = self._queued.get(queued.pod.key)
+        if present is queued:
+            self.unschedulable.put(queued)
+        elif present is not None and present.place is not Place.UNSCHEDULABLE:
+            # A second pod of that name is gated: the first one stays where it is.
+            return
+        else:
+            self._make_way(queued, cause)
+            self._arrive(queued)
+            self.unschedulable.put(queued)
+            self.settle(queued, Place.UNSCHEDULABLE, cause)
+            self._metrics.entered("unschedulable", cause)
+        if self.times_out(queued):
+            self.oldest = min(self.oldest, queued.timestamp)
+
+    def times_out(self, queued: QueuedPod) -> bool:
+        """Whether the pod is requeued without an event after a time.
+
+        A gated pod only if the plugin that gates it registered for all events.
+        """
+        return not queued.gated or queued.gating_plugin in self._requeueing.registered_for_all
+
+    def _is_gated(self, queued: QueuedPod) -> bool:
+        """Run PreEnqueue, and record on the pod which plugin gates it."""
+        plugin = self._gate.gating_plugin(queued)
+        if plugin and plugin not in queued.unschedulable_plugins:
+            if plugin not in queued.pending_plugins:
+                self.rejected_by[plugin, queued.profile] += 1
+            queued.unschedulable_plugins.add(plugin)
+        queued.gating_plugin = plugin
+        return bool(plugin)
+
+    # -- in and out ---------------------------------------------------------------------------------------------------
+
+    def take_out(self, queued: QueuedPod) -> None:
+        """Remove a waiting pod from its place."""
+        key = queued.pod.key
+        self._leave(queued)
+        if queued.place is Place.UNSCHEDULABLE:
+            self.unschedulable.discard(key)
+        else:
+            self._heap_of(queued).discard(key)
+
+    def pop_active(self) -> QueuedPod | None:
+        """Remove and return the first active pod."""
+        queued = self.active.pop()
+        if queued is not None:
+            self._leave(queued)
+        return queued
+
+    def pop_rejected(self) -> QueuedPod | None:
+        """Remove and return the first of the rejected pods in backoff."""
+        queued = self.backoff.rejected.pop()
+        if queued is not None:
+            self._leave(queued)
+        return queued
+
+    def end_backoffs(self, cause: str) -> None:
+        """Move pods whose backoff is over to the active queue, if a check is due."""
+        completed = self.backoff.completed()
+        for queued in completed:
+            self._leave(queued)
+        for queued in completed:
+            self.move_to_active(queued, cause, from_backoff=True)
+
+    def refresh(self, queued: QueuedPod) -> None:
+        """Sort the pod in again where it is, after it changed."""
+        if queued.place is Place.UNSCHEDULABLE:
+            self.unschedulable.put(queued)
+        else:
+            self._heap_of(queued).put(queued)
+
+    def settle(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        """Record the pod's place, and tell the observer."""
+        queued.place = place
+        self._observer.moved(queued, place, cause)
+
+    def count_rejectors(self, queued: QueuedPod, change: int) -> None:
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            for plugin in queued.rejectors:
+                self.rejected_by[plugin, queued.profile] += change
+
+    def _heap_of(self, queued: QueuedPod) -> ActiveQueue | PodHeap:
+        return self.active if queued.place is Place.ACTIVE else self.backoff.heap_of(queued)
+
+    def _make_way(self, queued: QueuedPod, cause: str) -> None:
+        """Remove the pod, or another one of its name, from its place."""
+        present = self._queued.get(queued.pod.key)
+        if present is not None:
+            self.take_out(present)
+            if present is not queued:
+                self.settle(present, Place.GONE, cause)
+
+    def _arrive(self, queued: QueuedPod) -> None:
+        self.arrivals += 1
+        queued.arrival = self.arrivals
+        self._enter(queued)
+
+    def _enter(self, queued: QueuedPod) -> None:
+        self._queued[queued.pod.key] = queued
+        self._enter_group(queued)
+
+    def _leave(self, queued: QueuedPod) -> None:
+        del self._queued[queued.pod.key]
+        self._leave_group(queued)
+
+    def _enter_group(self, queued: QueuedPod) -> None:
+        if queued.pod.pod.spec.scheduling_group is not None:
+            self._members.setdefault(group_key(queued.pod.pod), {})[queued.pod.key] = queued
+
+    def _leave_group(self, queued: QueuedPod) -> None:
+        if queued.pod.pod.spec.scheduling_group is None:
+            return
+        group = group_key(queued.pod.pod)
+        members = self._members[group]
+        del members[queued.pod.key]
+        if not members:
+            del self._members[group]
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    def restore(self, queued: QueuedPod) -> None:
+        """Restore a pod to its place; to be called in the order of each place."""
+        self._enter(queued)
+        if queued.place is Place.UNSCHEDULABLE:
+            self.unschedulable.put(queued)
+        else:
+            self._heap_of(queued).put(queued)
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Violated invariants, between calls."""
+        yield from self.active.problems()
+        yield from self.backoff.problems()
+        yield from self.unschedulable.problems()
+        yield from self._problems_of_places()
+        yield from self._problems_of_rejectors()
+        yield from self._problems_of_members()
+
+    def _held(self) -> Iterator[tuple[Place, QueuedPod]]:
+        """Waiting pods, and the place in which each is found."""
+        places = (
+            (Place.ACTIVE, self.active),
+            (Place.BACKOFF, self.backoff.rejected),
+            (Place.ERROR_BACKOFF, self.backoff.errors),
+            (Place.UNSCHEDULABLE, self.unschedulable),
+        )
+        for place, pods in places:
+            for queued in pods:
+                yield place, queued
+
+    def _problems_of_places(self) -> Iterator[str]:
+        found: dict[str, Place] = {}
+        for place, queued in self._held():
+            key = queued.key
+            if key in found:
+                yield f"pod {key}: waits twice, as {found[key].value} and as {place.value}"
+            found[key] = place
+            if queued.place is not place:
+                yield f"pod {key}: found among the pods that are {place.value}, but its place is {queued.place.value}"
+            if self._queued.get(key) is not queued:
+                yield f"pod {key}: {place.value}, but it is not what waits under its name"
+        for key, queued in self._queued.items():
+            if key not in found:
+                yield f"pod {key}: waits, but it is not found where it should be: {queued.place.value}"
+
+    def _problems_of_rejectors(self) -> Iterator[str]:
+        counted = Counter((plugin, queued.profile) for _, queued in self._held() for plugin in queued.rejectors)
+        for (plugin, profile), pods in counted.items():
+            # Parity: the metric still counts pods that were deleted while they were active or backed off.
+            if self.rejected_by[plugin, profile] < pods:
+                known = self.rejected_by[plugin, profile]
+                yield f"plugin {plugin} of {profile}: rejected {pods} waiting pods, {known} are counted"
+
+    def _problems_of_members(self) -> Iterator[str]:
+        grouped = {
+            key: queued for key, queued in self._queued.items() if queued.pod.pod.spec.scheduling_group is not None
+        }
+        found = {key: queued for members in self._members.values() for key, queued in members.items()}
+        if grouped.keys() != found.keys() or any(found[key] is not queued for key, queued in grouped.items()):
+            yield f"waiting pods of groups are {sorted(grouped)}, and {sorted(found)} are found by group"
+        for group, members in self._members.items():
+            if not members or any(group_key(queued.pod.pod) != group for queued in members.values()):
+                yield f"pod group {group}: none of its pods waits, or pods of another group do"

@@ -1,0 +1,545 @@
+"""The scheduling queue.
+
+A pod is in one place at a time. It is *active* when it is ready to be tried, and *in flight* while it is tried. After a
+rejection it is *unschedulable* until an event occurs that may help, according to the queueing hints of the plugins that
+rejected it. A pod that is requeued *backs off* before it is active again if its last attempt is too recent. Pods that a
+PreEnqueue plugin gates are unschedulable until an event that this plugin registered for.
+
+The queue has no clock and no loop: `now` is the time, and `flush` does what is due. The observer is notified of every
+move and its cause; the same calls at the same times give the same moves.
+
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, docs/reference/behaviour.md, The queue.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from stowplan.kube.klog import get_logger
+from stowplan.scheduler.framework.events import (
+    BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
+    POP_FROM_BACKOFF_Q,
+    PROFILE_SWAPPED,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+    events_of_change,
+)
+from stowplan.scheduler.queue.backoff import DEFAULT_SETTINGS, QueueSettings, surrounding_ticks
+from stowplan.scheduler.queue.dumped import DumpedQueue, dumped_pod, restored_pod
+from stowplan.scheduler.queue.gating import Gate
+from stowplan.scheduler.queue.in_flight import InFlight, InFlightEvent
+from stowplan.scheduler.queue.nominating import Nominations
+from stowplan.scheduler.queue.observer import QueueObserver
+from stowplan.scheduler.queue.places import Places
+from stowplan.scheduler.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
+from stowplan.scheduler.queue.requeueing import Requeueing, Strategy
+from stowplan.scheduler.queue.sorting import sort_key
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from stowplan.kube.api.types import Pod
+    from stowplan.scheduler.cluster.nominator import Nominator
+    from stowplan.scheduler.cluster.pending_pods import PendingPods
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.framework.interface import QueueSortPlugin
+    from stowplan.scheduler.framework.runtime.framework import Framework
+    from stowplan.scheduler.queue.metrics import QueueMetrics
+    from stowplan.scheduler.queue.requeueing import Interest
+
+__all__ = ["QUEUE_NAMES", "QueueSettings", "SchedulingQueue"]
+
+#: Names of the queues in the log.
+QUEUE_NAMES = {
+    Place.ACTIVE: "Active",
+    Place.BACKOFF: "Backoff",
+    Place.ERROR_BACKOFF: "Backoff",
+    Place.UNSCHEDULABLE: "Unschedulable",
+}
+#: Strategies as the log writes them.
+_HINT_NUMBERS = {Strategy.SKIP: 0, Strategy.AFTER_BACKOFF: 1, Strategy.IMMEDIATELY: 2}
+
+#: Seconds between two checks for pods that were unschedulable for too long.
+_LEFTOVERS_INTERVAL = 30.0
+
+#: Cause: a plugin that had rejected the pod was switched off, so no event of it can requeue the pod.
+PLUGINS_CHANGED = "PluginsChanged"
+
+_POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
+
+
+_log = get_logger(__name__)
+
+
+class SchedulingQueue:
+    """The pending pods of all profiles."""
+
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        nominator: Nominator,
+        pending: PendingPods,
+        *,
+        now: Callable[[], float],
+        metrics: QueueMetrics,
+        settings: QueueSettings = DEFAULT_SETTINGS,
+        observer: QueueObserver | None = None,
+    ) -> None:
+        self._now = now
+        self._settings = settings
+        self._metrics = metrics
+        self._observer = observer = QueueObserver() if observer is None else observer
+        self._frameworks = frameworks
+        first = next(iter(frameworks.values()))
+        self._order = order = first.queue_sort[0]
+        self._pod_groups = first.handle.features.enabled("GenericWorkload")
+        self._in_flight = InFlight()
+        self._requeueing = Requeueing(frameworks, metrics, observer)
+        self._nominations = Nominations(nominator, pending)
+        self._places = Places(
+            settings,
+            sort_key=sort_key(order, observer),
+            rejected_in_a_row=_in_a_row(settings, order),
+            now=now,
+            gate=Gate(frameworks, observer),
+            requeueing=self._requeueing,
+            nominations=self._nominations,
+            metrics=metrics,
+            observer=observer,
+        )
+        #: When to check next for pods that were unschedulable for too long.
+        self._next_leftovers = now()
+        #: Pods popped so far.
+        self.scheduling_cycle = 0
+        #: Whether the in-flight pods were released; pods that return are accepted all the same.
+        self.closed = False
+        #: (plugin, profile) -> waiting pods that it rejected: scheduler_unschedulable_pods.
+        self.rejected_by = self._places.rejected_by
+
+    # -- pods come, change and go -------------------------------------------------------------------------------------
+
+    def add(self, info: PodInfo) -> None:
+        """Add a new pending pod."""
+        self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_ADD)
+
+    def update(self, old: Pod, info: PodInfo) -> None:
+        """Take over the new version of a pending pod."""
+        if info.uid in self._in_flight:
+            # It returns in its newest version; the hints for the change are called then.
+            for event in events_of_change(old, info.pod):
+                self._in_flight.record(InFlightEvent(event, old, info.pod))
+            return
+        queued = self._places.get(info.key)
+        if queued is None:
+            self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_UPDATE)
+        else:
+            self._places.renew(queued, info)
+            self._nominations.update(old, info)
+            self._places.refresh(queued)
+            if queued.place is Place.UNSCHEDULABLE:
+                self._update_unschedulable(queued, old)
+
+    def _update_unschedulable(self, queued: QueuedPod, old: Pod) -> None:
+        for event in events_of_change(old, queued.pod.pod):
+            strategy = self._requeueing.strategy(queued, InFlightEvent(event, old, queued.pod.pod))
+            if self._places.requeue(queued, strategy, event.label):
+                verbose = _log.v(5)
+                if verbose.enabled:
+                    text = "Pod moved to an internal scheduling queue because the Pod is updated"
+                    verbose.info(text, pod=queued.pod, event=event.label, queue=QUEUE_NAMES[queued.place])
+                return
+
+    def delete(self, info: PodInfo) -> None:
+        """Remove a pod that is deleted or no longer to be scheduled here; an attempt in flight continues."""
+        self._nominations.delete(info)
+        queued = self._places.get(info.key)
+        if queued is None:
+            return
+        if queued.place is Place.UNSCHEDULABLE:
+            self._places.count_rejectors(queued, -1)
+        self._places.take_out(queued)
+        self._places.settle(queued, Place.GONE, REMOVED)
+
+    def nominate(self, info: PodInfo, node_name: str | None) -> None:
+        """Nominate a pending pod to a node; "" removes its nomination, None means the node that its status names."""
+        self._nominations.add(info, node_name)
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    def pop(self) -> QueuedPod | None:
+        """The pod to try now; None when there is none. It is in flight until `done`."""
+        while True:
+            queued = self._places.pop_active() or self._pop_from_backoff()
+            if queued is None or self._begin_attempt(queued):
+                return queued
+
+    def _pop_from_backoff(self) -> QueuedPod | None:
+        if not self._settings.pop_from_backoff:
+            return None
+        queued = self._places.pop_rejected()
+        if queued is not None:
+            self._metrics.entered("active", POP_FROM_BACKOFF_Q)
+        return queued
+
+    def pop_specific(self, info: PodInfo) -> QueuedPod | None:
+        """Pop this pod; None if it is not waiting, or is gated."""
+        self._activate(info)
+        queued = self._places.get(info.key)
+        if queued is None or queued.place is not Place.ACTIVE:
+            return None
+        self._places.take_out(queued)
+        return queued if self._begin_attempt(queued) else None
+
+    def _begin_attempt(self, queued: QueuedPod) -> bool:
+        """Put the pod in flight; False if the same pod is in flight already, so that this one is dropped."""
+        queued.attempts += 1
+        uid = queued.pod.uid
+        if uid in self._in_flight.by_uid:
+            self._observer.problem(f"the same pod is tracked in multiple places in the scheduler: {queued.key}")
+            self._places.settle(queued, Place.GONE, POPPED)
+            return False
+        self._in_flight.begin(queued)
+        self.scheduling_cycle += 1
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            self._places.count_rejectors(queued, -1)
+        self._places.settle(queued, Place.IN_FLIGHT, POPPED)
+        return True
+
+    def done(self, uid: str) -> None:
+        """End the pod's attempt; it does not return to the queue. Idempotent."""
+        queued = self._in_flight.end(uid)
+        if queued is not None:
+            self._places.settle(queued, Place.GONE, DONE)
+
+    def add_unschedulable_if_not_present(self, queued: QueuedPod) -> None:
+        """Return a pod whose attempt failed, with the plugins that rejected it; none of them means an error.
+
+        Raise ValueError if a pod of its name is waiting already; this one is dropped then.
+        """
+        present = self._places.get(queued.pod.key)
+        if present is not None:
+            self._in_flight.end(queued.pod.uid)
+            queued.place = Place.GONE
+            raise ValueError(f"Pod {queued.key} is already present in {_QUEUE_TEXT[present.place]}")
+        if queued.failed_with_error:
+            queued.consecutive_errors_count += 1
+        else:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors_count = 0
+        queued.timestamp = self._now()
+        queued.backoff_expiration = None
+        queued.was_flushed = False
+        queued.with_group = self._is_member(queued.pod)
+        self._places.count_rejectors(queued, 1)
+        strategy, happened = self._strategy_after_attempt(queued)
+        self._in_flight.end(queued.pod.uid)
+        self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
+        self._log_return(queued, strategy)
+        if happened is not None and not happened.event.is_wildcard:
+            self._observer.woken([queued], happened.event, happened.old if happened.new is None else happened.new)
+
+    def _log_return(self, queued: QueuedPod, strategy: Strategy) -> None:
+        """Log where the pod went and which plugins rejected it, as a set that Go formats."""
+        verbose = _log.v(3)
+        if verbose.enabled and queued.place in QUEUE_NAMES:
+            rejectors = _as_go_set(queued.unschedulable_plugins | queued.pending_plugins)
+            verbose.info(
+                "Pod moved to an internal scheduling queue",
+                pod=queued.pod,
+                event=SCHEDULE_ATTEMPT_FAILURE,
+                queue=QUEUE_NAMES[queued.place],
+                schedulingCycle=self.scheduling_cycle,
+                hint=_HINT_NUMBERS[strategy],
+                **{"unschedulable plugins": rejectors},
+            )
+
+    def _strategy_after_attempt(self, queued: QueuedPod) -> tuple[Strategy, InFlightEvent | None]:
+        """The strategy, and the event during the attempt that determines it, if there is one."""
+        if queued.failed_with_error or queued.with_group:
+            return Strategy.AFTER_BACKOFF, None
+        verbose = _log.v(5)
+        if verbose.enabled:
+            verbose.info(
+                "Checking events for in-flight pod",
+                pod=queued.pod,
+                unschedulablePlugins=_as_go_set(queued.unschedulable_plugins),
+                # Parity: upstream's list of events has the pods in flight in it.
+                inFlightEventsSize=self._in_flight.counts().total(),
+                inFlightPodsSize=len(self._in_flight.pods()),
+            )
+        events = self._in_flight.since(queued.pod.uid)
+        # After `done` (in PreBind) events are no longer recorded for the pod.
+        if events is None:
+            return Strategy.AFTER_BACKOFF, None
+        return self._requeueing.strategy_after(queued, events)
+
+    # -- what requeues pods -------------------------------------------------------------------------------------------
+
+    def move_all(
+        self, event: ClusterEvent, old: Any, new: Any, *, pre_check: Callable[[PodInfo], bool] | None = None
+    ) -> None:
+        """Requeue the unschedulable pods (that pass `pre_check`) that the event may help."""
+        if not (self._in_flight.by_uid or self._places.unschedulable.by_key):
+            # The common case: no pod waits for anything.
+            return
+        interest = self._requeueing.interest(event)
+        if not interest.listeners:
+            return
+        happened = InFlightEvent(event, old, new)
+        if _log.v(5).enabled:
+            self._log_unmoved(interest, pre_check)
+        groups = self._places.unschedulable.groups_of(interest.listeners)
+        if groups:
+            helped = sorted(self._requeueing.helped(groups, happened, pre_check), key=_arrival)
+            for queued, strategy in helped:
+                self._places.requeue_unschedulable(queued, strategy, interest.label)
+            if helped:
+                self._observer.woken([queued for queued, _ in helped], event, old if new is None else new)
+        if self._in_flight:
+            self._in_flight.record(happened)
+            verbose = _log.v(5)
+            if verbose.enabled:
+                verbose.info("Event received while pods are in flight", event=interest.label)
+
+    def _log_unmoved(self, interest: Interest, pre_check: Callable[[PodInfo], bool] | None) -> None:
+        """Log the unschedulable pods whose rejecting plugins did not register for the event."""
+        for queued in self._places.unschedulable:
+            registered = queued.gating_plugin or any(
+                (queued.profile, name) in interest.listeners for name in queued.rejectors
+            )
+            if not registered and (pre_check is None or pre_check(queued.pod)):
+                text = "Event is not making pod schedulable"
+                _log.v(5).info(text, pod=queued.pod, event=interest.label)
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Move these pods to the active queue, whatever they wait for; unknown ones are ignored."""
+        for info in pods:
+            if not self._activate(info) and info.uid in self._in_flight and not self._is_member(info):
+                self._in_flight.record(InFlightEvent(FORCE_ACTIVATE, None, info.pod))
+
+    def waiting_members(self, group: str) -> list[PodInfo]:
+        """The pods of a pod group that wait here, not those in flight."""
+        return [queued.pod for queued in self._places.of_group(group)]
+
+    def _is_member(self, info: PodInfo) -> bool:
+        """Whether the pod is scheduled with its group; events during its attempt then do not matter."""
+        return self._pod_groups and info.pod.spec.scheduling_group is not None
+
+    def _activate(self, info: PodInfo) -> bool:
+        queued = self._places.get(info.key)
+        if queued is None or queued.place is Place.ACTIVE:
+            return False
+        from_backoff = queued.place is not Place.UNSCHEDULABLE
+        if from_backoff:
+            self._places.take_out(queued)
+        return self._places.move_to_active(queued, FORCE_ACTIVATE.label, from_backoff=from_backoff)
+
+    def register(self) -> None:
+        """Read the registrations after plugins were switched on or off; requeue the pods of those that are off."""
+        before = self._requeueing.rejecting_plugins()
+        self._requeueing.read_registrations()
+        off = before - self._requeueing.rejecting_plugins()
+        orphans = [
+            queued
+            for queued in self._places.unschedulable
+            if any((queued.profile, plugin) in off for plugin in queued.rejectors)
+        ]
+        for queued in orphans:
+            self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
+
+    def reconfigure(self, settings: QueueSettings, swapped: Collection[str]) -> None:
+        """Use other settings, and other plugins in the swapped profiles, which have not judged any pod yet."""
+        # All profiles have the same QueueSort; the configuration is validated for that.
+        order = next(iter(self._frameworks.values())).queue_sort[0]
+        self._requeueing.read_registrations()
+        if settings != self._settings or order is not self._order:
+            self._settings, self._order = settings, order
+            key = sort_key(order, self._observer)
+            self._places.rearrange(settings, key, rejected_in_a_row=_in_a_row(settings, order))
+        if swapped and self._in_flight:
+            # Pods in flight may be rejected by plugins of the replaced profile.
+            self._in_flight.record(InFlightEvent(PROFILE_SWAPPED, None, None))
+        for queued in sorted(self.pending(), key=lambda queued: queued.arrival):
+            if queued.profile in swapped:
+                self._places.requeue_with_changed_plugins(queued, PROFILE_SWAPPED.label)
+
+    def give_back(self, queued: QueuedPod, newest: PodInfo, event: ClusterEvent) -> None:
+        """Return a pod in flight that was not tried to the end, in its newest version: it is retried without delay."""
+        self._in_flight.end(queued.pod.uid)
+        queued.pod = newest
+        self._places.count_rejectors(queued, 1)
+        self._places.move_to_active(queued, event.label)
+
+    def clear(self) -> None:
+        """Forget every waiting pod; nominations stay."""
+        if not self._places.waiting:
+            return
+        for queued in list(self.pending()):
+            self._places.count_rejectors(queued, -1 if queued.place is Place.UNSCHEDULABLE else 0)
+            self._places.take_out(queued)
+            self._places.settle(queued, Place.GONE, REMOVED)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Do what is due: end backoffs, and requeue pods that were unschedulable for too long."""
+        self._places.end_backoffs(BACKOFF_COMPLETE)
+        if self._now() >= self._next_leftovers:
+            self._flush_leftovers()
+
+    def _flush_leftovers(self) -> None:
+        look, self._next_leftovers = surrounding_ticks(self._now(), self._next_leftovers, _LEFTOVERS_INTERVAL)
+        overdue = [q for q in self._places.unschedulable if look - q.timestamp > self._settings.max_in_unschedulable]
+        for queued in overdue:
+            queued.was_flushed = True
+            if self._places.times_out(queued):
+                self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
+        if overdue and self._in_flight:
+            self._in_flight.record(InFlightEvent(UNSCHEDULABLE_TIMEOUT, None, None))
+        self._places.oldest = min(
+            (queued.timestamp for queued in self._places.unschedulable if self._places.times_out(queued)), default=inf
+        )
+
+    def next_flush(self) -> float | None:
+        """When `flush` next has something to do if no other call comes; None if nothing can become due."""
+        backoff = self._places.backoff.next_look()
+        leftovers = self._next_overdue()
+        if backoff is None or leftovers is None:
+            return leftovers if backoff is None else backoff
+        return min(backoff, leftovers)
+
+    def _next_overdue(self) -> float | None:
+        all_gated = len(self._places.unschedulable) == self._places.unschedulable.gated
+        if self._places.oldest == inf or (all_gated and not self._requeueing.registered_for_all):
+            return None
+        grown_old, look = self._places.oldest + self._settings.max_in_unschedulable, self._next_leftovers
+        return look if grown_old < look else surrounding_ticks(grown_old, look, _LEFTOVERS_INTERVAL)[1]
+
+    @property
+    def incoming(self) -> Counter[tuple[str, str]]:
+        """(queue, cause) -> pods that entered it: scheduler_queue_incoming_pods_total."""
+        return self._metrics.incoming
+
+    def is_registered(self, event: ClusterEvent) -> bool:
+        """Whether some plugin registered for the event."""
+        return bool(self._requeueing.interest(event).listeners)
+
+    def get(self, key: str) -> QueuedPod | None:
+        """The waiting pod with this `namespace/name`; a pod in flight is not waiting."""
+        return self._places.get(key)
+
+    @property
+    def can_pop(self) -> bool:
+        """Whether `pop` gives a pod now, unless it is in flight already."""
+        places = self._places
+        return bool(places.active.pods.entries or (self._settings.pop_from_backoff and places.backoff.rejected.entries))
+
+    def is_in_flight(self, uid: str) -> bool:
+        return uid in self._in_flight
+
+    def in_flight(self) -> list[QueuedPod]:
+        return self._in_flight.pods()
+
+    def in_flight_events(self) -> Mapping[str, int]:
+        """Number of recorded events by label, and of pods in flight: scheduler_inflight_events."""
+        return self._in_flight.counts()
+
+    def counts(self) -> Mapping[str, int]:
+        """Number of waiting pods by queue: scheduler_pending_pods."""
+        gated = self._places.unschedulable.gated
+        return {
+            "active": len(self._places.active),
+            "backoff": len(self._places.backoff),
+            "unschedulable": len(self._places.unschedulable) - gated,
+            "gated": gated,
+        }
+
+    def pending(self) -> Iterator[QueuedPod]:
+        """All waiting pods: active ones, those in backoff, unschedulable ones."""
+        yield from self._places.active
+        yield from self._places.backoff
+        yield from self._places.unschedulable
+
+    def summary(self) -> str:
+        """One line for dumps."""
+        sizes = len(self._places.active), len(self._places.backoff), len(self._places.unschedulable)
+        return "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*sizes)
+
+    def close(self) -> list[str]:
+        """End all attempts; the UIDs of their pods. Active pods can still be popped."""
+        uids = [queued.pod.uid for queued in self._in_flight.pods()]
+        for uid in uids:
+            self.done(uid)
+        self.closed = True
+        return uids
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    def dump(self) -> DumpedQueue:
+        """The waiting pods with their queue state; no pod may be in flight."""
+        places = self._places
+        return DumpedQueue(
+            pods=[dumped_pod(queued) for queued in self.pending()],
+            arrivals=places.arrivals,
+            rejected_in_a_row=places.active.in_a_row,
+            next_backoff_look=places.backoff.next_check,
+            next_leftovers=self._next_leftovers,
+            oldest=None if places.oldest == inf else places.oldest,
+            scheduling_cycle=self.scheduling_cycle,
+            rejected_by=[(*key, number) for key, number in places.rejected_by.items()],
+        )
+
+    def load(self, dumped: DumpedQueue, pending: PendingPods) -> None:
+        """Fill the queue, which must be empty; `pending` must be loaded and the profiles built."""
+        places = self._places
+        self._requeueing.read_registrations()
+        for one in dumped.pods:
+            info = pending.get(one.key)
+            if info is None:
+                raise ValueError(f"pod {one.key} waits in the queue of the dump, and is not among its pending pods")
+            places.restore(restored_pod(one, info))
+        places.arrivals, places.active.in_a_row = dumped.arrivals, dumped.rejected_in_a_row
+        places.backoff.next_check, self._next_leftovers = dumped.next_backoff_look, dumped.next_leftovers
+        places.oldest = inf if dumped.oldest is None else dumped.oldest
+        self.scheduling_cycle = dumped.scheduling_cycle
+        places.rejected_by.update({(plugin, profile): number for plugin, profile, number in dumped.rejected_by})
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """Violated invariants, between calls; there should be none."""
+        return [*self._places.problems(), *self._in_flight.problems(), *self._problems_of_flights()]
+
+    def _problems_of_flights(self) -> Iterator[str]:
+        waiting = {queued.pod.uid: queued for queued in self.pending()}
+        for queued in self._in_flight.pods():
+            found = waiting.get(queued.pod.uid)
+            if found is not None:
+                yield f"pod {queued.key} ({queued.pod.uid}): in flight, and waits: {found.place.value}"
+
+
+#: Names of the queues in error texts, which are matched on.
+_QUEUE_TEXT = {
+    Place.ACTIVE: "the active queue",
+    Place.BACKOFF: "the backoff queue",
+    Place.ERROR_BACKOFF: "the backoff queue",
+    Place.UNSCHEDULABLE: "unschedulable queue",
+}
+
+
+def _in_a_row(settings: QueueSettings, order: QueueSortPlugin) -> int:
+    return settings.rejected_in_a_row if order.by_priority_and_time else 0
+
+
+def _as_go_set(plugins: Iterable[str]) -> dict[str, dict[str, str]]:
+    return {plugin: {} for plugin in sorted(plugins)}
+
+
+def _arrival(helped: tuple[QueuedPod, Strategy]) -> int:
+    return helped[0].arrival

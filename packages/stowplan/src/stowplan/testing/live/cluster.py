@@ -1,0 +1,297 @@
+"""The test cluster: an engine in simulated time with a manual clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
+from stowplan.drivers.virtual_time.driver import VirtualTime
+from stowplan.drivers.virtual_time.latency import NO_LATENCY
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
+from stowplan.drivers.virtual_time.virtual_api import VirtualApi
+from stowplan.kube.api.decode import to_dict
+from stowplan.kube.api.documents import Documents
+from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.kube.api.resources import resource_of
+from stowplan.kube.api.types import Event, Namespace, ObjectMeta, Pod
+from stowplan.kube.config import load_config
+from stowplan.kube.config.features import with_chosen
+from stowplan.kube.klog import get_logger
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.inputs import Served, Stopped
+from stowplan.scheduler.engine.watched_kinds import watched_kinds
+from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
+from stowplan.scheduler.extenders.calls import Calls
+from stowplan.scheduler.framework.requests import Create, Delete, Patch
+from stowplan.testing.live.events import Events
+from stowplan.testing.live.kinds import Definition, Kinds
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from stowplan.drivers.virtual_time.latency import Latency
+    from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
+    from stowplan.scheduler.engine.decision.decision import Decision
+    from stowplan.scheduler.engine.effects import EmitEvent
+    from stowplan.scheduler.framework.interface import Plugin
+    from stowplan.scheduler.inspection.records import StoryRecord
+    from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+#: Simulated time starts here, in seconds since the epoch.
+START = 1_800_000_000.0
+#: Maximum number of attempts of one pod without time passing, after which the test fails.
+MAX_ATTEMPTS = 1_000
+#: The initial namespaces of a cluster.
+_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+_log = get_logger(__name__)
+
+
+class NeverIdleError(RuntimeError):
+    """The scheduler keeps working without time passing: an event that a pod's own attempt causes wakes it again."""
+
+
+class LiveCluster:
+    """An in-memory cluster with a running scheduler. Objects are dicts; kinds are named by their plural, as in URLs.
+
+    Examples:
+        >>> with live_cluster(a_node("n1").obj()) as live:
+        ...     live.create(a_pod("web-0").requests(cpu="8").obj())
+        ...     live.patch("nodes", "n1", {"status": {"allocatable": {"cpu": "16"}}}, subresource="status")
+        ...     live.advance(2)
+        ...     live.node_of("web-0")
+        'n1'
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | str | os.PathLike[str] | None,
+        plugins: Sequence[type[Plugin]],
+        seed: int,
+        latency: Latency,
+        call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
+        plugin_timeout: float = PLUGIN_TIMEOUT,
+    ) -> None:
+        registry = guarded_registry(plugins, CallGuard(seconds=plugin_timeout))
+        self._attempts = _Attempts()
+        features = with_chosen(feature_gates or {})
+        asked_for = [plugin.name for plugin in plugins]
+        configuration = load_config(config, plugins=registry.declarations, features=features, asked_for=asked_for)
+        self.engine = Engine(
+            configuration,
+            registry=registry,
+            now=START,
+            meter=StoppedClock(),
+            random=Random(seed),
+            features=features,
+            api=VirtualApi(),
+            listener=self._attempts,
+            extenders=extenders_without_binders(configuration),
+        )
+        watched = watched_kinds(self.engine.frameworks.values(), report=_log.warning)
+        self._kinds = Kinds(watched)
+        self._store = ObjectStore()
+        self._events = Events()
+        self._time = VirtualTime(
+            self.engine,
+            self._store,
+            start=START,
+            latency=latency,
+            kinds=[one.kind for one in watched],
+            on_event=self._record_event,
+            ask=None
+            if call_extender is None
+            else asking(Calls(configuration, Documents(())), posting_to(call_extender)),
+        )
+        self._attempts.begin(self._time)
+        for name in _NAMESPACES:
+            self._time.write(Create(obj=Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name}))))
+
+    def _begin(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        for obj in objects:
+            self._put(obj)
+        if self._kinds.off:
+            self._time.submit(Served(self._kinds.off, served=False))
+        self.settle()
+
+    def _end(self) -> None:
+        self._time.close()
+        for framework in self.engine.frameworks.values():
+            for problem in framework.close():
+                _log.warning(problem)
+
+    def plugin(self, name: str, profile: str = DEFAULT_SCHEDULER_NAME) -> Plugin:
+        """The plugin instance of a profile."""
+        return self.engine.frameworks[profile].plugins[name]
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._time.now
+
+    # -- actions -------------------------------------------------------------------------------------------------------
+
+    def create(self, *objects: Mapping[str, Any]) -> None:
+        """Create objects of any kind in this order, including CustomResourceDefinitions."""
+        for obj in objects:
+            off = self._kinds.off
+            self._put(obj)
+            if off != self._kinds.off:
+                self._time.submit(Served(off - self._kinds.off, served=True))
+            self.settle()
+
+    def _put(self, obj: Mapping[str, Any]) -> None:
+        made = self._time.write(Create(obj=self._kinds.decoded(obj)))
+        if isinstance(made, Definition):
+            self._kinds.define(made)
+
+    def patch(
+        self, plural: str, name: str, patch: Mapping[str, Any], *, namespace: str = "default", subresource: str = ""
+    ) -> None:
+        """Apply a merge patch to an object. To patch its status, pass `subresource="status"`."""
+        kind = self._kinds.named(plural)
+        body = dict(patch)
+        request = Patch(
+            kind=kind, namespace=_scoped(kind, namespace), name=name, body=body, type_="merge", subresource=subresource
+        )
+        self._time.write(request)
+        self.settle()
+
+    def delete(self, plural: str, name: str, *, namespace: str = "default") -> None:
+        """Delete an object immediately, without a grace period."""
+        kind = self._kinds.named(plural)
+        self._time.write(Delete(kind=kind, namespace=_scoped(kind, namespace), name=name), grace=0)
+        self.settle()
+
+    def advance(self, seconds: float) -> None:
+        """Advance the time, so that timeouts expire and backoffs end."""
+        self._time.advance(seconds)
+        self._attempts.check()
+
+    def settle(self) -> None:
+        """Process everything that takes no time, for example after calling `allow` or `reject` on a waiting pod."""
+        self._time.run(until=self._time.now)
+        self._attempts.check()
+
+    # -- queries -------------------------------------------------------------------------------------------------------
+
+    def get(self, plural: str, name: str, *, namespace: str = "default") -> dict[str, Any]:
+        """An object, with the fields that the scheduler reads; raises NotFound."""
+        kind = self._kinds.named(plural)
+        return to_dict(self._store.get(kind, _scoped(kind, namespace), name))
+
+    def node_of(self, pod: str, *, namespace: str = "default") -> str:
+        """The pod's node; "" if it has none."""
+        return self._store.get(Pod, namespace, pod).spec.node_name
+
+    def why_pending(self, pod: str, *, namespace: str = "default") -> str:
+        """The message of its PodScheduled condition; "" if there is none."""
+        conditions = self._store.get(Pod, namespace, pod).status.conditions
+        return next((one.message for one in conditions if one.type == "PodScheduled"), "")
+
+    def story(self, pod: str, *, namespace: str = "default") -> StoryRecord:
+        """What happened to a pod and why, step by step; also for deleted pods."""
+        found = self.engine.stories.of(f"{namespace}/{pod}")
+        if found is None:
+            raise LookupError(f'pod "{namespace}/{pod}" has no story')
+        return found.record()
+
+    def events(self, about: str = "", reason: str = "") -> list[dict[str, Any]]:
+        """Recorded Events in order, optionally only those about objects of this name, or with this reason."""
+        found = (
+            event
+            for event in self._store.list(Event)
+            if about in ("", event.regarding.name) and reason in ("", event.reason)
+        )
+        return [to_dict(event) for event in sorted(found, key=lambda event: event.event_time or "")]
+
+    def _record_event(self, event: EmitEvent) -> None:
+        for request in self._events.record(event, self._time.now):
+            self._time.write(request)
+
+
+def _scoped(kind: Any, namespace: str) -> str:
+    return namespace if resource_of(kind).namespaced else ""
+
+
+class _Attempts:
+    """Stops a run in which a pod is tried again and again without time passing."""
+
+    def __init__(self) -> None:
+        self._at = START
+        self._counts: Counter[str] = Counter()
+        self._restless = ""
+
+    def begin(self, time: VirtualTime) -> None:
+        self._time = time
+
+    def check(self) -> None:
+        if self._restless:
+            raise NeverIdleError(self._restless)
+
+    def decided(self, decision: Decision) -> None:
+        if self._at != self._time.now:
+            self._at = self._time.now
+            self._counts.clear()
+        key = decision.pod.key
+        self._counts[key] += 1
+        if self._counts[key] == MAX_ATTEMPTS:
+            self._restless = f"pod {key} was tried {MAX_ATTEMPTS} times at one moment: something wakes it at once"
+            self._time.at(self._at, Stopped())
+
+    def failed(self, queued: QueuedPod, failure: Failure) -> None:
+        """No-op: attempts are counted when they are decided."""
+
+    def bound(self, attempt: Attempt) -> None:
+        """No-op."""
+
+
+@contextmanager
+def live_cluster(
+    *objects: Mapping[str, Any],
+    config: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    plugins: Sequence[type[Plugin]] = (),
+    seed: int = 1,
+    latency: Latency = NO_LATENCY,
+    call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+    plugin_timeout: float = PLUGIN_TIMEOUT,
+) -> Iterator[LiveCluster]:
+    """Create a cluster with these objects and a running scheduler.
+
+    * `seed`: seed of the scheduler's random source.
+    * `latency`: durations of requests, watch updates and graceful pod deletions; by default all are zero.
+    * `call_extender`: answers for the extenders of `config`. It gets the URL and the body of a call and returns the
+      response body, both as JSON values. Extenders are never asked to bind.
+    * `feature_gates`: gates that differ from their defaults.
+    * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
+
+    Examples:
+        >>> with live_cluster(a_node("n1").obj()) as live:
+        ...     live.create(a_pod("web-0").requests(cpu="8").obj())
+        ...     live.why_pending("web-0")[:43]
+        '0/1 nodes are available: 1 Insufficient cpu'
+    """
+    cluster = LiveCluster(
+        config=config,
+        plugins=plugins,
+        seed=seed,
+        latency=latency,
+        call_extender=call_extender,
+        feature_gates=feature_gates,
+        plugin_timeout=plugin_timeout,
+    )
+    try:
+        cluster._begin(objects)
+        yield cluster
+    finally:
+        cluster._end()

@@ -1,0 +1,271 @@
+"""A timeline: the initial plan, the changes between successive frames, and figures.
+
+A replayed recording, or a simulation, is sampled once per interval. It may last seconds or days: when there are too
+many frames, neighbors are merged and the interval doubles, so that their number is bounded and one pass is sufficient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from stowplan.history.recordings.files import moment_text
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.inspection.records import Record
+from stowplan.ui.plan import Plan, PlanChange, difference
+from stowplan.ui.plan_follower import PlanFollower
+from stowplan.ui.plan_messages import NodesRecord, PodsRecord, SnapshotMessage, delta, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from stowplan.kube.timing.waits import WaitingPods, Waits
+    from stowplan.scheduler.cluster.state import ClusterState
+
+#: Maximum number of frames, and the initial interval in seconds.
+MAX_FRAMES, FIRST_INTERVAL = 1000, 0.1
+MAX_MARKS = 500
+_RESOURCES = ("cpu", "memory")
+#: Figure -> its unit. Waits are those of the pods that have had a node so far.
+UNITS = {
+    "cpu": "ratio",
+    "memory": "ratio",
+    "pods": "pods",
+    "pending": "pods",
+    "waitHalf": "seconds",
+    "wait95": "seconds",
+}
+
+
+class MarkRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A point of interest in a timeline."""
+
+    time: str
+    what: str
+    detail: str = ""
+
+
+class ColumnRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    name: str
+    #: ratio, pods or seconds.
+    unit: str
+    values: tuple[float, ...]
+
+
+class SeriesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    #: Seconds since the epoch.
+    time: tuple[float, ...]
+    columns: tuple[ColumnRecord, ...]
+
+
+class TimeRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    kind: str = "Time"
+    timeline: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    marks: tuple[MarkRecord, ...]
+    series: SeriesRecord
+    #: Limitations, for users.
+    note: str = ""
+
+
+class FrameRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    time: str
+    nodes: NodesRecord
+    pods: PodsRecord
+    gone_nodes: tuple[str, ...]
+    gone_pods: tuple[str, ...]
+
+
+class FramesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    kind: str = "Frames"
+    timeline: str
+    start: SnapshotMessage
+    frames: tuple[FrameRecord, ...]
+
+
+class Run(NamedTuple):
+    """Part of a timeline: iterating advances the state from moment to moment."""
+
+    state: ClusterState
+    moments: Iterable[float]
+
+
+class Frame(PlainStruct, frozen=True):
+    """One frame: changes since the previous one, and figures."""
+
+    time: float
+    change: PlanChange
+    figures: Mapping[str, float]
+
+
+@dataclass
+class Timeline:
+    """The initial plan, and the frames; the first frame has no changes, and the initial figures."""
+
+    start: Plan = field(default_factory=Plan)
+    frames: list[Frame] = field(default_factory=list)
+    marks: list[MarkRecord] = field(default_factory=list)
+    note: str = ""
+    #: Names of existing nodes, for marks.
+    _known: set[str] = field(default_factory=set, repr=False)
+
+    def add(self, frame: Frame) -> None:
+        if self.frames:
+            self._mark(frame)
+            self.frames.append(frame)
+        else:
+            self.start.apply(frame.change)
+            self.frames.append(Frame(frame.time, PlanChange(), frame.figures))
+        self._known.difference_update(frame.change.gone_nodes)
+        self._known.update(frame.change.nodes)
+
+    def halve(self) -> None:
+        """Merge neighboring frames; the first one stays."""
+        frames = self.frames
+        self.frames = frames[:1]
+        for i in range(1, len(frames), 2):
+            one, other = frames[i], frames[min(i + 1, len(frames) - 1)]
+            change = one.change if one is other else one.change.then(other.change)
+            self.frames.append(Frame(other.time, change, other.figures))
+
+    def end(self) -> Plan:
+        """The plan after all frames."""
+        return self.at(inf)
+
+    def at(self, time: float) -> Plan:
+        """The plan after the frames up to and including a time."""
+        plan = self.start.copy()
+        for frame in self.frames:
+            if frame.time > time:
+                break
+            plan.apply(frame.change)
+        return plan
+
+    def _mark(self, frame: Frame) -> None:
+        change = frame.change
+        found = [("node removed", name) for name in change.gone_nodes]
+        found += [("node added", name) for name in change.nodes if name not in self._known]
+        found += [
+            ("preemption", f"{row.key} waits for room on {row.nominated_node}")
+            for row in change.pods.values()
+            if row.nominated_node and not row.node
+        ]
+        room = MAX_MARKS - len(self.marks)
+        self.marks += [
+            MarkRecord(time=moment_text(frame.time), what=what, detail=detail) for what, detail in found[:room]
+        ]
+
+    def time_record(self, name: str) -> TimeRecord:
+        frames = self.frames
+        columns = tuple(
+            ColumnRecord(name=figure, unit=UNITS[figure], values=tuple(frame.figures[figure] for frame in frames))
+            for figure in UNITS
+            if frames
+        )
+        return TimeRecord(
+            timeline=name,
+            from_=moment_text(frames[0].time) if frames else "",
+            to=moment_text(frames[-1].time) if frames else "",
+            marks=tuple(self.marks),
+            series=SeriesRecord(time=tuple(frame.time for frame in frames), columns=columns),
+            note=self.note,
+        )
+
+    def frames_record(self, name: str) -> FramesRecord:
+        return FramesRecord(
+            timeline=name,
+            start=snapshot(self.start, version=1),
+            frames=tuple(_frame(frame) for frame in self.frames[1:]),
+        )
+
+
+def _frame(frame: Frame) -> FrameRecord:
+    found = delta(frame.change, version=1)
+    return FrameRecord(
+        time=moment_text(frame.time),
+        nodes=found.nodes,
+        pods=found.pods,
+        gone_nodes=found.gone_nodes,
+        gone_pods=found.gone_pods,
+    )
+
+
+def timeline_of(runs: Iterable[Run], waiting: WaitingPods, *, most: int = MAX_FRAMES) -> Timeline:
+    """The timeline of consecutive runs; `waiting` changes while they are played."""
+    timeline, interval = Timeline(), FIRST_INTERVAL
+    plan = Plan()
+    for run in runs:
+        sampler, last, now = StateSampler(run.state, waiting, plan), None, None
+        try:
+            for now in run.moments:
+                if last is not None and now - last < interval:
+                    continue
+                sampler.sample_into(timeline, now)
+                last = now
+                if len(timeline.frames) > most:
+                    timeline.halve()
+                    interval *= 2
+            if now is not None:
+                sampler.sample_into(timeline, now)
+        finally:
+            sampler.end()
+        plan = sampler.plan
+    return timeline
+
+
+class StateSampler:
+    """Samples a state."""
+
+    def __init__(self, state: ClusterState, waiting: WaitingPods, before: Plan | None = None) -> None:
+        """`before`: the plan that the first frame is compared with."""
+        self._state = state
+        self._waiting = waiting
+        self._follower = PlanFollower(state)
+        self._follower.begin()
+        self._before: Plan | None = Plan() if before is None else before
+        self._last: float | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return self._follower.plan
+
+    def end(self) -> None:
+        self._follower.end()
+
+    def sample(self, now: float) -> Frame | None:
+        """None: nothing has happened, or the initial lists are not complete yet."""
+        change, plan = self._follower.changes(), self._follower.plan
+        if self._before is not None:
+            if not plan.nodes:
+                return None
+            change, self._before = difference(self._before, plan), None
+        elif not change and self._last == now:
+            return None
+        self._last = now
+        return Frame(now, change, figures_of(self._state, plan, self._waiting.until(now)))
+
+    def sample_into(self, timeline: Timeline, now: float) -> None:
+        found = self.sample(now)
+        if found is not None:
+            timeline.add(found)
+
+
+def figures_of(state: ClusterState, plan: Plan, waits: Waits) -> dict[str, float]:
+    table = state.table
+    found: dict[str, float] = {}
+    for name in _RESOURCES:
+        index = table.resources[name]
+        whole = int(table.allocatable[index].sum())
+        found[name] = round(int(table.requested[index].sum()) / whole, 4) if whole else 0.0
+    placed = len(state.placed_pods())
+    return {
+        **found,
+        "pods": placed,
+        "pending": len(plan.pods) - placed,
+        "waitHalf": round(waits.quantile(0.5), 3),
+        "wait95": round(waits.quantile(0.95), 3),
+    }

@@ -1,0 +1,503 @@
+"""`stowplan explain` with a live cluster: its requests, its output, and its errors."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stowplan
+from stowplan.ask.loading.live_cluster import LiveClusterError
+from stowplan.testing import a_node, a_pod
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.http.misbehaving_server import Misbehaving, answers, resets, status
+from support.processes.servers import embedded_server
+
+SRC = Path(__file__).parents[2] / "src"
+SINCE = "2026-01-02T12:00:00Z"
+MESSAGE = (
+    "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "
+    "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+)
+
+
+def an_event(name, uid, note, *, time, **fields):
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "shop"},
+        "eventTime": time,
+        "reportingController": "default-scheduler",
+        "reportingInstance": "default-scheduler-host",
+        "action": "Scheduling",
+        "reason": "FailedScheduling",
+        "type": "Warning",
+        "note": note,
+        "regarding": {"kind": "Pod", "namespace": "shop", "name": "huge", "uid": uid, "apiVersion": "v1"},
+        **fields,
+    }
+
+
+def objects():
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    yield namespace
+    yield from (a_node(name).allocatable(cpu="4", memory="16Gi", pods="10").obj() for name in ("a", "b"))
+    pods = [
+        a_pod("web-0", "shop").requests(cpu="3").on("a"),
+        a_pod("api", "shop").requests(cpu="2"),
+        a_pod("huge", "shop").requests(cpu="100"),
+        a_pod("later", "shop").gated("wait"),
+        a_pod("theirs", "shop").scheduler("volcano"),
+        a_pod("job", "shop"),
+        a_pod("cart-5d4-x", "shop").owner("ReplicaSet", "cart-5d4").on("b"),
+    ]
+    group = {"metadata": {"name": "train", "namespace": "lab"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
+    yield {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", **group}
+    member = {"schedulingGroup": {"podGroupName": "train"}}
+    pods += [a_pod(f"train-{i}", "lab").requests(cpu="3").spec(**member) for i in range(3)]
+    for kind, name in (("Deployment", "cart"), ("ReplicaSet", "cart-5d4"), ("StatefulSet", "db")):
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "app"}]}}
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
+        about = {"metadata": {"name": name, "namespace": "shop", "uid": f"{name}-uid"}, "spec": spec}
+        yield {"apiVersion": "apps/v1", "kind": kind, **about}
+    for pod in pods:
+        made = pod.obj()
+        made["spec"]["containers"] = made["spec"].get("containers") or [{"name": "main"}]
+        for container in made["spec"]["containers"]:
+            container.setdefault("image", "registry.example.com/app:1")
+        made.pop("status", None)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("live")
+    manifests = folder / "objects.json"
+    manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects())}))
+    with embedded_server(folder, "-f", str(manifests), "--controllers", "") as started:
+        huge = started.json("get", "pod", "huge", "-n", "shop")
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": MESSAGE,
+            "lastTransitionTime": SINCE,
+        }
+        _patch_status(started, "huge", {"conditions": [condition]})
+        _patch_status(started, "api", {"conditions": [condition | {"message": "0/1 nodes are available"}]})
+        _patch_status(started, "job", {"phase": "Succeeded"})
+        uid = huge["metadata"]["uid"]
+        repeated = {"series": {"count": 3, "lastObservedTime": "2026-01-02T12:08:00.000000Z"}}
+        events = [
+            an_event("huge.1", uid, "first words", time="2026-01-02T12:05:00.000000Z"),
+            an_event("huge.2", uid, "last words", time="2026-01-02T12:06:00.000000Z", **repeated),
+            an_event("other.1", "another-uid", "of another pod", time="2026-01-02T12:07:00.000000Z"),
+        ]
+        cart = started.json("get", "pod", "cart-5d4-x", "-n", "shop")["metadata"]["uid"]
+        db = started.json("get", "statefulset", "db", "-n", "shop")["metadata"]["uid"]
+        scheduled = {"reason": "Scheduled", "type": "Normal"}
+        failed = {"reason": "FailedCreate", "regarding": {"kind": "StatefulSet", "name": "db", "namespace": "shop"}}
+        failed["regarding"]["uid"] = db
+        events += [
+            an_event("cart.1", cart, "assigned", time="2026-01-02T12:05:00.000000Z", **scheduled),
+            an_event("db.1", db, "exceeded quota", time="2026-01-02T12:05:00.000000Z", **failed),
+        ]
+        started.kubectl("create", "-f", "-", stdin=events)
+        yield started
+
+
+def _patch_status(server, name, change):
+    server.kubectl(
+        *("patch", "pod", name, "-n", "shop", "--subresource=status", "--type=strategic"),
+        *("-p", json.dumps({"status": change})),
+    )
+
+
+@pytest.fixture
+def ask(run, server):
+    def asked(*args):
+        return run("explain", "--kubeconfig", str(server.kubeconfig), *args)
+
+    return asked
+
+
+# -- pods
+
+
+def test_a_pending_pod_with_the_schedulers_message(ask):
+    ran = ask("pod", "shop/huge")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[:2] == ["shop/huge is pending: none of 2 nodes takes it", f"  {MESSAGE}"]
+    # What to do comes before what was said.
+    assert lines.index("What would help") < lines.index("What the scheduler said")
+    said = lines[lines.index("What the scheduler said") + 1 :]
+    assert said[:3] == [
+        f"  PodScheduled=False (Unschedulable) since {SINCE}: the same",
+        "  2026-01-02T12:08:00Z FailedScheduling ×3: last words",
+        "  2026-01-02T12:05:00Z FailedScheduling: first words",
+    ]
+    assert "another pod" not in ran.out
+
+
+def test_the_same_as_json(ask):
+    said = json.loads(ask("pod", "shop/huge", "-o", "json").out)["scheduler"]
+    assert said["condition"] == {"status": "False", "reason": "Unschedulable", "message": MESSAGE, "since": SINCE}
+    assert [(event["note"], event["count"]) for event in said["events"]] == [("last words", 3), ("first words", 1)]
+
+
+def test_an_outdated_scheduler_message_is_marked(ask):
+    out = ask("pod", "shop/api").out
+    assert out.startswith("shop/api goes to b: 1 of 2 nodes would take it\n")
+    assert f"since {SINCE}: 0/1 nodes are available; as things are now, b would take it" in out
+
+
+def test_a_placed_pod_is_evaluated_in_the_current_state(ask):
+    out = ask("pod", "shop/web-0").out
+    assert out.startswith("shop/web-0 is bound to a")
+    assert "what the scheduler saw when it chose the node cannot be seen from outside" in out
+
+
+def test_a_gated_pod(ask):
+    out = ask("pod", "shop/later").out
+    assert out.startswith("shop/later is gated: nothing is tried yet\n")
+    assert "PodScheduled=False (SchedulingGated)" in out
+
+
+@pytest.mark.parametrize("args", [(), ("pending",), ("--pending",)])
+def test_pending_pods(ask, args):
+    ran = ask(*args)
+    assert ran.code == 0
+    assert ran.err == (
+        'note: skipped shop/theirs: for scheduler "volcano", which the configuration has no profile for; '
+        "--config FILE names one that has\n"
+    )
+    told = ("shop/api goes to b", "shop/huge is pending", "shop/later is gated")
+    assert [text in ran.out for text in told] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("web-0", 'error: pod "default/web-0" not found; did you mean shop/web-0?\n'),
+        ("shop/hug", 'error: pod "shop/hug" not found; did you mean shop/huge?\n'),
+        ("shop/job", 'error: pod "shop/job" has finished (Succeeded): there is nothing to decide about it\n'),
+        (
+            "a/b/c",
+            "error: 'pod/a/b/c' is not a name: want [NAMESPACE/]NAME of a pod, or KIND/[NAMESPACE/]NAME such as "
+            "deployment/shop/web\n",
+        ),
+    ],
+)
+def test_pods_that_need_no_explanation(ask, name, message):
+    ran = ask("pod", name)
+    assert (ran.code, ran.out, ran.err) == (2, "", message)
+
+
+def test_a_pod_of_an_unknown_scheduler(ask):
+    ran = ask("pod", "shop/theirs", "--exit-code")
+    assert ran.code == 3
+    assert ran.out.startswith(
+        'shop/theirs is pending: not scheduled here\n  no profile schedules it: its schedulerName is "volcano", '
+        "this configuration is for default-scheduler; --config FILE names one that has\n"
+    )
+
+
+def test_a_bare_name_is_in_the_namespace_of_the_context(run, server, tmp_path):
+    config = server.json("config", "view", "--raw", "--minify")
+    config["contexts"].append({"name": "shop", "context": {**config["contexts"][0]["context"], "namespace": "shop"}})
+    path = write_kubeconfig(tmp_path / "config", config)
+    ran = run("explain", "--kubeconfig", path, "--context", "shop", "pod", "huge")
+    assert ran.out.startswith("shop/huge is pending")
+
+
+def test_a_pod_of_a_group_and_its_group(ask):
+    out = ask("pod", "lab/train-0").out
+    assert out.startswith("lab/train-0 waits for its pod group lab/train, which does not fit; alone it would go to b: ")
+    assert "\npod group lab/train does not fit: 1 of 3 pods fit together, 2 more pods are needed\n" in out
+
+
+def test_a_workload_with_the_events_of_its_running_pod(ask):
+    out = ask("deployment/shop/cart").out
+    assert out.startswith("Deployment shop/cart wants 1 pod: 1 has a node but does not run yet\n")
+    assert "  2026-01-02T12:05:00Z Scheduled: assigned\n" in out
+
+
+def test_a_workload_without_pods(ask):
+    ran = ask("sts/shop/db", "--exit-code")
+    assert ran.out == (
+        "StatefulSet shop/db wants 1 pod: 1 is not created\n"
+        "  not created: exceeded quota (FailedCreate, 2026-01-02T12:05:00Z)\n"
+    )
+    assert ran.code == 3
+    assert ask("sts/shop/db-0").err == 'error: StatefulSet "shop/db-0" not found\n'
+
+
+@pytest.mark.parametrize("words", [("sts/shop/db",), ("sts", "db", "-n", "shop")])
+def test_a_workload_without_pods_can_be_copied_and_scaled(run, server, words):
+    live = ("--kubeconfig", str(server.kubeconfig), "-o", "json")
+    found = json.loads(run("fit", *live, "--replicas", "2", *words).out)
+    assert (found["pod"], found["wanted"]) == ("shop/db", 2)
+    changed = json.loads(run("what-if", *live, "--scale", "sts/db=2", "-n", "shop").out)
+    assert changed["changes"] == ["scale StatefulSet shop/db to 2"]
+    ran = run("fit", *live, "sts/shop/nope")
+    assert (ran.code, ran.err) == (2, 'error: StatefulSet "shop/nope" not found, and no pod of it\n')
+
+
+def test_events_of_all_pending_pods(ask):
+    """The newest one of each pod: a page about many pods stays short."""
+    out = ask("pending").out
+    assert "  2026-01-02T12:08:00Z FailedScheduling ×3: last words\n" in out
+    assert "first words" not in out
+    assert "of another pod" not in out
+    wide = ask("pending", "-n", "shop", "-o", "wide").out
+    assert "  2026-01-02T12:05:00Z FailedScheduling: first words\n" in wide
+    (huge,) = (one for one in json.loads(ask("-o", "json").out)["verdicts"] if one["pod"] == "shop/huge")
+    assert [event["note"] for event in huge["scheduler"]["events"]] == ["last words", "first words"]
+
+
+def test_events_of_several_named_pods(ask):
+    ran = ask("pod", "shop/huge", "shop/api")
+    assert "last words" in ran.out
+    assert "last words" not in ask("-n", "none").out
+
+
+@pytest.mark.parametrize(
+    ("question", "path"),
+    [
+        pytest.param((), "/apis/events.k8s.io/v1/events", id="all"),
+        pytest.param(("-n", "shop"), "/apis/events.k8s.io/v1/namespaces/shop/events", id="a namespace"),
+        pytest.param(("pod", "web", "api"), "/apis/events.k8s.io/v1/namespaces/default/events", id="the context's"),
+    ],
+)
+async def test_events_of_many_pods_are_one_list_without_those_of_running_pods(against, question, path):
+    async with a_server() as server:
+        await against(server, *question)
+    (events,) = (seen for seen in server.seen if seen.path.endswith("/events"))
+    assert events.path == path
+    assert events.query["fieldSelector"].startswith("regarding.kind=Pod,reason!=Scheduled,reason!=Pulling,")
+
+
+# -- nodes
+
+
+def test_a_node(ask):
+    out = ask("node", "a").out
+    assert out.startswith("a would take 0 of 6 pending pods\n")
+    assert "shop/web-0         0    3       -" in out
+    assert " NodeResourcesFit  Insufficient cpu  (lacks 1 cpu (3 of 4 in use); goes to b)" in out
+    assert "  shop/later  waiting for scheduling gates: [wait]" in out
+
+
+def test_an_unknown_node(ask):
+    ran = ask("node", "c")
+    assert (ran.code, ran.err) == (2, 'error: node "c" not found in the cluster; nodes there: a, b\n')
+
+
+# -- requests
+
+
+def a_list(kind="List", *items):
+    return answers(200, {"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": list(items)})
+
+
+NOT_SERVED = answers(404, status(404, "NotFound", "the server could not find the requested resource"))
+
+
+def a_server(*others):
+    node, pod = a_node("a").obj(), a_pod("web").requests(cpu="1").obj()
+    rest = others or [NOT_SERVED] * 40
+    return (
+        Misbehaving(*rest)
+        .at("/api/v1/nodes", a_list("NodeList", node))
+        .at("/api/v1/pods", a_list("PodList", pod))
+        .at("/api/v1/namespaces", a_list("NamespaceList"))
+    )
+
+
+@pytest.fixture
+def against(run, tmp_path):
+    async def asked(server, *args):
+        path = write_kubeconfig(tmp_path / "config", a_kubeconfig(cluster={"server": server.url}))
+        return await asyncio.to_thread(run, "explain", "--kubeconfig", path, *args)
+
+    return asked
+
+
+async def test_only_read_requests_for_kinds_that_a_scheduler_reads(against):
+    async with a_server() as server:
+        ran = await against(server)
+    assert ran.out.startswith("default/web goes to a")
+    assert {seen.method for seen in server.seen} == {"GET"}
+    paths = [seen.path for seen in server.seen]
+    assert {"/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces", "/apis/policy/v1/poddisruptionbudgets"} <= set(paths)
+    assert not {"/api/v1/secrets", "/api/v1/configmaps"} & set(paths)
+    (pods,) = (seen for seen in server.seen if seen.path == "/api/v1/pods")
+    assert pods.query["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+
+
+async def test_kinds_that_are_not_served_are_one_note(against):
+    async with a_server() as server:
+        ran = await against(server)
+    (note,) = ran.err.splitlines()
+    assert note.startswith("note: this cluster does not serve ")
+    assert "poddisruptionbudgets.policy" in note
+    assert "resourceclaims.resource.k8s.io" in note
+
+
+async def test_missing_permissions_are_one_line_and_the_kinds_left_out(against):
+    forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot list that'))
+    server = a_server().at("/apis/policy/v1/poddisruptionbudgets", forbidden).at("/api/v1/services", forbidden)
+    async with server:
+        ran = await against(server)
+    assert ran.code == 0
+    assert (
+        "note: the permission to list poddisruptionbudgets.policy, services in all namespaces is missing: judged as if "
+        "there were none; `stowplan explain --rbac` prints a role for it\n"
+    ) in ran.err
+
+
+async def test_impersonation(against):
+    async with a_server() as server:
+        ran = await against(server, "--as", "ada", "--as-group", "dev", "--as-group", "ops")
+        assert ran.out.startswith("default/web goes to a")
+    assert {seen.headers["impersonate-user"] for seen in server.seen} == {"ada"}
+    assert {seen.headers["impersonate-group"] for seen in server.seen} <= {"dev", "ops"}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--as-group", "dev"), "--as-group needs --as USER."),
+        (("--as", "a\nb"), "--as, --as-group: names of users and groups have no control characters"),
+        (("--as", "ada", "-f", "x"), "-f reads files; --kubeconfig, --context and --as select a live cluster"),
+    ],
+)
+async def test_impersonation_of_nobody(against, args, message):
+    async with a_server() as server:
+        ran = await against(server, *args)
+    assert (ran.code, message in ran.err, server.seen) == (2, True, [])
+
+
+@pytest.mark.parametrize("path", ["nodes", "pods"])
+async def test_nodes_and_pods_are_required(against, path):
+    forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot do that'))
+    server = Misbehaving(*[NOT_SERVED] * 40).at(f"/api/v1/{path}", forbidden)
+    async with server.at("/api/v1/nodes", a_list()).at("/api/v1/pods", a_list()):
+        ran = await against(server)
+    message = f'error: the permission to list {path} in all namespaces is missing (User "ada" cannot do that); '
+    assert (ran.code, ran.out, ran.err) == (2, "", f"{message}`stowplan explain --rbac` prints a role for it\n")
+
+
+async def test_undecodable_objects_are_left_out_and_reported(against):
+    bad = [{"metadata": {"name": f"bad-{i}", "namespace": "x"}, "spec": {"priority": "high"}} for i in range(5)]
+    server = Misbehaving(*[NOT_SERVED] * 40).at("/api/v1/nodes", a_list("NodeList", a_node("a").obj()))
+    async with server.at("/api/v1/pods", a_list("PodList", *bad, a_pod("web").obj())):
+        ran = await against(server)
+    assert ran.out.startswith("default/web goes to a")
+    assert ran.err.count("it cannot be read") == 3
+    assert "note: pods: 2 more are left out likewise\n" in ran.err
+
+
+async def test_long_lists_are_paged_and_read_again_in_full_when_they_expire(against):
+    first = {"kind": "PodList", "metadata": {"resourceVersion": "1", "continue": "next"}, "items": [a_pod("one").obj()]}
+    expired = answers(410, status(410, "Expired", "too old"))
+    whole = a_list("PodList", a_pod("one").obj(), a_pod("two").obj())
+    server = Misbehaving(*[NOT_SERVED] * 40).at("/api/v1/nodes", a_list("NodeList", a_node("a").obj()))
+    async with server.at("/api/v1/pods", answers(200, first), expired, whole):
+        ran = await against(server)
+    assert "default/one and 1 more like it (default/two)" in ran.out
+    asked = [seen.query for seen in server.seen if seen.path == "/api/v1/pods"]
+    assert [(query.get("limit"), query.get("continue")) for query in asked] == [
+        ("1000", None),
+        ("1000", "next"),
+        (None, None),
+    ]
+
+
+# -- no cluster
+
+
+async def test_an_unauthorized_request(against):
+    unauthorized = answers(401, status(401, "Unauthorized", "Unauthorized"))
+    async with Misbehaving(unauthorized, unauthorized, unauthorized) as server:
+        ran = await against(server)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: {server.url} refused: Unauthorized; the token or certificate is wrong or has expired\n"
+
+
+async def test_a_server_that_hangs_up(against):
+    async with Misbehaving(*[resets] * 20) as server:
+        ran = await against(server)
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: cannot reach the cluster: {server.url}")
+    assert ran.err.count("\n") == 1
+
+
+async def test_connection_refused(against):
+    async with Misbehaving() as server:
+        pass
+    ran = await against(server)
+    assert ran.code == 2
+    assert ran.err == f"error: cannot reach the cluster: {server.url}: connection refused\n"
+
+
+def test_an_invalid_kubeconfig(run, tmp_path):
+    path = tmp_path / "config"
+    path.write_text("clusters: 3\n")
+    ran = run("explain", "--kubeconfig", str(path), "pending")
+    assert ran.code == 2
+    assert ran.err.startswith(f'error: error loading config file "{path}": ')
+    assert run("explain", "--kubeconfig", str(tmp_path / "absent")).code == 2
+
+
+def test_an_unknown_context(run, tmp_path):
+    path = write_kubeconfig(tmp_path / "config", a_kubeconfig())
+    ran = run("explain", "--kubeconfig", path, "--context", "nowhere")
+    assert ran.code == 2
+    assert "nowhere" in ran.err
+
+
+def test_without_files_the_cluster_is_found_as_by_kubectl(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    ran = run("explain")
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: no cluster to talk to: {tmp_path / 'absent'} does not exist")
+    assert ran.err.endswith("; -f reads files instead\n")
+
+
+def test_kubeconfig_of_the_environment(run, server, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+    assert run("explain", "pod", "shop/huge").out.startswith("shop/huge is pending")
+
+
+def test_files_are_explained_without_importing_http(files):
+    code = (
+        "import sys; from stowplan.app.cli.main import cli\n"
+        f"sys.argv[1:] = ['explain', '-f', {files(*objects())!r}, 'node', 'a']\n"
+        "try: cli()\nfinally: print(sorted({'aiohttp', 'rich'} & set(sys.modules)), file=sys.stderr)"
+    )
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
+    assert ran.stderr.splitlines()[-1] == "[]"
+    assert "a would take" in ran.stdout
+
+
+class TestFromPython:
+    def test_a_copy_of_the_cluster(self, server):
+        cluster = stowplan.Cluster.from_kubeconfig(server.kubeconfig)
+        assert "shop/huge" in cluster.pending()
+        assert cluster.explain("shop/api").node_name == "b"
+        assert cluster.notes == ()
+
+    async def test_within_a_running_event_loop(self, server):
+        assert stowplan.Cluster.from_kubeconfig(server.kubeconfig).pending()
+
+    def test_from_python_without_a_server(self, tmp_path):
+        with pytest.raises(LiveClusterError, match="no-such-file"):
+            stowplan.Cluster.from_kubeconfig(tmp_path / "no-such-file")

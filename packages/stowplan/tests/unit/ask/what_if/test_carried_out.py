@@ -1,0 +1,320 @@
+"""What-if answers compared with making the change in a new cluster and scheduling there.
+
+Everything is rebuilt for each step, so errors in transactions, reuse or the handling of equal pods show.
+"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stowplan.ask.loading.generated_claims import ephemeral_claims
+from stowplan.ask.loading.generated_devices import claim_for
+from stowplan.ask.what_if import AddNodes, Label, NodeKind, Put, Remove, Scale, Taint, drain, fit, survive, what_if
+from stowplan.ask.what_if.changes import Drain
+from stowplan.ask.what_if.nodes import cordoned
+from stowplan.ask.what_if.pods import Fate, copy_of, fate_of, named, on_node, recreated
+from stowplan.kube.api.affinity import Taint as TaintOfNode
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.device_claims import ResourceClaimStatus
+from stowplan.kube.api.pod import PodResourceClaimStatus
+from stowplan.kube.api.types import Node, PersistentVolumeClaim, Pod, ResourceClaim, ResourceSlice
+from support.examples import examples
+from support.plugins.devices import a_claim, exactly
+from support.what_if.random_clusters import HOST, ZONE, a_cluster, a_shaped_pod, claims_of
+
+RANDOM = st.randoms(use_true_random=False)
+DEVICE = decode_object(a_claim("c", exactly())).spec
+
+
+def with_claims(pod):
+    """The pod, and the claims that are made for it."""
+    made = [
+        claim_for(pod, entry.name, DEVICE) for entry in pod.spec.resource_claims if entry.resource_claim_template_name
+    ]
+    names = tuple(PodResourceClaimStatus(name="gpu", resource_claim_name=claim.metadata.name) for claim in made)
+    yield from (*ephemeral_claims(pod), *made)
+    yield replace(pod, status=replace(pod.status, resource_claim_statuses=names))
+
+
+def all_recreated(pods):
+    """Pods as their controllers recreate them, with the claims created for them."""
+    for pod in map(recreated, pods):
+        yield from with_claims(pod)
+
+
+def without_claims_of(objects, pods):
+    """The objects without those that go with pods; other claims are free once nobody uses them."""
+    gone = {pod.metadata.uid for pod in pods}
+    left = []
+    for obj in objects:
+        of_pod = isinstance(obj, PersistentVolumeClaim | ResourceClaim)
+        if of_pod and any(owner.uid in gone for owner in obj.metadata.owner_references):
+            continue
+        if isinstance(obj, ResourceClaim) and any(user.uid in gone for user in obj.status.reserved_for):
+            users = tuple(user for user in obj.status.reserved_for if user.uid not in gone)
+            obj = replace(obj, status=replace(obj.status, reserved_for=users) if users else ResourceClaimStatus())
+        left.append(obj)
+    return left
+
+
+def in_order(cluster, keys):
+    """By priority; equal pods together."""
+    infos = [cluster.pod(key) for key in keys]
+    kinds = list(dict.fromkeys(info.shape.template for info in infos))
+    return sorted(infos, key=lambda info: (-info.priority, kinds.index(info.shape.template)))
+
+
+class Real:
+    """A cluster that really schedules; evicted pods are recreated."""
+
+    def __init__(self, drawn, objects):
+        self.drawn = drawn
+        self.cluster = drawn.cluster(objects)
+        self.moves, self.stranded, self.displaced = [], {}, []
+
+    def places(self, pods):
+        """Schedule these pods, then those that they preempt, and those that were rejected before another one went."""
+        pods = list(pods)
+        for obj in all_recreated(pods):
+            self.cluster.add(obj)
+        self.tries([f"default/{pod.metadata.name}" for pod in pods])
+
+    def tries(self, keys):
+        while keys:
+            keys = self._placed(keys)
+
+    def _placed(self, keys):
+        before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
+        self.cluster.bind_claims()
+        again, rejected = [], []
+        for turn in self._turns(keys):
+            for decision in self.cluster.schedule(turn):
+                key = decision.pod.key
+                if decision.node_name:
+                    self.moves.append((key, decision.node_name))
+                    self.stranded.pop(key, None)
+                    again += rejected
+                    rejected = []
+                else:
+                    self.stranded[key] = None
+                    rejected.append(key)
+        evicted = self._pushed_away(before)
+        for obj in all_recreated(evicted):
+            self.cluster.add(obj)
+        return [*again, *(f"default/{pod.metadata.name}" for pod in evicted)]
+
+    def _turns(self, keys):
+        """One pod after the other, those of the group together."""
+        turns = {}
+        for info in in_order(self.cluster, keys):
+            if self.cluster.engine.framework_for(info) is None:
+                self.stranded[info.key] = None
+            elif self.drawn.gates and info.pod.spec.scheduling_group is not None:
+                turns.setdefault("group", []).append(info.key)
+            else:
+                turns[info.key] = [info.key]
+        return turns.values()
+
+    def places_all(self):
+        evicted = True
+        while evicted:
+            before = {info.uid: info.pod for info in self.cluster.state.placed_pods()}
+            self.cluster.bind_claims()
+            self.cluster.schedule()
+            evicted = self._pushed_away(before)
+            for obj in all_recreated(evicted):
+                self.cluster.add(obj)
+        return self
+
+    def _pushed_away(self, before):
+        after = {info.uid for info in self.cluster.state.placed_pods()}
+        gone = [pod for uid, pod in before.items() if uid not in after]
+        self.displaced += [f"default/{pod.metadata.name}" for pod in gone]
+        self.cluster = self.drawn.cluster(without_claims_of(self.cluster.state.everything(), gone))
+        return [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
+
+    def homes(self):
+        infos = self.cluster.state.placed_pods()
+        return {info.key: info.node_name for info in infos if fate_of(info.pod) is not Fate.BELONGS_TO_NODE}
+
+
+def without(objects, leaving):
+    gone = {pod.metadata.name for pod in leaving}
+    return [
+        obj for obj in without_claims_of(objects, leaving) if not (isinstance(obj, Pod) and obj.metadata.name in gone)
+    ]
+
+
+def on(objects, name):
+    return [obj for obj in objects if isinstance(obj, Pod) and obj.spec.node_name == name]
+
+
+def changed_node(objects, name, change):
+    return [change(obj) if isinstance(obj, Node) and obj.metadata.name == name else obj for obj in objects]
+
+
+def labelled(node):
+    return replace(node, metadata=replace(node.metadata, labels={**node.metadata.labels, "disk": "ssd"}))
+
+
+def tainted(node):
+    taints = (*node.spec.taints, TaintOfNode(key="k", effect="NoExecute"))
+    return replace(node, spec=replace(node.spec, taints=taints))
+
+
+def unschedulable(node):
+    return replace(node, spec=replace(node.spec, unschedulable=True))
+
+
+def more_nodes(objects, name, number):
+    """That many nodes like it, with pods of their DaemonSets."""
+    (node,) = (obj for obj in objects if isinstance(obj, Node) and obj.metadata.name == name)
+    daemons = [pod for pod in on(objects, name) if fate_of(pod) is Fate.BELONGS_TO_NODE]
+    for i in range(number):
+        added = f"{name}-like-{i + 1}"
+        labels = {**node.metadata.labels, HOST: added}
+        metadata = replace(node.metadata, name=added, uid=added, labels=labels)
+        yield replace(node, metadata=metadata, spec=replace(node.spec, unschedulable=False))
+        yield from (on_node(pod, added, f"{pod.metadata.name}-on-{added}") for pod in daemons)
+        for one in objects:
+            if isinstance(one, ResourceSlice) and one.spec.node_name == name:
+                pool = replace(one.spec.pool, name=added)
+                metadata = replace(one.metadata, name=added, uid=added)
+                yield replace(one, metadata=metadata, spec=replace(one.spec, node_name=added, pool=pool))
+
+
+@examples(150)
+@given(RANDOM)
+def test_what_if(random):
+    drawn = a_cluster(random)
+    cluster = drawn.cluster()
+    objects = cluster.state.everything()
+    name = random.choice(drawn.nodes)["metadata"]["name"]
+    here = on(objects, name)
+    real, back, late = objects, [], []
+    match kind := random.choice(["add", "remove", "label", "taint", "drain", "put", "scale"]):
+        case "add":
+            number = random.randint(1, 2)
+            change, real = AddNodes(number, name), [*objects, *more_nodes(objects, name, number)]
+        case "remove":
+            change, back = Remove(name), here
+            real = [obj for obj in without(objects, here) if not (isinstance(obj, Node) and obj.metadata.name == name)]
+        case "label":
+            change, real = Label(name, "disk", "ssd"), changed_node(objects, name, labelled)
+        case "taint":
+            back = [pod for pod in here if not pod.spec.tolerations]
+            change = Taint(name, "k", effect="NoExecute")
+            real = changed_node(without(objects, back), name, tainted)
+        case "drain":
+            back = [pod for pod in here if fate_of(pod) is not Fate.BELONGS_TO_NODE]
+            change, real = Drain(name), changed_node(without(objects, back), name, unschedulable)
+        case "put":
+            pod, _ = a_shaped_pod("new", random)
+            new = [*map(decode_object, claims_of(pod, drawn, random)), decode_object(pod)]
+            change, late = Put(tuple(new)), new
+        case "scale":
+            mine = [obj for obj in objects if isinstance(obj, Pod) and fate_of(obj) is Fate.RECREATED]
+            change = Scale("Deployment", "default", "web", len(mine) + 1 if mine else 0)
+            # Pods that lost their node are scheduled first.
+            models = sorted(mine, key=lambda pod: not pod.spec.node_name)[:1]
+            fresh = [named(recreated(pod), f"web-added-{len(mine)}") for pod in models]
+            late = [obj for pod in fresh for obj in with_claims(pod)]
+    before = cluster.state.dump()
+    found = what_if(cluster, change)
+    assert cluster.state.dump() == before
+    after = Real(drawn, real)
+    # In the order in which they come.
+    for obj in (*all_recreated(pod for pod in back if fate_of(pod) is Fate.RECREATED), *late):
+        after.cluster.add(obj)
+    after.places_all()
+    usual = Real(drawn, objects).places_all()
+    assert sorted(found.before.pending) == sorted(usual.cluster.pending()), kind
+    assert sorted(found.after.pending) == sorted(after.cluster.pending()), kind
+    homes, usually = after.homes(), usual.homes()
+    assert found.placed == {key: node for key, node in homes.items() if key not in usually}, kind
+
+
+def placed_one_by_one(drawn, objects, pod, most):
+    """Each copy in a cluster of its own."""
+    nodes = []
+    while len(nodes) < most:
+        fresh = copy_of(pod, f"copy-{len(nodes)}")
+        *claims, fresh = with_claims(fresh)
+        cluster = drawn.cluster([*objects, *claims])
+        cluster.bind_claims()
+        (decision,) = cluster.schedule([fresh])
+        if not decision.node_name:
+            break
+        nodes.append(decision.node_name)
+        objects = cluster.state.everything()
+    return nodes
+
+
+@examples(80)
+@given(RANDOM)
+def test_fit(random):
+    drawn = a_cluster(random)
+    pod, kind = a_shaped_pod("asked", random)
+    if kind == "other scheduler" or fate_of(decode_object(pod)) is Fate.BELONGS_TO_NODE:
+        return
+    if kind != "ephemeral":
+        drawn.others += claims_of(pod, drawn, random)
+    pod = decode_object(pod)
+    cluster = drawn.cluster()
+    objects = cluster.state.everything()
+    model = random.choice(drawn.nodes)["metadata"]["name"]
+    wanted = random.choice([None, 1, 3, 8])
+    before = cluster.state.dump()
+    found = fit(cluster, pod, replicas=wanted, kinds=None if wanted is None else [NodeKind(model)])
+    assert cluster.state.dump() == before
+    nodes = placed_one_by_one(drawn, objects, pod, 60 if wanted is None else wanted)
+    assert found.per_node == {node: nodes.count(node) for node in sorted(set(nodes))}, kind
+    for add in found.nodes_to_add:
+        for number, enough in ((add.count, True), (add.count - 1, False)):
+            larger = [*objects, *more_nodes(objects, model, number)]
+            assert (len(placed_one_by_one(drawn, larger, pod, wanted)) == wanted) is enough, kind
+
+
+@examples(80)
+@given(RANDOM)
+def test_drain(random):
+    drawn = a_cluster(random)
+    cluster = drawn.cluster()
+    names = [node["metadata"]["name"] for node in random.sample(drawn.nodes, random.randint(1, 2))]
+    found = drain(cluster, names)
+    objects = cluster.state.everything()
+    for name in names:
+        objects = changed_node(objects, name, cordoned)
+    real = Real(drawn, objects)
+    blocked = {block.pod for block in found.blocked_by}
+    for name in found.nodes:
+        for pod in on(real.cluster.state.everything(), name):
+            fate = fate_of(pod)
+            if fate is not Fate.BELONGS_TO_NODE and f"default/{pod.metadata.name}" not in blocked:
+                real.cluster = drawn.cluster(without(real.cluster.state.everything(), [pod]))
+                real.places([pod] if fate is Fate.RECREATED else [])
+    real.tries(list(real.stranded))
+    assert [(move.pod, move.to) for move in found.moves] == real.moves
+    assert {stranded.pod for stranded in found.stranded} == real.stranded.keys()
+    assert set(found.displaced) == set(real.displaced)
+
+
+@examples(80)
+@given(RANDOM)
+def test_survive(random):
+    drawn = a_cluster(random)
+    cluster = drawn.cluster()
+    objects = cluster.state.everything()
+    by = random.choice(["node", ZONE])
+    for loss in survive(cluster, by).losses:
+        lost = {
+            node["metadata"]["name"]
+            for node in drawn.nodes
+            if node["metadata"]["labels"][HOST if by == "node" else ZONE] == loss.lost
+        }
+        pods = [pod for name in sorted(lost) for pod in on(objects, name)]
+        left = [obj for obj in without(objects, pods) if not (isinstance(obj, Node) and obj.metadata.name in lost)]
+        real = Real(drawn, left)
+        real.places([pod for pod in pods if fate_of(pod) is Fate.RECREATED])
+        assert {stranded.pod for stranded in loss.stranded} == real.stranded.keys()
+        assert list(loss.displaced) == list(dict.fromkeys(real.displaced))

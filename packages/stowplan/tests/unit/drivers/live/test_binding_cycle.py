@@ -1,0 +1,402 @@
+"""The binding cycle beyond calling its plugins: what is written and when, and that it cleans up after itself."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from stowplan.kube.api.api_errors import Conflict, Forbidden
+from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.scheduler.framework.interface import PreBindPreFlightResult
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unschedulable
+from stowplan.scheduler.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.plugins.raised import in_short
+
+WAIT = (Status(Code.Wait, ()), 10.0)
+
+
+def scheduler_with(*plugins, **options):
+    """Plugins at the points that they have answers for; Bind plugins replace the default one."""
+    methods = {"pre_bind": "preBind", "permit": "permit", "reserve": "reserve", "bind": "bind", "filter": "filter"}
+    points = {}
+    for plugin in plugins:
+        for method, point in methods.items():
+            if method in plugin.answers:
+                points.setdefault(point, []).append(plugin)
+    without = {"bind": ["DefaultBinder"]} if "bind" in points else None
+    config = configuration(profile(without=without, **points))
+    return live(a_node("n").obj(), config=config, plugins=plugins, **options)
+
+
+def uid(cluster, name="p"):
+    return cluster.pod(name)["metadata"]["uid"]
+
+
+def check_nothing_is_left(cluster):
+    scheduler = cluster.scheduler
+    assert len(scheduler.waiting_pods) == 0
+    assert scheduler.engine.parts.pods_in_pre_bind._pods == {}
+    assert scheduler.queue.in_flight() == []
+    assert not scheduler._effects.tasks
+
+
+async def begin(cluster, pod):
+    """Create a pod whose binding cycle does not end immediately."""
+    cluster.api.server.create_all([pod.obj()])
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+def listening(cluster):
+    """Record the queue's operations from now on: moves with the excluded pod, and requeues."""
+    queue, heard = cluster.scheduler.queue, []
+    move_all, come_back = queue.move_all, queue.add_unschedulable_if_not_present
+
+    def told(event, old, new, *, pre_check=None):
+        kept = pre_check is None or pre_check(cluster.scheduler.state.pod_info(old))
+        heard.append((event.label, old and old.spec.node_name, "all" if kept else "others"))
+        move_all(event, old, new, pre_check=pre_check)
+
+    def returned(queued):
+        heard.append(("back", cluster.scheduler.state.placed(queued.pod.uid) is not None))
+        come_back(queued)
+
+    queue.move_all, queue.add_unschedulable_if_not_present = told, returned
+    return heard
+
+
+# -- nomination --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        pytest.param({"permit": WAIT}, True, id="waits on Permit"),
+        pytest.param({"pre_bind": None}, True, id="something is to be prepared"),
+        pytest.param({"pre_bind": None, "pre_bind_pre_flight": SKIP}, False, id="nothing is"),
+        pytest.param({"permit": (None, 0.0)}, False, id="goes on at once"),
+    ],
+)
+@pytest.mark.parametrize("gate", [True, False], ids=["gate on", "gate off"])
+async def test_the_nomination_is_written_if_binding_takes_time(answers, told, gate):
+    plugin = answering("A", **answers)
+    patched = []
+
+    class Patches:
+        def __init__(self, api):
+            self._api = api
+
+        def __getattr__(self, name):
+            return getattr(self._api, name)
+
+        async def patch(self, kind, name, body, **options):
+            patched.append(body)
+            return await self._api.patch(kind, name, body, **options)
+
+    features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": gate})
+    async with scheduler_with(plugin, wrap=Patches, features=features) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert patched == ([{"status": {"nominatedNodeName": "n"}}] if told and gate else [])
+
+
+@pytest.mark.parametrize("failure", [Forbidden("no"), OutcomeUnknown("no")], ids=["refused", "unreachable"])
+async def test_a_failed_nomination_patch_is_ignored(failure, caplog):
+    class Deaf:
+        def __init__(self, api):
+            self._api = api
+
+        def __getattr__(self, name):
+            return getattr(self._api, name)
+
+        async def patch(self, *args, **options):
+            raise failure
+
+    async with scheduler_with(answering("A", pre_bind=None), wrap=Deaf) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert cluster.node_of("p") == "n"
+        assert "Failed to update the nominated node name in the binding cycle" in caplog.text
+
+
+async def test_a_failed_pre_flight_ends_the_wait():
+    plugin = answering("A", permit=WAIT, pre_bind=None, pre_bind_pre_flight=error("no"))
+    async with scheduler_with(plugin) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert cluster.place("p") is Place.ERROR_BACKOFF
+        check_nothing_is_left(cluster)
+
+
+async def test_without_the_gate_there_is_no_pre_flight():
+    plugin = answering("A", pre_bind=None, pre_bind_pre_flight=SKIP)
+    features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": False})
+    async with scheduler_with(plugin, features=features) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert [call for call in plugin.log if "bind" in call] == ["A.pre_bind"]
+
+
+# -- waiting on Permit ------------------------------------------------------------------------------------------------
+
+
+async def test_pods_are_activated_at_the_end_of_the_scheduling_cycle_despite_waits():
+    def stash(state, pod, node_name):
+        if pod.pod.metadata.name == "p":
+            state.pods_to_activate.add(cluster.scheduler.queue.get("default/other").pod)
+
+    def wait(state, pod, node_name):
+        return WAIT if pod.pod.metadata.name == "p" else (None, 0.0)
+
+    open_ = []
+
+    def refuse(state, pod, nodes):
+        return None if pod.pod.metadata.name == "p" or open_ else unschedulable("no")
+
+    plugin = answering("A", reserve=stash, permit=wait, pre_filter=None)
+    gate = answering("G", filter=None, pre_filter=refuse)
+    config = configuration(profile(reserve=[plugin], permit=[plugin], preFilter=[gate]))
+    async with live(a_node("n").obj(), config=config, plugins=[plugin, gate]) as cluster:
+        await cluster.create(a_pod("other").obj())
+        assert cluster.place("other") is Place.UNSCHEDULABLE
+        open_.append(True)
+        await cluster.create(a_pod("p").obj())
+        assert (cluster.node_of("p"), cluster.node_of("other")) == ("", "n")
+
+
+async def test_pods_are_activated_at_the_end_of_the_binding_cycle_too():
+    """Pods to activate from PreBind, Bind and PostBind."""
+
+    async def stash(state, pod, node_name):
+        sleeping = cluster.scheduler.queue.get("default/other")
+        if sleeping is not None:
+            state.pods_to_activate.add(sleeping.pod)
+            moody.answers["pre_filter"] = None
+
+    def refuse(state, pod, nodes):
+        return unschedulable("no") if pod.pod.metadata.name == "other" else None
+
+    moody = answering("G", pre_filter=refuse)
+    late = answering("A", post_bind=stash)
+    config = configuration(profile(preFilter=[moody], postBind=[late]))
+    async with live(a_node("n").obj(), config=config, plugins=[moody, late]) as cluster:
+        await cluster.create(a_pod("other").obj())
+        assert cluster.place("other") is Place.UNSCHEDULABLE
+        await cluster.create(a_pod("p").obj())
+        assert (cluster.node_of("p"), cluster.node_of("other")) == ("n", "n")
+
+
+async def test_the_timeout_is_that_of_plugins_that_have_not_allowed_the_pod():
+    first, second = (answering(name, permit=(Status(Code.Wait, ()), time)) for name, time in (("A", 5.0), ("B", 9.0)))
+    async with scheduler_with(first, second) as cluster:
+        await cluster.create(a_pod("p").obj())
+        await cluster.advance(3.0)
+        cluster.scheduler.waiting_pods.get(uid(cluster)).allow("A")
+        await cluster.advance(5.0)
+        assert len(cluster.scheduler.waiting_pods) == 1
+        await cluster.advance(1.0)
+        assert "rejected due to timeout after waiting 9s at plugin B" in cluster.condition("p")["message"]
+        check_nothing_is_left(cluster)
+
+
+@pytest.mark.parametrize("decide", ["allow", "reject", "preempt"])
+async def test_a_finished_wait_leaves_nothing_behind(decide):
+    async with scheduler_with(answering("A", permit=WAIT)) as cluster:
+        before = len(asyncio.all_tasks())
+        await cluster.create(a_pod("p").obj())
+        waiting = cluster.scheduler.waiting_pods.get(uid(cluster))
+        waiting.allow("A") if decide == "allow" else getattr(waiting, decide)("A", "over")
+        await cluster.settle()
+        assert (cluster.node_of("p") == "n") is (decide == "allow")
+        check_nothing_is_left(cluster)
+        assert len(asyncio.all_tasks()) == before
+
+
+# -- PreBind and Bind -------------------------------------------------------------------------------------------------
+
+
+async def test_events_from_pre_bind_on_are_not_kept_for_the_pod():
+    seen = []
+
+    async def look(state, pod, node_name):
+        seen.append(cluster.scheduler.queue.is_in_flight(pod.uid))
+        seen.append(cluster.scheduler.engine.parts.pods_in_pre_bind.get(pod.uid) is not None)
+
+    async def after(state, pod, node_name):
+        seen.append(cluster.scheduler.engine.parts.pods_in_pre_bind.get(pod.uid) is not None)
+        return SKIP
+
+    async with scheduler_with(answering("A", pre_bind=look, bind=after)) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert seen == [False, True, False]
+        check_nothing_is_left(cluster)
+
+
+async def test_a_pod_cancelled_in_pre_bind_fails_with_the_reason():
+    async def forever(state, pod, node_name):
+        await asyncio.Event().wait()
+
+    async with scheduler_with(answering("A", pre_bind=forever)) as cluster:
+        await begin(cluster, a_pod("p"))
+        cluster.scheduler.engine.parts.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
+        await cluster.settle()
+        assert cluster.place("p") is Place.ERROR_BACKOFF
+        condition = cluster.condition("p")
+        assert (condition["reason"], condition["message"]) == ("SchedulerError", "preempted by Somebody")
+        check_nothing_is_left(cluster)
+
+
+async def test_a_cancelled_pod_fails_even_if_the_plugin_succeeds():
+    async def stubborn(state, pod, node_name):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return
+
+    plugin = answering("A", pre_bind=stubborn)
+    async with scheduler_with(plugin) as cluster:
+        await begin(cluster, a_pod("p"))
+        cluster.scheduler.engine.parts.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
+        await cluster.settle()
+        assert (cluster.node_of("p"), cluster.place("p")) == ("", Place.ERROR_BACKOFF)
+        assert cluster.condition("p")["message"] == "preempted by Somebody"
+
+
+async def test_a_failure_is_reported_after_the_whole_parallel_group_has_ended():
+    ended = []
+
+    async def cleaning_up(state, pod, node_name):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(pod.key)
+
+    async def failing(state, pod, node_name):
+        return error("broken")
+
+    parallel = PreBindPreFlightResult(allow_parallel=True)
+    slow = answering("A", pre_bind=cleaning_up, pre_bind_pre_flight=parallel, reserve=None)
+    slow.answers["unreserve"] = lambda *_: ended.append("unreserve")
+    quick = answering("B", pre_bind=failing, pre_bind_pre_flight=parallel)
+    async with scheduler_with(slow, quick) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert ended == ["default/p", "unreserve"]
+
+
+async def test_pending_status_patches_are_withdrawn_before_binding():
+    order = []
+
+    async def bind(state, pod, node_name):
+        order.append("bind")
+        return SKIP
+
+    async with scheduler_with(answering("A", bind=bind)) as cluster:
+        withdraw = cluster.scheduler.engine.statuses.withdraw
+
+        def withdrawn(of, listener):
+            order.append("withdraw")
+            return withdraw(of, listener)
+
+        cluster.scheduler.engine.statuses.withdraw = withdrawn
+        await cluster.create(a_pod("p").obj())
+        assert order == ["withdraw", "bind"]
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(
+            unschedulable("no"), [("back", False), ("AssignedPodDelete", "n", "others")], id="rejected: without itself"
+        ),
+        pytest.param(error("no"), [("AssignedPodDelete", "n", "all"), ("back", False)], id="error: before it is back"),
+    ],
+)
+async def test_events_for_released_resources(answer, expected):
+    async with scheduler_with(answering("A", bind=answer)) as cluster:
+        heard = listening(cluster)
+        await cluster.create(a_pod("p").obj())
+        assert heard == expected
+
+
+async def test_a_pod_that_was_bound_despite_an_error_releases_nothing(caplog):
+    async def bound_but(state, pod, node_name):
+        meta = pod.pod.metadata
+        await cluster.scheduler.frameworks["default-scheduler"].handle.api.bind(
+            namespace=pod.namespace, name=meta.name, uid=meta.uid, node=node_name
+        )
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+            if not cluster.scheduler.state.is_assumed(pod.uid):
+                raise Conflict("bound already")
+        raise AssertionError("nobody hears of the binding")
+
+    async with scheduler_with(answering("A", bind=bound_but)) as cluster:
+        heard = listening(cluster)
+        await cluster.create(a_pod("p").obj())
+        assert [what[0] for what in heard] == ["AssignedPodAdd"]
+        assert "ForgetPod failed" in caplog.text
+        assert cluster.scheduler.state.placed(uid(cluster)).node_name == "n"
+        check_nothing_is_left(cluster)
+
+
+# -- the scheduling cycle ---------------------------------------------------------------------------------------------
+
+
+async def test_an_unexpected_exception_fails_only_the_attempt(caplog):
+    async with live(a_node("n").obj()) as cluster:
+        schedule = cluster.scheduler.algorithm.schedule
+
+        def broken(framework, pod):
+            cluster.scheduler.algorithm.schedule = schedule
+            raise RuntimeError("a bug")
+
+        cluster.scheduler.algorithm.schedule = broken
+        await cluster.create(a_pod("p").obj())
+        assert cluster.place("p") is Place.ERROR_BACKOFF
+        assert in_short(cluster.condition("p")["message"]) == "a bug"
+        await cluster.advance(3.0)
+        assert cluster.node_of("p") == "n"
+
+
+async def test_errors_in_unreserve_are_reported(caplog):
+    bad = answering("A", reserve=unschedulable("no"), unreserve=RuntimeError("lost it"))
+    async with scheduler_with(bad) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert cluster.place("p") is Place.UNSCHEDULABLE
+        assert 'running Unreserve plugin "A": lost it' in in_short(caplog.text)
+
+
+async def test_pending_plugins_are_recorded_separately():
+    def later(state, pod, nodes):
+        return Rejections.where(np.ones(len(nodes), np.bool_), Reason("Later", "later"), Code.Pending)
+
+    async with scheduler_with(answering("A", filter=later)) as cluster:
+        await cluster.create(a_pod("p").obj())
+        queued = cluster.scheduler.queue.get("default/p")
+        assert (queued.unschedulable_plugins, queued.pending_plugins) == ({"A"}, {"A"})
+
+
+async def test_a_preemptor_is_nominated_the_node():
+    small = a_node("n").allocatable(cpu=1, pods=10)
+    important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
+    async with live(small.obj(), important) as cluster:
+        await cluster.create(a_pod("low").requests(cpu=1).obj())
+        await cluster.create(a_pod("p").requests(cpu=1).spec(priorityClassName="c").obj())
+        assert cluster.pod("p")["status"]["nominatedNodeName"] == "n"
+
+
+async def test_equal_pods_have_separate_cycle_states():
+    found = []
+
+    def write(state, pod, node_name):
+        found.append(state.get("mine"))
+        state.write("mine", pod.key)
+
+    async with scheduler_with(answering("A", reserve=write)) as cluster:
+        await cluster.create(a_pod("p").obj(), a_pod("q").obj())
+        assert found == [None, None]

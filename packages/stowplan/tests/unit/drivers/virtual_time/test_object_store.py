@@ -1,0 +1,380 @@
+"""The store of simulated time: the effect of each request on an object, and refusals."""
+
+import pytest
+
+from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.kube.api.api_errors import AlreadyExists, Conflict, Invalid, NotFound
+from stowplan.kube.api.changes import Change
+from stowplan.kube.api.custom_objects import custom_resource
+from stowplan.kube.api.decode import convert
+from stowplan.kube.api.types import Namespace, Node, Pod
+from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Update
+from stowplan.testing import a_node, a_pod
+
+NOW = 1_800_000_000.0
+NOW_TEXT = "2027-01-15T08:00:00Z"
+
+
+def pod(built=None):
+    return convert((built or a_pod("web")).obj(), Pod)
+
+
+@pytest.fixture
+def store():
+    return ObjectStore()
+
+
+def written(store, request, now=NOW):
+    [change] = store.write(request, now)
+    return change
+
+
+def created(store, obj, now=NOW):
+    return written(store, Create(obj=obj), now).new
+
+
+def bind(node="n1", name="web", uid=""):
+    return Bind(namespace="default", name=name, uid=uid, node=node)
+
+
+def delete(kind=Pod, name="web", namespace="default", **preconditions):
+    return Delete(kind=kind, namespace=namespace, name=name, **preconditions)
+
+
+def relabel(**labels):
+    body = {"metadata": {"labels": labels}}
+    return Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge")
+
+
+def stored(store, kind=Pod, name="web", namespace="default"):
+    return store.get(kind, namespace, name)
+
+
+# -- create ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_created_object_gets_what_it_lacks(store):
+    change = written(store, Create(obj=convert({"metadata": {"name": "web"}, "spec": {}}, Pod)))
+    metadata = change.new.metadata
+    assert change.old is None
+    assert (metadata.namespace, metadata.resource_version, metadata.creation_timestamp) == ("default", "1", NOW_TEXT)
+    assert metadata.uid
+    assert stored(store) is change.new
+
+
+def test_given_fields_are_kept(store):
+    brought = pod(a_pod("web", "prod").uid("u1").created("2020-01-01T00:00:00Z"))
+    metadata = created(store, brought).metadata
+    assert (metadata.namespace, metadata.uid, metadata.creation_timestamp) == ("prod", "u1", "2020-01-01T00:00:00Z")
+
+
+def test_its_spec_is_shared(store):
+    brought = pod()
+    assert created(store, brought).spec is brought.spec
+
+
+def test_versions_grow_over_all_kinds(store):
+    versions = [created(store, one).metadata.resource_version for one in (pod(), convert(a_node("n1").obj(), Node))]
+    assert versions == ["1", "2"]
+    assert store.version == 2
+
+
+def test_uids_differ(store):
+    objs = [convert({"metadata": {"generateName": "web-"}}, Pod) for _ in range(3)]
+    found = [created(store, one).metadata for one in objs]
+    assert len({one.uid for one in found}) == len({one.name for one in found}) == 3
+    assert all(one.name.startswith("web-") for one in found)
+
+
+def test_the_generation_of_a_pod_counts_spec_changes_and_deletion(store):
+    generations = [created(store, pod()).metadata.generation]
+    for request in (
+        relabel(a="b"),
+        Patch(kind=Pod, namespace="default", name="web", body={"spec": {"priority": 5}}, type_="merge"),
+        Patch(kind=Pod, namespace="default", name="web", body={"metadata": {"generation": 9}}, type_="merge"),
+        bind(),
+    ):
+        store.write(request, NOW)
+        generations.append(stored(store).metadata.generation)
+    store.delete(delete(), NOW, 30.0)
+    assert [*generations, stored(store).metadata.generation] == [1, 1, 2, 2, 2, 3]
+
+
+def test_other_kinds_have_no_generation(store):
+    assert created(store, convert(a_node("n1").obj(), Node)).metadata.generation == 0
+
+
+def test_cluster_scoped_objects_have_no_namespace(store):
+    created(store, convert(a_node("n1").obj(), Node))
+    assert store.get(Node, "", "n1").metadata.namespace == ""
+
+
+def test_a_second_one_of_its_name_is_refused(store):
+    created(store, pod())
+    with pytest.raises(AlreadyExists, match='pods "web" already exists'):
+        created(store, pod())
+    assert store.version == 1
+
+
+def test_one_without_a_name_is_refused(store):
+    with pytest.raises(Invalid, match=r"metadata\.name"):
+        created(store, Pod())
+
+
+# -- read --------------------------------------------------------------------------------------------------------------
+
+
+def test_missing_objects_are_not_found(store):
+    with pytest.raises(NotFound, match='pods "web" not found'):
+        stored(store)
+
+
+def test_a_list_is_in_the_order_of_an_api_server(store):
+    for namespace, name in (("b", "x"), ("a", "z"), ("a", "y")):
+        created(store, pod(a_pod(name, namespace)))
+    assert [(one.metadata.namespace, one.metadata.name) for one in store.list(Pod)] == [
+        ("a", "y"),
+        ("a", "z"),
+        ("b", "x"),
+    ]
+    assert [one.metadata.name for one in store.list(Pod, "b")] == ["x"]
+    assert (store.count(Pod), store.count(Node)) == (3, 0)
+
+
+# -- bind --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_binding_sets_node_and_condition(store):
+    waiting = created(store, pod(a_pod("web").status(nominatedNodeName="n9")))
+    change = written(store, bind(uid=waiting.metadata.uid))
+    new = change.new
+    assert change.old is waiting
+    assert (new.spec.node_name, new.status.nominated_node_name, new.metadata.resource_version) == ("n1", "", "2")
+    assert [(one.type, one.status, one.last_transition_time) for one in new.status.conditions] == [
+        ("PodScheduled", "True", NOW_TEXT)
+    ]
+    assert waiting.spec.node_name == "", "delivered objects are modified"
+
+
+def test_it_replaces_the_earlier_condition(store):
+    built = a_pod("web").condition("Ready").condition("PodScheduled", "False", reason="Unschedulable", message="no")
+    created(store, pod(built))
+    ready, scheduled = written(store, bind()).new.status.conditions
+    assert ready.type == "Ready"
+    assert (scheduled.status, scheduled.reason, scheduled.message) == ("True", "", "")
+    assert scheduled.last_transition_time == NOW_TEXT
+
+
+@pytest.mark.parametrize(
+    ("built", "request_", "why"),
+    [
+        pytest.param(a_pod("web").spec(nodeName="n0"), bind(), 'already assigned to node "n0"', id="bound already"),
+        pytest.param(a_pod("web").uid("u1"), bind(uid="u2"), "UID in precondition: u2", id="another pod of its name"),
+        pytest.param(a_pod("web").deleted(NOW_TEXT), bind(), "is being deleted", id="being deleted"),
+        pytest.param(a_pod("web").spec(schedulingGates=[{"name": "g"}]), bind(), "schedulingGates", id="gated"),
+    ],
+)
+def test_a_binding_that_conflicts(store, built, request_, why):
+    before = created(store, pod(built))
+    with pytest.raises(Conflict, match=why):
+        store.write(request_, NOW)
+    assert stored(store) is before
+
+
+def test_binding_a_missing_pod(store):
+    with pytest.raises(NotFound):
+        store.write(bind(), NOW)
+
+
+# -- update ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_update_replaces_the_object_of_its_version(store):
+    before = created(store, pod())
+    wanted = pod(a_pod("web").labels(a="b"))
+    change = written(store, Update(obj=wanted), NOW + 60)
+    assert (change.old, change.new.metadata.labels) == (before, {"a": "b"})
+    assert change.new.metadata.creation_timestamp == NOW_TEXT, "set by the server"
+    assert change.new.metadata.resource_version == "2"
+
+
+def test_an_update_of_an_older_version_conflicts(store):
+    old = created(store, pod())
+    store.write(relabel(a="b"), NOW)
+    with pytest.raises(Conflict, match="the object has been modified"):
+        store.write(Update(obj=old), NOW)
+
+
+def test_an_update_with_another_uid_conflicts(store):
+    created(store, pod())
+    with pytest.raises(Conflict):
+        store.write(Update(obj=pod(a_pod("web").uid("another"))), NOW)
+
+
+def test_an_update_that_changes_nothing_is_no_write(store):
+    there = created(store, pod())
+    change = written(store, Update(obj=there))
+    assert change.old is change.new is there
+    assert store.version == 1
+
+
+# -- delete ------------------------------------------------------------------------------------------------------------
+
+
+def test_objects_are_deleted_at_once(store):
+    there = created(store, convert({"metadata": {"name": "ns"}}, Namespace))
+    assert written(store, delete(Namespace, "ns", "")) == Change(there, None)
+    with pytest.raises(NotFound):
+        stored(store, Namespace, "ns", "")
+
+
+def is_marked_and_gone(changes, there, generation):
+    """Whether a pod was deleted in two changes, as by an API server."""
+    marked, gone = changes
+    metadata = marked.new.metadata
+    assert marked.old is there
+    assert metadata.deletion_timestamp
+    assert (metadata.deletion_grace_period_seconds, metadata.generation) == (0, generation)
+    return gone == Change(marked.new, None)
+
+
+def test_a_deleted_pod_is_marked_first(store):
+    there = created(store, pod())
+    assert is_marked_and_gone(store.write(delete(), NOW), there, generation=2)
+    with pytest.raises(NotFound):
+        stored(store)
+
+
+def test_a_terminating_pod_is_not_marked_again(store):
+    there = created(store, pod(a_pod("web").deleted(NOW_TEXT)))
+    assert written(store, delete()) == Change(there, None)
+
+
+@pytest.mark.parametrize("precondition", [{"uid": "another"}, {"resource_version": "7"}])
+def test_preconditions_of_a_deletion(store, precondition):
+    created(store, pod())
+    with pytest.raises(Conflict):
+        store.write(delete(**precondition), NOW)
+    store.write(delete(uid=stored(store).metadata.uid, resource_version="1"), NOW)
+    assert store.count(Pod) == 0
+
+
+def test_a_running_pod_is_deleted_after_its_grace_period(store):
+    there = created(store, pod(a_pod("web").spec(nodeName="n1")))
+    [mark] = store.delete(delete(), NOW, grace=29.5)
+    marked = mark.new.metadata
+    assert (marked.deletion_timestamp, marked.deletion_grace_period_seconds) == ("2027-01-15T08:00:29Z", 30)
+    for grace in (30.0, None):
+        [again] = store.delete(delete(), NOW + 1, grace=grace)
+        assert again.old is again.new, "it is already terminating"
+    uid = there.metadata.uid
+    assert store.end("default", "web", "another") is None
+    assert store.end("default", "web", uid).new is None
+    assert store.end("default", "web", uid) is None
+
+
+def test_a_terminating_pod_can_be_deleted_at_once(store):
+    created(store, pod(a_pod("web").spec(nodeName="n1")))
+    [mark] = store.delete(delete(), NOW, grace=30.0)
+    assert is_marked_and_gone(store.delete(delete(), NOW), mark.new, generation=2)
+
+
+def test_the_grace_of_a_terminating_pod_is_counted_from_its_first_deletion(store):
+    created(store, pod(a_pod("web").spec(nodeName="n1")))
+    store.delete(delete(), NOW, grace=30.0)
+    for after, asked, left in ((1, 20, ("2027-01-15T08:00:20Z", 20)), (10, 5, ("2027-01-15T08:00:10Z", 1))):
+        [shortened] = store.delete(delete(), NOW + after, grace=asked)
+        metadata = shortened.new.metadata
+        assert (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds) == left
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        pytest.param(a_pod("web"), id="that waits"),
+        pytest.param(a_pod("web").spec(nodeName="n1").status(phase="Succeeded"), id="that is finished"),
+    ],
+)
+def test_an_unbound_or_finished_pod_has_no_grace_period(store, built):
+    there = created(store, pod(built))
+    assert is_marked_and_gone(store.delete(delete(), NOW, grace=30.0), there, generation=2)
+
+
+def test_finalizers_keep_an_object_until_the_last_is_gone(store):
+    created(store, convert({"metadata": {"name": "ns", "finalizers": ["a"]}}, Namespace))
+    marked = written(store, delete(Namespace, "ns", "")).new
+    assert marked.metadata.deletion_timestamp == NOW_TEXT
+    freed = Patch(kind=Namespace, namespace="", name="ns", body={"metadata": {"finalizers": None}}, type_="merge")
+    assert written(store, freed) == Change(marked, None)
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_deleted_pod_with_finalizers_is_finished_and_kept(store, is_deleted):
+    there = created(store, convert({"metadata": {"name": "web", "finalizers": ["a"]}, "spec": {"nodeName": "n"}}, Pod))
+    if is_deleted:
+        store.delete(delete(), NOW, grace=30.0)
+    ended = store.end("default", "web", there.metadata.uid).new
+    assert (ended.status.phase, ended.metadata.deletion_grace_period_seconds) == (
+        ("Failed", 0) if is_deleted else ("Succeeded", None)
+    )
+    assert store.end("default", "web", there.metadata.uid) is None
+    freed = Patch(kind=Pod, namespace="default", name="web", body={"metadata": {"finalizers": []}}, type_="merge")
+    assert (written(store, freed).new is None) is is_deleted
+
+
+# -- patch: the store's part -------------------------------------------------------------------------------------------
+
+
+def test_a_patch_is_a_new_version(store):
+    before = created(store, pod())
+    change = written(store, relabel(a="b"))
+    assert (change.old, change.new.metadata.labels, change.new.metadata.resource_version) == (before, {"a": "b"}, "2")
+    assert change.new.spec is before.spec
+
+
+def test_a_patch_that_changes_nothing_is_no_write(store):
+    there = created(store, pod(a_pod("web").labels(a="b")))
+    change = written(store, relabel(a="b"))
+    assert change.old is change.new is there
+
+
+@pytest.mark.parametrize("metadata", [{"uid": "another"}, {"resourceVersion": "7"}])
+def test_metadata_in_a_patch_is_a_precondition(store, metadata):
+    created(store, pod())
+    body = {"metadata": {**metadata, "labels": {"a": "b"}}}
+    with pytest.raises(Conflict):
+        store.write(Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge"), NOW)
+
+
+def test_a_patch_cannot_change_server_set_fields(store):
+    before = created(store, pod()).metadata
+    body = {
+        "metadata": {"name": "other", "creationTimestamp": None, "deletionTimestamp": NOW_TEXT, "labels": {"a": "b"}}
+    }
+    after = written(store, Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge")).new.metadata
+    assert (after.name, after.creation_timestamp, after.deletion_timestamp) == ("web", before.creation_timestamp, None)
+
+
+def test_patching_a_missing_object(store):
+    with pytest.raises(NotFound):
+        store.write(relabel(a="b"), NOW)
+
+
+# -- custom resources --------------------------------------------------------------------------------------------------
+
+
+def test_the_content_of_a_custom_object_agrees_with_its_metadata(store):
+    kind = custom_resource("queues.v1.batch.example.com")
+    content = {
+        "apiVersion": "batch.example.com/v1",
+        "kind": "Queue",
+        "metadata": {"name": "q", "mine": 1},
+        "spec": {"n": 1},
+    }
+    made = created(store, convert(content, kind))
+    assert made.content["metadata"]["resourceVersion"] == made.metadata.resource_version == "1"
+    assert made.content["metadata"]["mine"] == 1
+    patch = Patch(kind=kind, namespace="default", name="q", body={"spec": {"n": 2}}, type_="merge")
+    changed = written(store, patch).new
+    assert changed.content["spec"] == {"n": 2}
+    assert changed.content["metadata"]["resourceVersion"] == changed.metadata.resource_version == "2"

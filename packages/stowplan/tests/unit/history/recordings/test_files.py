@@ -1,0 +1,90 @@
+"""Finding the file of a rotated recording that contains a moment."""
+
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from stowplan.history.recordings import files
+from stowplan.history.recordings.container import packed
+from stowplan.history.recordings.files import file_at, files_of_run, header_of, is_continued, moment_text, rotated
+from stowplan.scheduler.engine.input_log.recording import Header, RecordingError
+
+DUMPED = SimpleNamespace(dump="what was there")
+HEADER = Header(now=0.0, configuration={}, gates={}, max_in_unschedulable=300.0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    for name, now in (("r", 400.0), ("r.9", 200.0), ("r.10", 300.0), ("r.x", 0.0), ("r.1.2", 0.0), ("q.1", 0.0)):
+        header = msgspec.structs.replace(HEADER, now=now)
+        (tmp_path / name).write_bytes(packed(msgspec.json.encode(header) + b"\n"))
+    return str(tmp_path / "r")
+
+
+def test_older_files_by_number(path):
+    assert rotated(path) == [(9, f"{path}.9"), (10, f"{path}.10")]
+
+
+@pytest.mark.parametrize(("when", "suffix"), [(None, ""), (1e9, ""), (400.0, ""), (399.9, ".10"), (200.0, ".9")])
+def test_the_file_of_a_moment(path, when, suffix):
+    assert file_at(path, when) == path + suffix
+
+
+@pytest.mark.parametrize(
+    ("begin_runs", "run"),
+    [
+        pytest.param({"r"}, ["r"], id="the newest begins it"),
+        pytest.param({"r.9"}, ["r.9", "r.10", "r"], id="all of them"),
+        pytest.param({"r.9", "r.10"}, ["r.10", "r"], id="an earlier run beside it"),
+        pytest.param(set(), ["r.9", "r.10", "r"], id="its beginning is gone"),
+    ],
+)
+def test_the_files_of_a_run(path, monkeypatch, begin_runs, run):
+    folder = path.removesuffix("r")
+    headers = {f"{folder}{name}": msgspec.structs.replace(HEADER, dump=None) for name in begin_runs}
+    monkeypatch.setattr(files, "header_of", lambda name: headers.get(name, DUMPED))
+    assert files_of_run(path) == [f"{folder}{name}" for name in run]
+
+
+@pytest.mark.parametrize(
+    ("file", "begin_runs", "continued"),
+    [
+        ("r", set(), False),
+        ("r.10", {"r"}, False),
+        ("r.10", set(), True),
+        ("r.9", {"r"}, True),
+        ("r.9", {"r.10"}, False),
+    ],
+)
+def test_whether_a_file_goes_on_in_the_next(path, monkeypatch, file, begin_runs, continued):
+    folder = path.removesuffix("r")
+    headers = {f"{folder}{name}": msgspec.structs.replace(HEADER, dump=None) for name in begin_runs}
+    monkeypatch.setattr(files, "header_of", lambda name: headers.get(name, DUMPED))
+    assert is_continued(path, f"{folder}{file}") is continued
+
+
+def test_a_missing_file_ends_the_run(path, monkeypatch, tmp_path):
+    (tmp_path / "r.12").write_bytes(b"x")
+    monkeypatch.setattr(files, "header_of", lambda name: DUMPED)
+    assert files_of_run(path) == [f"{path}.12", path]
+
+
+def test_a_moment_before_all_of_them(path):
+    with pytest.raises(RecordingError, match=r"begins at 1970-01-01T00:03:20.000Z, after 1970-01-01T00:03:19.000Z"):
+        file_at(path, 199.0)
+
+
+def test_other_files(tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(RecordingError, match="the file is empty"):
+        header_of(str(tmp_path / "empty"))
+    (tmp_path / "other").write_bytes(b"{}\n")
+    with pytest.raises(RecordingError, match="other: line 1: no header of a recording"):
+        header_of(str(tmp_path / "other"))
+    with pytest.raises(RecordingError, match="no such file"):
+        header_of(str(tmp_path / "nowhere"))
+
+
+def test_invalid_dates():
+    assert moment_text(1e20) == "1e+20"

@@ -1,0 +1,153 @@
+"""Resource requests of pods: worked examples, and the rules for resizes and pod-level requests."""
+
+import pytest
+
+from stowplan.kube.api.decode import convert
+from stowplan.kube.api.pod_requests import NON_ZERO_DEFAULTS, non_zero_requests, pod_requests, to_vector
+from stowplan.kube.api.types import Pod
+
+Mi = 1024 * 1024
+Gi = 1024 * Mi
+
+
+def a_container(cpu=None, memory=None, *, name="", sidecar=False, **more):
+    named = {"cpu": cpu, "memory": memory, **{key.replace("__", "/"): amount for key, amount in more.items()}}
+    requests = {key: amount for key, amount in named.items() if amount is not None}
+    container = {"name": name, "resources": {"requests": requests}}
+    return {**container, "restartPolicy": "Always"} if sidecar else container
+
+
+def a_pod(*containers, init=(), overhead=None, pod_level=None, status=None):
+    spec = {"containers": list(containers), "initContainers": list(init)}
+    if overhead:
+        spec["overhead"] = overhead
+    if pod_level:
+        spec["resources"] = pod_level
+    return convert({"spec": spec, "status": status or {}}, Pod)
+
+
+def vector(pod, **options):
+    return to_vector(pod_requests(pod, **options))
+
+
+P1 = a_pod(
+    a_container("500m", "256Mi"),
+    a_container("250m"),
+    init=(a_container("1", "128Mi"), a_container("100m", "64Mi", sidecar=True), a_container("800m", "512Mi")),
+    overhead={"cpu": "50m", "memory": "16Mi"},
+)
+P2 = a_pod(a_container("500m", "1Gi"), a_container(), pod_level={"requests": {"cpu": "2"}})
+P3 = a_pod(a_container(), a_container(), pod_level={"requests": {"cpu": "2"}})
+P5 = a_pod(a_container(), a_container())
+P6 = a_pod(a_container("20m", "32Mi"), init=(a_container(),))
+
+
+@pytest.mark.parametrize(
+    ("pod", "request_", "non_zero"),
+    [
+        pytest.param(P1, {"cpu": 1050, "memory": 592 * Mi}, (1050, 592 * Mi), id="P1 init, sidecar, overhead"),
+        pytest.param(P2, {"cpu": 2000, "memory": Gi}, (2000, Gi + 0), id="P2 pod level"),
+        pytest.param(P3, {"cpu": 2000}, (2000, 400 * Mi), id="P3 pod level, silent containers"),
+        pytest.param(P5, {}, (200, 400 * Mi), id="P5 silent containers"),
+        pytest.param(P6, {"cpu": 20, "memory": 32 * Mi}, (100, 200 * Mi), id="P6 silent init container"),
+        pytest.param(a_pod(overhead={"cpu": "10m"}), {"cpu": 10}, (10, 0), id="no containers but overhead"),
+        pytest.param(a_pod(a_container("0", "0")), {"cpu": 0, "memory": 0}, (0, 0), id="explicit zero stays"),
+        pytest.param(a_pod(a_container("100u"), a_container("100u")), {"cpu": 1}, (1, 400 * Mi), id="rounded once"),
+    ],
+)
+def test_worked_examples(pod, request_, non_zero):
+    assert vector(pod) == request_
+    assert non_zero_requests(pod) == non_zero
+
+
+def test_p3_as_the_fit_scorer_sees_it():
+    assert vector(P3, skip_pod_level=True, defaults=NON_ZERO_DEFAULTS) == {"cpu": 200, "memory": 400 * Mi}
+
+
+INFEASIBLE = {"type": "PodResizePending", "status": "False", "reason": "Infeasible"}
+DEFERRED = {"type": "PodResizePending", "reason": "Deferred"}
+
+
+def resized(spec, actuated, allocated, *conditions, **shape):
+    status = {
+        "conditions": list(conditions),
+        "containerStatuses": [{"name": "a", "resources": {"requests": actuated}, "allocatedResources": allocated}],
+    }
+    return a_pod(a_container(name="a", **spec, **shape), status=status)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "use_status", "cpu"),
+    [((), True, 4000), ((INFEASIBLE,), True, 3000), ((DEFERRED, INFEASIBLE), True, 4000), ((), False, 4000)],
+    ids=["resize in flight", "infeasible", "only the first condition counts", "status ignored"],
+)
+def test_p4_resize(conditions, use_status, cpu):
+    pod = resized({"cpu": "4"}, {"cpu": "2"}, {"cpu": "3"}, *conditions)
+    assert vector(pod, use_status=use_status) == {"cpu": cpu}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [((), {"cpu": 700, "memory": 3 * Gi}), ((INFEASIBLE,), {"cpu": 500, "memory": 3 * Gi})],
+    ids=["feasible", "infeasible"],
+)
+def test_p7_maximum_for_each_resource(conditions, expected):
+    spec, actuated, allocated = (
+        {"cpu": cpu, "memory": memory} for cpu, memory in (("700m", "1Gi"), ("400m", "3Gi"), ("500m", "2Gi"))
+    )
+    assert vector(resized(spec, actuated, allocated, *conditions), use_status=True) == expected
+
+
+def test_a_status_without_resources_changes_nothing():
+    pod = a_pod(
+        a_container("1", name="a"), status={"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": 9}}]}
+    )
+    assert vector(pod, use_status=True) == {"cpu": 1000}
+
+
+@pytest.mark.parametrize(("sidecar", "cpu"), [(True, 5000), (False, 1000)])
+def test_only_sidecars_among_init_containers_resize(sidecar, cpu):
+    status = {"initContainerStatuses": [{"name": "i", "resources": {"requests": {"cpu": "5"}}}]}
+    pod = a_pod(init=(a_container("1", name="i", sidecar=sidecar),), status=status)
+    assert vector(pod, use_status=True) == {"cpu": cpu}
+
+
+@pytest.mark.parametrize(
+    ("options", "cpu"),
+    [
+        ({"use_status": True, "pod_level_resize": True}, 3000),
+        ({"use_status": True}, 2000),
+        ({"pod_level_resize": True}, 2000),
+        ({"skip_pod_level": True}, 1000),
+    ],
+    ids=str,
+)
+def test_pod_level_resize(options, cpu):
+    status = {"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "3"}}
+    pod = a_pod(a_container("1"), pod_level={"requests": {"cpu": "2"}}, status=status)
+    assert vector(pod, **options) == {"cpu": cpu}
+
+
+def test_pod_level_requests_replace_only_supported_names():
+    requests = {"hugepages-2Mi": "4Mi", "example.com/gpu": "7"}
+    pod = a_pod(a_container("1", example_com="2"), pod_level={"requests": requests, "limits": {"cpu": "9"}})
+    assert vector(pod) == {"cpu": 1000, "hugepages-2Mi": 4 * Mi}
+
+
+def test_allocatable_claims_count_with_their_gate():
+    status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "2"}}]}
+    pod = a_pod(a_container("1"), status=status)
+    assert vector(pod) == {"cpu": 1000}
+    assert vector(pod, dra_node_allocatable=True) == {"cpu": 3000}
+
+
+def test_the_vector_drops_names_the_scheduler_does_not_count():
+    requests = {"pods": 10**9, "foo": 10**9, "example.com/gpu": 10**9, "ephemeral-storage": 1}
+    assert to_vector(requests) == {"example.com/gpu": 1, "ephemeral-storage": 1}
+
+
+def test_structs_are_not_changed_by_summing():
+    pod = resized({"cpu": "1"}, {"cpu": "2"}, {"cpu": "3"})
+    before = str(pod)
+    pod_requests(pod, use_status=True)
+    assert str(pod) == before

@@ -1,0 +1,401 @@
+"""What each change of an object does, in which order, and which objects are passed to the queue.
+
+The queue is a fake that records its calls with the cluster's state at that moment.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.kube.api import types as t
+from stowplan.kube.api.changes import Change
+from stowplan.scheduler.engine.event_handlers import EventHandlers
+from stowplan.testing import a_node, a_pod
+from support.observing.metrics import scheduler_metrics
+from support.scheduling.engine_parts import parts
+from support.scheduling.worlds import struct
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+class HandlersHarness:
+    """The handlers, and everything that they did, as `heard`."""
+
+    def __init__(self, *objects):
+        self.heard = []
+        self.parts = parts(queue=self)
+        self.state = self.parts.state
+        self.waiting = self.parts.waiting_pods
+        self.checks = []
+        self.durations = scheduler_metrics().event_handling_duration_seconds
+        self.handlers = EventHandlers(
+            self.parts,
+            algorithm=SimpleNamespace(frameworks={"default-scheduler", "other"}),
+            statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
+            durations=self.durations,
+            now=lambda: 0.0,
+        )
+        for obj in objects:
+            self.change(None, obj)
+        self.heard.clear()
+
+    def change(self, old, new):
+        old, new = struct(old), struct(new)
+        self.handlers.handle(type(old if new is None else new), [Change(old, new)])
+
+    def take(self):
+        taken, self.heard[:] = list(self.heard), []
+        return taken
+
+    def assumes(self, pod, node):
+        self.state.assume(self.state.pod_info(struct(pod)), node)
+
+    def world(self):
+        """Names of nodes; placed pods with their nodes and requests."""
+        placed = {
+            info.pod.metadata.name: (info.node_name, info.shape.used.get("cpu", 0)) for info in self.state.placed_pods()
+        }
+        return sorted(self.state.table.row_of), placed
+
+    # -- the queue ----------------------------------------------------------------------------------------------------
+
+    def move_all(self, event, old, new, *, pre_check=None):
+        self.checks.append(pre_check)
+        self.heard.append((event.label, version(old), version(new), *self.world()))
+
+    def hears(self, event):
+        return True
+
+    def add(self, info):
+        self.heard.append(("add", info.key, info.key in self.state.pending))
+
+    def update(self, old, info):
+        self.heard.append(("update", version(old), version(info.pod), version(self.state.pending.get(info.key).pod)))
+
+    def delete(self, info):
+        self.heard.append(("delete", info.key, info.key in self.state.pending))
+
+    def _observed(self, pod):
+        self.heard.append(("observe", version(pod)))
+
+
+def version(obj):
+    """Name, resourceVersion and node."""
+    if obj is None:
+        return None
+    node = getattr(obj.spec, "node_name", "") if hasattr(obj, "spec") else ""
+    return obj.metadata.name, obj.metadata.resource_version, node
+
+
+def at(obj, resource_version):
+    """That version of an object."""
+    made = struct(obj)
+    return replace(made, metadata=replace(made.metadata, resource_version=str(resource_version)))
+
+
+def pod(resource_version=1, **more):
+    return at(a_pod("p").uid("u").spec(**more), resource_version)
+
+
+def bound(resource_version=2, cpu="1", node="n"):
+    return at(a_pod("p").uid("u").requests(cpu=cpu).on(node), resource_version)
+
+
+CPU = 10**3
+
+# -- nodes and lookup objects -----------------------------------------------------------------------------------------
+
+
+def test_a_new_node_is_in_the_state_before_its_event():
+    room = HandlersHarness()
+    room.change(None, at(a_node("n"), 1))
+    assert room.take() == [("NodeAdd", None, ("n", "1", ""), ["n"], {})]
+
+
+def test_a_node_update_is_in_the_state_before_its_events():
+    room = HandlersHarness(at(a_node("n"), 1))
+    row = room.state.table.row_of["n"]
+    seen = []
+    room.move_all = lambda event, old, new, **_: seen.append((event.label, room.state.table.nodes[row] is new))
+    room.change(at(a_node("n"), 1), at(a_node("n").labels(a="b").tainted("k"), 2))
+    assert seen == [("NodeUpdateNodeLabel", True), ("NodeUpdateNodeTaint", True)]
+
+
+def test_a_deleted_node_is_still_in_the_state_during_its_event():
+    room = HandlersHarness(at(a_node("n"), 1))
+    room.change(at(a_node("n"), 1), None)
+    assert room.take() == [("NodeDelete", ("n", "1", ""), None, ["n"], {})]
+    assert room.world() == ([], {})
+
+
+def test_a_lookup_object_is_added_updated_and_deleted():
+    room = HandlersHarness()
+
+    def known():
+        return [o.metadata.resource_version for o in room.state.objects.all(t.StorageClass)]
+
+    def storage_class(resource_version):
+        kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "x"}
+        return at(kind | {"metadata": {"name": "fast"}}, resource_version)
+
+    seen = []
+    room.move_all = lambda event, old, new, **_: seen.append((event.label, version(old), version(new), known()))
+    for old, new in ((None, 1), (1, 2), (2, None)):
+        room.change(old and storage_class(old), new and storage_class(new))
+    first, second = ("fast", "1", ""), ("fast", "2", "")
+    assert seen == [
+        ("storage.k8s.io/StorageClassAdd", None, first, ["1"]),
+        ("storage.k8s.io/StorageClassUpdate", first, second, ["2"]),
+        ("storage.k8s.io/StorageClassDelete", second, None, []),
+    ]
+
+
+def test_a_kind_without_events_moves_no_pod():
+    room = HandlersHarness()
+    room.change(None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue", "labels": {"a": "b"}}})
+    assert room.take() == []
+    assert [one.metadata.labels for one in room.state.objects.all(t.Namespace)] == [{"a": "b"}]
+
+
+def test_an_object_that_fails_does_not_block_others(caplog):
+    room = HandlersHarness()
+    bad = at(a_pod("bad").requests(cpu="lots").on("n"), 1)
+    room.handlers.handle(t.Pod, [Change(None, bad), Change(None, pod())])
+    assert [what[:2] for what in room.take()] == [("add", "default/p")]
+    assert "Failed to process a changed object" in caplog.text
+    assert "default/bad" in caplog.text
+
+
+@pytest.mark.parametrize("step", ["comes", "changes", "goes"])
+def test_waiters_for_an_object_are_woken_after_the_state_is_updated(step):
+    class Sleeper:
+        def woken(self):
+            seen.append(sorted(room.state.table.row_of))
+
+    room, seen = HandlersHarness(), []
+    before, after = {"comes": (None, at(a_node("n"), 1)), "goes": (at(a_node("n"), 1), None)}.get(
+        step, (at(a_node("n"), 1), at(a_node("n").labels(a="b"), 2))
+    )
+    if before is not None:
+        room.change(None, before)
+    outbox = room.parts.outbox
+    outbox.watch(("Node", "/n"), Sleeper())
+    room.change(None, at(a_node("other"), 1))
+    room.change(before, after)
+    outbox.finish()
+    assert seen == [["other"] if step == "goes" else ["n", "other"]]
+
+
+# -- pods on nodes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "", "somebody-else"])
+def test_a_bound_pod_is_counted_before_its_event(scheduler):
+    room = HandlersHarness()
+    room.change(None, at(a_pod("p").scheduler(scheduler).requests(cpu=1).on("n"), 1))
+    assert room.take() == [("AssignedPodAdd", None, ("p", "1", "n"), [], {"p": ("n", CPU)})]
+
+
+def test_an_updated_pod_is_recounted_before_its_event():
+    room = HandlersHarness(bound(2, cpu="2"))
+    room.change(bound(2, cpu="2"), bound(3, cpu="1"))
+    expected = ("AssignedPodUpdatePodScaleDown", ("p", "2", "n"), ("p", "3", "n"), [], {"p": ("n", CPU)})
+    assert room.take() == [expected]
+
+
+def test_a_deleted_pod_is_not_counted_at_its_event():
+    room = HandlersHarness(bound())
+    room.change(bound(), None)
+    assert room.take() == [("AssignedPodDelete", ("p", "2", "n"), None, [], {})]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "kept"),
+    [
+        pytest.param("default-scheduler", False, id="our pod"),
+        pytest.param("somebody-else", True, id="another scheduler's pod"),
+    ],
+)
+def test_the_story_of_a_deleted_pod_may_be_dropped(scheduler, kept):
+    """Stories of other schedulers' pods are not kept, so nothing is done for them."""
+    gone = at(a_pod("p").uid("u").scheduler(scheduler).on("n"), 1)
+    room = HandlersHarness(gone)
+    told = []
+    room.handlers._stories = SimpleNamespace(kept=True, gone=told.append)
+    room.change(gone, None)
+    assert (told == []) is kept
+
+
+# -- pods without a node ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "other", ""])
+def test_a_new_pod_is_pending_before_it_is_queued(scheduler):
+    room = HandlersHarness()
+    room.change(None, at(a_pod("p").scheduler(scheduler), 1))
+    assert room.take() == [("add", "default/p", True)]
+
+
+def test_other_schedulers_pods_are_ignored_until_bound():
+    theirs = a_pod("p").uid("u").scheduler("somebody-else")
+    room = HandlersHarness()
+    room.change(None, at(theirs, 1))
+    room.change(at(theirs, 1), at(theirs.labels(a="b"), 2))
+    room.change(at(theirs, 2), None)
+    assert room.take() == []
+    assert not room.state.pending
+    room.change(at(theirs, 2), at(theirs.on("n"), 3))
+    assert room.take() == [("AssignedPodAdd", None, ("p", "3", "n"), [], {"p": ("n", 0)})]
+
+
+def test_a_pod_update_is_in_the_state_before_the_queue():
+    room = HandlersHarness(pod(1))
+    room.change(pod(1), pod(2))
+    old, new = ("p", "1", ""), ("p", "2", "")
+    assert room.take() == [("observe", new), ("update", old, new, new)]
+
+
+@pytest.mark.parametrize("assumed", ["", "n", "m"])
+def test_a_bound_pods_event_precedes_its_removal_from_the_queue(assumed, caplog):
+    caplog.set_level("INFO")
+    room = HandlersHarness(pod(1))
+    if assumed:
+        room.assumes(pod(1), assumed)
+    room.change(pod(1), bound(2))
+    assert room.take() == [
+        ("AssignedPodAdd", None, ("p", "2", "n"), [], {"p": ("n", CPU)}),
+        ("delete", "default/p", False),
+        ("forget", "u"),
+    ]
+    assert not room.state.is_assumed("u")
+    assert ("Pod was added to a different node than it was assumed" in caplog.text) is (assumed == "m")
+
+
+def test_a_pod_that_is_deleted_leaves_the_queue():
+    room = HandlersHarness(pod(1))
+    told = []
+    room.handlers._stories = SimpleNamespace(kept=True, gone=told.append)
+    room.change(pod(1), None)
+    assert room.take() == [("forget", "u"), ("delete", "default/p", False)]
+    assert told == ["u"]
+
+
+# -- nominations ------------------------------------------------------------------------------------------------------
+
+
+def nominated(node, resource_version):
+    made = a_pod("p").uid("u").priority(5)
+    return at(made.nominated_to(node) if node else made, resource_version)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        pytest.param("n", "", True, id="taken away"),
+        pytest.param("n", "m", True, id="another node"),
+        pytest.param("n", "n", False, id="the same node"),
+        pytest.param("", "n", False, id="given"),
+        pytest.param("", "", False, id="never"),
+    ],
+)
+def test_a_lost_nomination_is_an_assigned_pod_delete_event_after_the_update(before, after, told):
+    room = HandlersHarness(nominated(before, 1))
+    room.change(nominated(before, 1), nominated(after, 2))
+    expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if told else []
+    assert [what for what in room.take() if what[0] != "observe"][1:] == expected
+
+
+@pytest.mark.parametrize("node", ["n", ""])
+def test_a_deleted_pod_loses_its_nomination(node):
+    room = HandlersHarness(nominated(node, 1))
+    room.change(nominated(node, 1), None)
+    expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if node else []
+    assert room.take()[2:] == expected
+
+
+@pytest.mark.parametrize("new", [nominated("", 2), None], ids=["removed", "deleted"])
+def test_a_lost_nomination_moves_only_pods_of_equal_or_lower_priority(new):
+    room = HandlersHarness(nominated("n", 1))
+    room.change(nominated("n", 1), new)
+    check = room.checks[-1]
+    pods = [room.state.pod_info(struct(a_pod().priority(priority))) for priority in (4, 5, 6)]
+    assert [check(info) for info in pods] == [True, True, False]
+
+
+# -- assumed pods -----------------------------------------------------------------------------------------------------
+
+
+def test_an_update_of_an_assumed_pod_does_not_reach_the_queue():
+    room = HandlersHarness(nominated("n", 1))
+    room.assumes(nominated("n", 1), "n")
+    room.change(nominated("n", 1), nominated("", 2))
+    assert room.take() == [("observe", ("p", "2", ""))]
+    assert version(room.state.pending.get("default/p").pod) == ("p", "2", "")
+    assert room.state.is_assumed("u")
+
+
+def terminating(resource_version):
+    return at(a_pod("p").uid("u").deleted(NOW), resource_version)
+
+
+@pytest.mark.parametrize("new", [terminating(2), None], ids=["terminating", "deleted"])
+def test_a_deleted_assumed_pod_frees_its_node_before_its_event(new):
+    room = HandlersHarness(pod(1))
+    room.assumes(pod(1), "n")
+    room.change(pod(1), new)
+    # The event has the pod as assumed, with its node.
+    assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {})
+    assert room.checks == [None]
+
+
+@pytest.mark.parametrize("new", [terminating(2), None], ids=["terminating", "deleted"])
+def test_a_deleted_pod_that_waits_on_permit_is_rejected_and_frees_its_node_later(new):
+    room = HandlersHarness(pod(1))
+    room.assumes(pod(1), "n")
+    waiting = room.waiting.add(room.state.placed("u"), {"P": 10.0})
+    room.change(pod(1), new)
+    assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {"p": ("n", 0)})
+    assert (waiting.decision.plugin, waiting.decision.message) == ("", "removed")
+
+
+def test_a_deleted_pod_that_was_already_allowed_frees_its_node_at_once():
+    room = HandlersHarness(pod(1))
+    room.assumes(pod(1), "n")
+    room.waiting.add(room.state.placed("u"), {"P": 10.0}).allow("P")
+    room.change(pod(1), None)
+    assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {})
+
+
+def test_its_deletion_is_one_event():
+    room = HandlersHarness(terminating(1))
+    room.assumes(terminating(1), "n")
+    room.change(terminating(1), terminating(2))
+    assert room.take() == [("observe", ("p", "2", ""))]
+    assert room.state.is_assumed("u")
+
+
+def test_a_deleted_assumed_pod_loses_its_nomination():
+    room = HandlersHarness(nominated("n", 1))
+    room.assumes(nominated("n", 1), "n")
+    room.change(nominated("n", 1), None)
+    assert [what[0] for what in room.take()] == ["forget", "delete", "AssignedPodDelete"]
+
+
+# -- bindings by others -----------------------------------------------------------------------------------------------
+
+
+def test_a_pod_bound_by_another_client_is_reported():
+    pod = struct(a_pod("p"))
+    room = HandlersHarness(struct(a_node("n1")), pod)
+    room.change(pod, struct(a_pod("p").on("n1")))
+    assert room.handlers.bound_by_others == ("default/p", "n1")
+
+
+def test_our_own_bindings_and_other_schedulers_pods_are_not_reported():
+    pod, theirs = struct(a_pod("p")), struct(a_pod("q").spec(schedulerName="theirs"))
+    room = HandlersHarness(struct(a_node("n1")), pod, theirs)
+    room.state.assume(room.state.pending.get("default/p"), "n1")
+    room.change(pod, struct(a_pod("p").on("n1")))
+    room.change(theirs, struct(a_pod("q").spec(schedulerName="theirs").on("n1")))
+    assert room.handlers.bound_by_others is None

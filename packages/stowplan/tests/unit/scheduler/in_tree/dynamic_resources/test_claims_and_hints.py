@@ -1,0 +1,121 @@
+"""The claims of a pod, and the events that it waits for."""
+
+import pytest
+
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.status import SKIP, Code
+from stowplan.scheduler.in_tree.dynamic_resources.plugin import DynamicResources
+from stowplan.testing import a_node, a_pod
+from support.plugins.storage import (
+    resource_claim,
+)
+
+
+def test_pods_without_claims_pass(bench):
+    assert bench(DynamicResources, a_node()).pre_filter(a_pod().volume("v", emptyDir={})) is SKIP
+
+
+@pytest.mark.parametrize(
+    ("pod", "objects", "message"),
+    [
+        pytest.param(a_pod(), [], None, id="no claims"),
+        pytest.param(a_pod().claims_devices("c"), [resource_claim()], None, id="claim exists"),
+        pytest.param(a_pod().claims_devices("c"), [], 'could not find ResourceClaim "default/c"', id="claim missing"),
+        pytest.param(
+            a_pod().claims_devices("c"),
+            [resource_claim(deletionTimestamp="2026-01-01T00:00:00Z")],
+            'resourceclaim "c" is being deleted',
+            id="claim terminating",
+        ),
+        pytest.param(
+            a_pod().spec(resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}]),
+            [],
+            'pod "default/pod": ResourceClaim not created yet',
+            id="template, no claim yet",
+        ),
+        pytest.param(
+            a_pod()
+            .spec(resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}])
+            .status(resourceClaimStatuses=[{"name": "r", "resourceClaimName": "c"}]),
+            [resource_claim()],
+            "ResourceClaim default/c was not created for Pod default/pod (Pod is not owner)",
+            id="claim of another pod",
+        ),
+        pytest.param(
+            a_pod()
+            .spec(resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}])
+            .status(resourceClaimStatuses=[{"name": "r"}]),
+            [],
+            None,
+            id="no claim necessary",
+        ),
+        pytest.param(
+            a_pod().spec(resourceClaims=[{"name": "r"}]),
+            [],
+            'pod "default/pod", spec.resourceClaim "r": none of the supported fields are set',
+            id="neither claim nor template",
+        ),
+    ],
+)
+def test_device_claims_gate_a_pod(bench, pod, objects, message):
+    world = bench(DynamicResources, *objects)
+    status = world.plugin.pre_enqueue(world.pod(pod))
+    assert (status and status.message) == message
+
+
+def test_post_filter_of_dynamic_resources(bench):
+    world = bench(DynamicResources, a_node())
+    cycle, info = CycleState(), world.pod(a_pod())
+    early = world.plugin.post_filter(cycle, info, None).status
+    assert (early.code, early.message) == (Code.Error, "not found")
+    world.plugin.pre_filter(cycle, info, world.nodes())
+    status = world.plugin.post_filter(cycle, info, None).status
+    assert (status.code, status.message) == (Code.Unschedulable, "no new claims to deallocate")
+
+
+ALLOCATED = {"allocation": {"devices": {}}}
+
+
+@pytest.mark.parametrize(
+    ("claims", "old", "new", "expected"),
+    [
+        pytest.param([resource_claim()], None, resource_claim(), "Queue", id="the claim was created"),
+        pytest.param(
+            [], resource_claim("x", ALLOCATED), resource_claim("x"), "Skip", id="the pod's own claim is missing"
+        ),
+        pytest.param(
+            [resource_claim()], resource_claim("x", ALLOCATED), resource_claim("x"), "Queue", id="another was freed"
+        ),
+        pytest.param([resource_claim()], None, resource_claim("x"), "Skip", id="another was created"),
+        pytest.param(
+            [resource_claim()], resource_claim(), resource_claim(finalizers=["f"]), "Skip", id="status unchanged"
+        ),
+        pytest.param(
+            [resource_claim()],
+            resource_claim(status={"reservedFor": []}),
+            resource_claim(),
+            "Skip",
+            id="empty is absent",
+        ),
+        pytest.param(
+            [resource_claim()], resource_claim(), resource_claim(status=ALLOCATED), "Queue", id="status changed"
+        ),
+    ],
+)
+def test_resource_claim_hints(bench, claims, old, new, expected):
+    assert bench(DynamicResources, *claims).hint(a_pod().claims_devices("c"), old, new) == expected
+
+
+def test_generated_claim_hints(bench):
+    world = bench(
+        DynamicResources,
+        resource_claim(ownerReferences=[{"uid": "default-pod-uid", "name": "pod", "controller": True}]),
+    )
+
+    def templated(name="pod"):
+        return a_pod(name).spec(resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}])
+
+    made = {"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "c"}]}
+    assert world.hint(templated(), templated(), templated().status(**made)) == "Queue"
+    assert world.hint(templated(), templated().status(**made), templated()) == "Skip"
+    assert world.hint(templated(), templated("q"), templated("q").status(**made)) == "Skip"

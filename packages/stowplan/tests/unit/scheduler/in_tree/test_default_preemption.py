@@ -1,0 +1,350 @@
+"""DefaultPreemption: eligibility, the choice of the node, and messages if there is none."""
+
+import pytest
+
+from stowplan.plugins import FilterPlugin, PostFilterPlugin, SignPlugin, error, unschedulable
+from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
+from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.status import Code
+from stowplan.testing import a_node, a_pod
+from support.plugins.profiles import framework
+from support.scheduling.worlds import budget, state_of, struct
+
+OLD, MIDDLE, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"
+WEB = {"matchLabels": {"app": "web"}}
+
+
+def victim(name, node, priority=0, started=None, cpu="1", **labels):
+    pod = a_pod(name).uid(name).priority(priority).requests(cpu=cpu).labels(labels).on(node)
+    return pod.started(started) if started else pod
+
+
+def big(cpu="2"):
+    return a_pod("big").priority(100).requests(cpu=cpu)
+
+
+class UnderWay:
+    """Reports that the preemptions by the pods with these keys are in progress."""
+
+    def __init__(self, *keys):
+        self.keys = keys
+
+    def under_way(self, pod):
+        return pod.key in self.keys
+
+
+def decide(pod, nodes, placed=(), objects=(), random=None, nominated=()):
+    state = state_of(nodes, placed, objects)
+    for name, node, priority in nominated:
+        state.nominator.add(state.pod_info(struct(a_pod(name).uid(name).priority(priority))), node)
+    profile = framework(state)
+    profile.handle.random = random
+    decision = SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, state.pod_info(struct(pod)))
+    return decision, decision.post_filter[-1][1]
+
+
+def two_nodes():
+    return [a_node(name).allocatable(cpu=2) for name in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("placed", "objects", "chosen"),
+    [
+        pytest.param(
+            [victim("a1", "a", 90, cpu="2"), victim("b1", "b", 0, cpu="2", app="web")],
+            [budget("all", WEB, 0)],
+            "a",
+            id="1: fewest violations",
+        ),
+        pytest.param(
+            [victim("a1", "a", 5), victim("a2", "a", 0), victim("b1", "b", 6, cpu="2")],
+            [],
+            "a",
+            id="2: lowest of the most important victims",
+        ),
+        pytest.param(
+            [victim("a1", "a", 5), victim("a2", "a", 4), victim("b1", "b", 5), victim("b2", "b", 3)],
+            [],
+            "b",
+            id="3: lowest sum of priorities",
+        ),
+        pytest.param(
+            [victim("a1", "a", 5), victim("a2", "a", -2147483648), victim("b1", "b", 5, cpu="2")],
+            [],
+            "b",
+            id="4: fewest victims",
+        ),
+        pytest.param(
+            [victim("a1", "a", 5, OLD, cpu="2"), victim("b1", "b", 5, NEW, cpu="2")], [], "b", id="5: latest start"
+        ),
+        pytest.param(
+            [
+                victim("a1", "a", 5, NEW),
+                victim("a2", "a", 5, OLD),
+                victim("b1", "b", 5, MIDDLE),
+                victim("b2", "b", 5, MIDDLE),
+            ],
+            [],
+            "b",
+            id="5: the earliest of a node's victims counts",
+        ),
+        pytest.param(
+            [
+                victim("a1", "a", 5, MIDDLE),
+                victim("a2", "a", 4, NEW),
+                victim("b1", "b", 5, NEW),
+                victim("b2", "b", 4, OLD),
+            ],
+            [],
+            "b",
+            id="5: of those of the highest priority",
+        ),
+        pytest.param(
+            [victim("a1", "a", 5, NEW, cpu="2"), victim("b1", "b", 5, cpu="2")], [], "b", id="5: not started is now"
+        ),
+    ],
+)
+def test_choice_of_the_node(placed, objects, chosen):
+    decision, result = decide(big(), two_nodes(), placed, objects)
+    assert (result.status.code, result.nominated_node_name) == (Code.Success, chosen)
+    assert decision.message == "0/2 nodes are available: 2 Insufficient cpu."
+    assert decision.node_name == ""
+
+
+def test_ties_are_broken_by_order_or_at_random():
+    class Last:
+        @staticmethod
+        def randrange(stop):
+            return stop - 1
+
+    placed = [victim("a1", "a", cpu="2"), victim("b1", "b", cpu="2")]
+    assert decide(big(), two_nodes(), placed)[1].nominated_node_name == "a"
+    _, result = decide(big(), two_nodes(), placed, random=Last)
+    assert result.nominated_node_name == "b"
+    assert result.detail.run.best == ["a", "b"]
+    assert result.plan.node_name == "b"
+
+
+def preempted(name, node, priority=0, reason="PreemptionByScheduler", status="True"):
+    pod = victim(name, node, priority, cpu="2").deleted(OLD)
+    return pod.condition("DisruptionTarget", status, reason=reason)
+
+
+NEVER = "preemption: not eligible due to preemptionPolicy=Never."
+TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
+
+
+@pytest.mark.parametrize(
+    ("pod", "placed", "reason"),
+    [
+        pytest.param(big().never_preempts(), [victim("v", "a", cpu="2")], NEVER, id="never"),
+        pytest.param(big().nominated_to("a"), [preempted("v", "a")], TERMINATING, id="its victim is still terminating"),
+        pytest.param(big().nominated_to("a"), [victim("v", "a", cpu="2").deleted(OLD)], "", id="terminating by itself"),
+        pytest.param(big().nominated_to("a"), [preempted("v", "a", reason="Other")], "", id="for another reason"),
+        pytest.param(big().nominated_to("a"), [preempted("v", "a", status="False")], "", id="no longer so"),
+        pytest.param(
+            big().nominated_to("a"),
+            [preempted("v", "a", 100), victim("w", "b", cpu="2")],
+            "",
+            id="victim of another pod: of equal priority",
+        ),
+        pytest.param(big().nominated_to("b"), [preempted("v", "a")], "", id="on another node"),
+        pytest.param(big().nominated_to("gone"), [preempted("v", "a")], "", id="the node is gone"),
+        pytest.param(big("3").nominated_to("a"), [preempted("v", "a")], "", id="the node is no longer possible"),
+        pytest.param(big(), [preempted("v", "a")], "", id="no nomination"),
+    ],
+)
+def test_eligibility(pod, placed, reason):
+    nodes = [a_node("a").allocatable(cpu=2), a_node("b").allocatable(cpu=1)]
+    _, result = decide(pod, nodes, placed)
+    if reason:
+        assert (result.status.code, result.status.message) == (Code.Unschedulable, reason)
+        assert result.nominated_node_name is None, "the nomination changed"
+        assert result.detail.ineligible_reason == reason.removeprefix("preemption: ")
+    else:
+        assert "not eligible" not in result.status.message
+
+
+@pytest.mark.parametrize(
+    ("nodes", "placed", "message"),
+    [
+        pytest.param(
+            [a_node("a").allocatable(cpu=1), a_node("b").tainted("x")],
+            [],
+            "0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+            id="no node that eviction could help",
+        ),
+        pytest.param(
+            [a_node("a").allocatable(cpu=2), *(a_node(n).allocatable(cpu=1) for n in "bcd")],
+            [victim("v", "a", 100, cpu="2")],
+            "0/4 nodes are available: 1 No preemption victims found for incoming pod, "
+            "3 Preemption is not helpful for scheduling.",
+            id="no pod of lower priority",
+        ),
+        pytest.param(
+            [a_node("a").allocatable(cpu=2)],
+            [victim("v", "a", 100), victim("w", "a", 0)],
+            "0/1 nodes are available: 1 Insufficient cpu.",
+            id="not enough, even without all lesser pods",
+        ),
+    ],
+)
+def test_when_there_is_no_candidate(nodes, placed, message):
+    decision, result = decide(big(), nodes, placed)
+    assert (result.status.code, result.status.message) == (Code.Unschedulable, f"preemption: {message}")
+    assert result.nominated_node_name == "", "a useless nomination was kept"
+    assert decision.message.endswith(f" preemption: {message}")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "violations"),
+    [
+        pytest.param([], 0, id="no budget"),
+        pytest.param([budget("b", WEB, 1)], 0, id="one disruption allowed"),
+        pytest.param([budget("b", WEB, 0)], 1, id="no disruption allowed"),
+        pytest.param([budget("b", WEB, 0, disrupted=("v",))], 0, id="it is being disrupted already"),
+        pytest.param([budget("b", WEB, 0, namespace_name="blue")], 0, id="of another namespace"),
+        pytest.param([budget("b", {}, 0)], 0, id="the empty selector matches nothing"),
+        pytest.param([budget("b", None, 0)], 0, id="no selector matches nothing"),
+        pytest.param([budget("b", {"matchExpressions": [{"key": "a", "operator": "X"}]}, 0)], 0, id="does not parse"),
+        pytest.param([budget("a", WEB, 3), budget("b", WEB, 0)], 1, id="one of two budgets"),
+    ],
+)
+def test_violations(budgets, violations):
+    _, result = decide(big(), [a_node("a").allocatable(cpu=2)], [victim("v", "a", cpu="2", app="web")], budgets)
+    assert result.plan.pdb_violations == violations
+
+
+def test_a_pod_without_labels_is_in_no_budget():
+    everybody = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+    placed = [victim("v", "a", cpu="2")]
+    _, result = decide(big(), [a_node("a").allocatable(cpu=2)], placed, [budget("b", everybody, 0)])
+    assert result.plan.pdb_violations == 0
+
+
+def test_violations_are_counted_in_order_of_importance():
+    """The budget allows one disruption: it goes to the pod of highest priority, so the other violates it and is tried
+    first."""
+    placed = [victim("low", "a", 0, app="web"), victim("high", "a", 5, app="web")]
+    _, result = decide(big("1"), [a_node("a").allocatable(cpu=2)], placed, [budget("b", WEB, 1)])
+    selected = result.plan
+    assert ([v.uid for v in selected.victims], selected.pdb_violations) == (["high"], 0)
+
+
+def test_nominated_pods_of_higher_priority_keep_their_resources():
+    nodes = [a_node("a").allocatable(cpu=2, pods=1)]
+    _, result = decide(big("1"), nodes, [victim("v", "a")], nominated=[("first", "a", 200)])
+    assert result.status.code is Code.Unschedulable
+    assert result.status.message == "preemption: 0/1 nodes are available: 1 Too many pods."
+
+
+def test_the_result_is_an_eviction_plan():
+    placed = [victim("v", "a", cpu="2", app="web"), victim("important", "b", 200, cpu="2")]
+    decision, result = decide(big(), two_nodes(), placed, [budget("all", WEB, 0)])
+    assert result.nominated_node_name == "a"
+    plan = decision.plan
+    assert (plan.preemptor, plan.node_name, plan.plugin) == (decision.pod, "a", "DefaultPreemption")
+    assert ([v.uid for v in plan.victims], plan.pdb_violations) == (["v"], 1)
+
+
+def test_victims_of_a_plan_are_in_order_of_importance():
+    placed = [victim("low", "a"), victim("old", "a", 5, OLD), victim("new", "a", 5, NEW), victim("high", "a", 9)]
+    decision, _ = decide(big("4"), [a_node("a").allocatable(cpu=4)], placed)
+    assert [v.uid for v in decision.plan.victims] == ["high", "old", "new", "low"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "priority"),
+    [
+        pytest.param(big().never_preempts(), 0, id="not eligible"),
+        pytest.param(big(), 100, id="no candidate"),
+    ],
+)
+def test_without_a_choice_there_is_no_plan(pod, priority):
+    decision, _ = decide(pod, [a_node("a").allocatable(cpu=2)], [victim("v", "a", priority, cpu="2")])
+    assert decision.plan is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param("", id="the API server does not know of the nomination yet"),
+        pytest.param("a", id="it has"),
+        pytest.param("b", id="it knows an older one"),
+    ],
+)
+def test_a_nomination_in_memory_counts(told):
+    """Its victims are terminating: more must not be evicted because a status was written late."""
+    placed = [preempted("v", "a"), victim("w", "b", cpu="2")]
+    pod = big().uid("big").nominated_to(told) if told else big().uid("big")
+    _, result = decide(pod, two_nodes(), placed, nominated=[("big", "a", 100)])
+    assert (result.status.message, result.plan) == (TERMINATING, None)
+    assert result.nominated_node_name == "a", "the nomination was lost"
+
+
+def test_a_nomination_outlives_a_failed_dry_run():
+    class Breaks(FilterPlugin, SignPlugin):
+        name = "Breaks"
+
+        def sign_pod(self, pod):
+            return {}
+
+        def filter(self, state, pod, nodes):
+            return error("broken") if isinstance(nodes, HypotheticalNodes) else None
+
+    state = state_of([a_node("a").allocatable(cpu=2)], [victim("v", "a", cpu="2")])
+    profile = framework(state, Breaks)
+    pod = state.pod_info(struct(big().uid("big")))
+    state.nominator.add(pod, "a")
+    decision = SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, pod)
+    _, result = decision.post_filter[-1]
+    assert (result.status.code, result.nominated_node_name) == (Code.Error, "a")
+    assert result.status.message.startswith("preemption: ")
+
+
+def test_a_pod_is_gated_during_its_preemption(bench):
+    from stowplan.scheduler.in_tree.default_preemption.plugin import DefaultPreemption
+
+    world = bench(DefaultPreemption)
+    world.handle.preemptions = UnderWay("default/big")
+    status = world.plugin.pre_enqueue(world.pod(big()))
+    assert (status.code, status.message) == (
+        Code.UnschedulableAndUnresolvable,
+        "waiting for the preemption for this pod to be finished",
+    )
+    assert world.plugin.pre_enqueue(world.pod(a_pod("other"))) is None
+
+
+def test_hints_for_deleted_pods(bench):
+    from stowplan.scheduler.in_tree.default_preemption.plugin import DefaultPreemption
+
+    world = bench(DefaultPreemption)
+    assert world.hint(a_pod(), a_pod("gone").on("a"), None) == "Skip"
+    assert world.hint(a_pod(), None, a_pod("new").on("a")) is None
+    assert world.plugin.pre_enqueue(world.pod(a_pod())) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        pytest.param(unschedulable("try later"), "0/1 nodes are available: 1 Insufficient cpu. {}", id="joined"),
+    ],
+)
+def test_messages_of_several_post_filters(status, message):
+    class Other(PostFilterPlugin, SignPlugin):
+        name = "Other"
+
+        def sign_pod(self, pod):
+            return {}
+
+        def post_filter(self, state, pod, diagnosis):
+            return PostFilterResult(status)
+
+    state = state_of([a_node("a").allocatable(cpu=1)], [victim("v", "a", 100)])
+    profile = framework(state, Other)
+    pod = state.pod_info(struct(a_pod().requests(cpu="1")))
+    decision = SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, pod)
+    said = ", ".join(result.status.message for _, result in decision.post_filter)
+    assert decision.message == message.format(said)
+    assert said.endswith("try later")

@@ -1,0 +1,518 @@
+"""InterPodAffinity: the spec's tables and quirks, and counts per domain compared with the plain rule per node."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stowplan
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import Hint
+from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
+from stowplan.scheduler.in_tree.inter_pod_affinity.hints import after_pod_change
+from stowplan.scheduler.in_tree.inter_pod_affinity.plugin import InterPodAffinity
+from stowplan.testing import a_node, a_pod, expression, selector
+from support.examples import examples
+from support.plugins.per_node_answers import SKIPPED, filtered, plugin_on, scored
+from support.scheduling.plain_rules import (
+    labels_of,
+    last_versions,
+    matches,
+    name_of,
+    namespace_of,
+    on_node,
+    requirements,
+)
+from support.scheduling.worlds import HOST, ZONE, bound, clusters, namespace, pods, state_of, struct
+
+NO, NEVER = Code.Unschedulable, Code.UnschedulableAndUnresolvable
+AWAY = (NEVER, ["node(s) didn't match pod affinity rules"])
+AVOIDED = (NO, ["node(s) didn't match pod anti-affinity rules"])
+AVOIDING = (NO, ["node(s) didn't satisfy existing pods anti-affinity rules"])
+
+DB, WEB, TIER = (selector(labels=labels) for labels in ({"app": "db"}, {"app": "web"}, {"tier": "1"}))
+
+
+def four_nodes():
+    """n1 and n2 in zone a, n3 in zone b, n4 without labels."""
+    nodes = [a_node("n1").zone("a"), a_node("n2").zone("a"), a_node("n3").zone("b"), a_node("n4").without_labels(HOST)]
+    return nodes
+
+
+def pod_on(node, name="e", **labels):
+    return a_pod(f"{name}-{node}").labels(labels).on(node)
+
+
+def refusals(pod, *existing, objects=(), nodes=None, args=None):
+    state = state_of(nodes or four_nodes(), existing, objects)
+    plugin = plugin_on(InterPodAffinity, state, args or InterPodAffinityArgs())
+    found = filtered(plugin, state, state.pod_info(struct(pod)))
+    return list(found.values()) if isinstance(found, dict) else found
+
+
+# -- filter: examples --------------------------------------------------------------------------------------------------
+
+NEAR_DB = a_pod().requires_pods(ZONE, DB)
+OK = None
+
+
+@pytest.mark.parametrize(
+    ("pod", "existing", "expected"),
+    [
+        pytest.param(NEAR_DB, [pod_on("n1", app="db")], [OK, OK, AWAY, AWAY], id="near db"),
+        pytest.param(NEAR_DB, [], [AWAY] * 4, id="no db anywhere"),
+        pytest.param(
+            a_pod().labels(app="db").requires_pods(ZONE, DB), [], [OK, OK, OK, AWAY], id="the first of its group"
+        ),
+        pytest.param(
+            a_pod().labels(app="db").requires_pods(ZONE, DB),
+            [pod_on("n4", app="db")],
+            [OK, OK, OK, AWAY],
+            id="the only one is on a node without the key",
+        ),
+        pytest.param(
+            a_pod().avoids_pods(ZONE, WEB), [pod_on("n1", app="web")], [AVOIDED, AVOIDED, OK, OK], id="away, by zone"
+        ),
+        pytest.param(
+            a_pod().avoids_pods(HOST, WEB), [pod_on("n1", app="web")], [AVOIDED, OK, OK, OK], id="away, by host"
+        ),
+        pytest.param(
+            a_pod().labels(app="web"),
+            [pod_on("n3").avoids_pods(ZONE, WEB)],
+            [OK, OK, AVOIDING, OK],
+            id="excluded by an existing pod",
+        ),
+        pytest.param(
+            a_pod().requires_pods(ZONE, DB).requires_pods(HOST, TIER),
+            [pod_on("n1", app="db", tier="1")],
+            [OK, AWAY, AWAY, AWAY],
+            id="all terms must match",
+        ),
+        pytest.param(
+            a_pod().requires_pods(ZONE, DB).requires_pods(HOST, TIER),
+            [pod_on("n1", "x", app="db"), pod_on("n1", "y", tier="1")],
+            [AWAY] * 4,
+            id="not by two pods combined",
+        ),
+        pytest.param(
+            a_pod().requires_pods(ZONE, DB).avoids_pods(ZONE, WEB),
+            [pod_on("n1", app="web")],
+            [AWAY] * 4,
+            id="the first broken rule gives the reason",
+        ),
+        pytest.param(a_pod(), [pod_on("n1", app="web")], SKIPPED, id="nothing to do"),
+        pytest.param(
+            NEAR_DB,
+            [pod_on("n1", app="db").deleted("2026-01-01T00:00:00Z")],
+            [OK, OK, AWAY, AWAY],
+            id="terminating counts",
+        ),
+    ],
+)
+def test_rules(pod, existing, expected):
+    assert refusals(pod, *existing) == expected
+
+
+NAMESPACES = [
+    namespace("default", team="red"),
+    namespace("blue", team="blue"),
+    namespace("green", team="green", kind="prod"),
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "reached"),
+    [
+        pytest.param({}, ["default"], id="default: its own"),
+        pytest.param({"namespaces": ("blue",)}, ["blue"], id="listed"),
+        pytest.param({"namespace_selector": {}}, ["default", "blue", "green", "unknown"], id="everywhere"),
+        pytest.param({"namespace_selector": selector(labels={"team": "blue"})}, ["blue"], id="selected"),
+        pytest.param(
+            {"namespaces": ("default",), "namespace_selector": selector(labels={"kind": "prod"})},
+            ["default", "green"],
+            id="listed and selected",
+        ),
+        # Parity: only negative requirements match "no labels", so they reach every namespace.
+        pytest.param(
+            {"namespace_selector": selector(expression("team", "NotIn", "blue"))},
+            ["default", "blue", "green", "unknown"],
+            id="negative only",
+        ),
+        pytest.param(
+            {"namespace_selector": selector(expression("team", "NotIn", "blue"), labels={"kind": "prod"})},
+            ["green"],
+            id="negative and positive",
+        ),
+        pytest.param({"namespace_selector": selector(labels={"team": "nobody"})}, [], id="none selected"),
+    ],
+)
+def test_namespaces_that_an_incoming_pods_term_reaches(where, reached):
+    found = []
+    for name in ("default", "blue", "green", "unknown"):
+        there = a_pod("e", name).labels(app="web").on("n1")
+        if refusals(a_pod().avoids_pods(HOST, WEB, **where), there, objects=NAMESPACES)[0] == AVOIDED:
+            found.append(name)
+    assert found == reached
+
+
+@pytest.mark.parametrize(
+    ("where", "reached"),
+    [
+        pytest.param({}, ["default"], id="default: its own"),
+        pytest.param({"namespace_selector": {}}, ["default", "blue", "green", "unknown"], id="everywhere"),
+        pytest.param({"namespace_selector": selector(labels={"team": "blue"})}, ["blue"], id="selected"),
+        pytest.param(
+            {"namespace_selector": selector(expression("team", "NotIn", "blue"))},
+            ["default", "green", "unknown"],
+            id="negative: an unknown namespace has no labels",
+        ),
+    ],
+)
+def test_namespaces_that_an_existing_pods_term_reaches(where, reached):
+    holder = a_pod("e").avoids_pods(HOST, WEB, **where).on("n1")
+    found = []
+    for name in ("default", "blue", "green", "unknown"):
+        answer = refusals(a_pod("p", name).labels(app="web"), holder, objects=NAMESPACES)
+        if answer != SKIPPED and answer[0] == AVOIDING:
+            found.append(name)
+    assert found == reached
+
+
+@pytest.mark.parametrize(
+    ("pod", "text"),
+    [
+        pytest.param(
+            a_pod().requires_pods(ZONE, selector(labels={"service": "{{.bad-value.}}"})),
+            'requiredAffinityTerms: values[0][service]: Invalid value: "{{.bad-value.}}": a valid label must be an '
+            "empty string or consist of ",
+            id="bad value",
+        ),
+        pytest.param(
+            a_pod().prefers_pods(1, ZONE, selector(expression("app", "Likes"))),
+            'preferredAffinityTerms: "Likes" is not a valid label selector operator',
+            id="preferred",
+        ),
+        pytest.param(
+            a_pod()
+            .avoids_pods(ZONE, selector(expression("a", "X")))
+            .prefers_no_pods(1, ZONE, selector(expression("b", "Y"))),
+            '[requiredAntiAffinityTerms: "X" is not a valid label selector operator, '
+            'preferredAntiAffinityTerms: "Y" is not a valid label selector operator]',
+            id="several",
+        ),
+    ],
+)
+def test_invalid_terms(pod, text):
+    status = refusals(pod)
+    assert status.code is NEVER
+    assert status.message.startswith(f"parsing pod: {text}")
+
+
+def test_filter_without_state_is_an_error():
+    state = state_of(four_nodes())
+    plugin = plugin_on(InterPodAffinity, state, InterPodAffinityArgs())
+    status = plugin.filter(CycleState(), state.pod_info(struct(a_pod())), Nodes(state))
+    assert (status.code, status.message) == (
+        Code.Error,
+        'error reading "PreFilterInterPodAffinity" from cycleState: not found',
+    )
+
+
+# -- scores: examples --------------------------------------------------------------------------------------------------
+
+
+def scores_of(pod, *existing, args=None, nodes=None, objects=()):
+    state = state_of(nodes or four_nodes()[:3], existing, objects)
+    plugin = plugin_on(InterPodAffinity, state, args or InterPodAffinityArgs())
+    found = scored(plugin, state, state.pod_info(struct(pod)))
+    return found if found == SKIPPED else tuple(list(part.values()) for part in found)
+
+
+def test_preferred_terms():
+    pod = a_pod().prefers_pods(8, ZONE, DB).prefers_no_pods(3, HOST, WEB)
+    assert scores_of(pod, pod_on("n1", app="db"), pod_on("n2", app="web")) == ([8, 5, 0], [100, 62, 0])
+
+
+@pytest.mark.parametrize(
+    ("holder", "args", "expected"),
+    [
+        pytest.param(a_pod("e").requires_pods(ZONE, WEB), {}, ([0, 0, 1], [0, 0, 100]), id="hard affinity"),
+        pytest.param(a_pod("e").requires_pods(ZONE, WEB), {"hard_pod_affinity_weight": 0}, SKIPPED, id="no weight"),
+        pytest.param(a_pod("e").prefers_pods(4, ZONE, WEB), {}, ([0, 0, 4], [0, 0, 100]), id="likes"),
+        pytest.param(a_pod("e").prefers_no_pods(4, ZONE, WEB), {}, ([0, 0, -4], [100, 100, 0]), id="dislikes"),
+        pytest.param(a_pod("e").avoids_pods(ZONE, WEB), {}, SKIPPED, id="required anti-affinity is no preference"),
+        pytest.param(
+            a_pod("e").prefers_pods(4, ZONE, WEB),
+            {"ignore_preferred_terms_of_existing_pods": True},
+            SKIPPED,
+            id="ignored",
+        ),
+    ],
+)
+def test_scores_from_existing_pods(holder, args, expected):
+    found = scores_of(a_pod().labels(app="web"), holder.on("n3"), args=InterPodAffinityArgs(**args))
+    assert found == expected
+
+
+def test_existing_pods_count_again_once_the_pod_has_preferences():
+    args = InterPodAffinityArgs(ignore_preferred_terms_of_existing_pods=True)
+    pod = a_pod().labels(app="web").prefers_pods(1, HOST, DB)
+    assert scores_of(pod, a_pod("e").prefers_pods(4, ZONE, WEB).on("n3"), args=args)[1] == [0, 0, 100]
+
+
+def test_weights_that_add_up_to_zero_are_scored():
+    pod = a_pod().prefers_pods(3, ZONE, DB).prefers_no_pods(3, ZONE, DB)
+    assert scores_of(pod, pod_on("n1", app="db"))[1] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "normal"),
+    [
+        ((10, -5, 0), [100, 0, 33]),
+        ((8, 2, 0), [100, 25, 0]),
+        ((5, 5), [0, 0]),
+        ((0, 29, 50), [0, 57, 100]),
+        ((0, 29, 100), [0, 28, 100]),
+    ],
+)
+def test_normalization(raw, normal):
+    """Each node has one pod of its own app; the incoming pod prefers each app by the weight in the table."""
+    nodes, existing, pod = [], [], a_pod()
+    for i, weight in enumerate(raw):
+        nodes.append(a_node(f"n{i}"))
+        existing.append(pod_on(f"n{i}", app=f"a{i}"))
+        wish = pod.prefers_pods if weight > 0 else pod.prefers_no_pods
+        if weight:
+            wish(abs(weight), HOST, selector(labels={"app": f"a{i}"}))
+    assert scores_of(pod, *existing, nodes=nodes)[1] == normal
+
+
+# -- compared with the plain rule per node -----------------------------------------------------------------------------
+
+
+def terms(pod, kind, when):
+    """(weight, term) of one of the four lists."""
+    listed = pod["spec"].get("affinity", {}).get(kind, {}).get(f"{when}DuringSchedulingIgnoredDuringExecution", [])
+    if when == "required":
+        return [(0, term) for term in listed]
+    return [(entry["weight"], entry["podAffinityTerm"]) for entry in listed]
+
+
+def names_of(term, owner):
+    named = set(term.get("namespaces", ()))
+    return named or ({namespace_of(owner)} if "namespaceSelector" not in term else set())
+
+
+def term_matches(term, names, pod, namespace_labels):
+    there = namespace_of(pod) in names or matches(requirements(term.get("namespaceSelector")), namespace_labels)
+    return there and matches(requirements(term.get("labelSelector")), labels_of(pod))
+
+
+class Plain:
+    """The rule of the spec for an incoming pod."""
+
+    def __init__(self, pod, nodes, placed, objects):
+        self.pod, self.nodes, self.placed = pod, nodes, placed
+        self.namespaces = {name_of(o): labels_of(o) for o in objects if o["kind"] == "Namespace"}
+
+    def reaches(self, term, other):
+        """A term of the incoming pod: its namespaces are expanded, but its namespace selector still matches empty
+        labels."""
+        names = names_of(term, self.pod)
+        selects = requirements(term.get("namespaceSelector"))
+        if selects:
+            names |= {name for name, labels in self.namespaces.items() if matches(selects, labels)}
+        return term_matches(term, names, other, {})
+
+    def is_reached(self, term, owner):
+        """A term of an existing pod: its namespace selector matches the labels of the incoming pod's namespace."""
+        labels = self.namespaces.get(namespace_of(self.pod), {})
+        return term_matches(term, names_of(term, owner), self.pod, labels)
+
+    def filter(self):
+        near = [t for _, t in terms(self.pod, "podAffinity", "required")]
+        far = [t for _, t in terms(self.pod, "podAntiAffinity", "required")]
+        wanted, avoided, avoiding = {}, {}, {}
+        for node in self.nodes:
+            for other in on_node(self.placed, node):
+                if near and all(self.reaches(t, other) for t in near):
+                    for t in near:
+                        self.add(wanted, t, node, 1)
+                for t in far:
+                    if self.reaches(t, other):
+                        self.add(avoided, t, node, 1)
+                for _, t in terms(other, "podAntiAffinity", "required"):
+                    if self.is_reached(t, other):
+                        self.add(avoiding, t, node, 1)
+        if not near and not far and not avoiding:
+            return SKIPPED
+        itself = all(self.reaches(t, self.pod) for t in near)
+        return {name_of(n): self.verdict(n, near, far, wanted, avoided, avoiding, itself) for n in self.nodes}
+
+    @staticmethod
+    def add(table, term, node, amount):
+        key = term["topologyKey"]
+        if key in labels_of(node):
+            at = key, labels_of(node)[key]
+            table[at] = table.get(at, 0) + amount
+
+    @staticmethod
+    def verdict(node, near, far, wanted, avoided, avoiding, itself):
+        labels = labels_of(node)
+        pairs = [(t["topologyKey"], labels.get(t["topologyKey"])) for t in near]
+        if any(value is None for _, value in pairs):
+            return AWAY
+        if any(wanted.get(pair, 0) <= 0 for pair in pairs) and not (not wanted and itself):
+            return AWAY
+        if any(avoided.get((t["topologyKey"], labels.get(t["topologyKey"])), 0) > 0 for t in far):
+            return AVOIDED
+        return AVOIDING if any(avoiding.get(pair, 0) > 0 for pair in labels.items()) else None
+
+    def score(self, hard_weight, ignore_existing, feasible):
+        likes = terms(self.pod, "podAffinity", "preferred")
+        dislikes = terms(self.pod, "podAntiAffinity", "preferred")
+        if ignore_existing and not likes and not dislikes:
+            return SKIPPED
+        table = {}
+        for node in self.nodes:
+            for other in on_node(self.placed, node):
+                self.weigh(table, node, other, likes, dislikes, hard_weight)
+        if not table:
+            return SKIPPED
+        raw = {name_of(n): sum(table.get(pair, 0) for pair in labels_of(n).items()) for n in self.nodes}
+        raw = {name: score for name, score in raw.items() if name in feasible}
+        low, high = min(raw.values()), max(raw.values())
+        return {n: 0 if low == high else int(100.0 * (float(s - low) / float(high - low))) for n, s in raw.items()}
+
+    def weigh(self, table, node, other, likes, dislikes, hard_weight):
+        for sign, listed in ((1, likes), (-1, dislikes)):
+            for weight, t in listed:
+                if self.reaches(t, other):
+                    self.add(table, t, node, sign * weight)
+        for _, t in terms(other, "podAffinity", "required") if hard_weight else ():
+            if self.is_reached(t, other):
+                self.add(table, t, node, hard_weight)
+        for sign, kind in ((1, "podAffinity"), (-1, "podAntiAffinity")):
+            for weight, t in terms(other, kind, "preferred"):
+                if self.is_reached(t, other):
+                    self.add(table, t, node, sign * weight)
+
+
+TERM_KINDS = ("near", "away", "prefers", "prefers no")
+crowded = clusters(most_nodes=6, most_pods=12, special=TERM_KINDS)
+
+
+@examples(250)
+@given(crowded, pods(special=TERM_KINDS, most=3))
+def test_filter_equals_the_rule(cluster, pod):
+    nodes, placed, objects = cluster
+    objects = last_versions(objects)
+    state = state_of(nodes, placed, objects)
+    got = filtered(plugin_on(InterPodAffinity, state, InterPodAffinityArgs()), state, state.pod_info(struct(pod)))
+    assert got == Plain(pod, nodes, placed, objects).filter()
+
+
+@examples(250)
+@given(
+    crowded,
+    pods(special=("prefers", "prefers no", "near"), most=3),
+    st.sampled_from((0, 1, 50)),
+    st.sampled_from((False, False, True)),
+    st.integers(0, 5),
+)
+def test_scores_equal_the_rule(cluster, pod, hard_weight, ignore, left_out):
+    nodes, placed, objects = cluster
+    objects = last_versions(objects)
+    state = state_of(nodes, placed, objects)
+    args = InterPodAffinityArgs(hard_pod_affinity_weight=hard_weight, ignore_preferred_terms_of_existing_pods=ignore)
+    feasible = [name_of(n) for n in nodes if name_of(n) != f"n{left_out}"] or [name_of(nodes[0])]
+    got = scored(plugin_on(InterPodAffinity, state, args), state, state.pod_info(struct(pod)), feasible)
+    want = Plain(pod, nodes, placed, objects).score(hard_weight, ignore, feasible)
+    # A plugin that skips is equivalent to one that scores all nodes zero.
+    nothing = dict.fromkeys(feasible, 0)
+    assert (nothing if got == SKIPPED else got[1]) == (nothing if want == SKIPPED else want)
+
+
+@given(crowded, pods(special=TERM_KINDS, most=3), st.data())
+def test_counts_follow_changes_of_pods_and_namespaces(cluster, pod, data):
+    """The same plugin is called again after changes, so its cached state must be kept current."""
+    nodes, placed, objects = cluster
+    objects = last_versions(objects)
+    state = state_of(nodes, placed, objects)
+    plugin, info = plugin_on(InterPodAffinity, state, InterPodAffinityArgs()), state.pod_info(struct(pod))
+    for i in range(5):
+        plain = Plain(pod, nodes, placed, last_versions(objects))
+        assert filtered(plugin, state, info) == plain.filter()
+        what = data.draw(st.sampled_from(("take", "put", "put", "namespace")))
+        if what == "take" and placed:
+            gone = placed.pop(data.draw(st.integers(0, len(placed) - 1)))
+            state.remove_pod(gone["metadata"]["uid"])
+        elif what == "put":
+            new = bound(data.draw(pods(f"new{i}", special=TERM_KINDS)), name_of(data.draw(st.sampled_from(nodes))))
+            placed.append(new)
+            state.add_pod(struct(new))
+        elif what == "namespace":
+            objects = [*objects, namespace("blue", team=data.draw(st.sampled_from(("blue", "red"))))]
+            state.put_object(struct(objects[-1]))
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def test_update_hints_ignore_binding():
+    """Binding a pod is an add event, not an update."""
+    state = state_of([a_node("n")])
+    handle = plugin_on(InterPodAffinity, state, InterPodAffinityArgs()).handle
+    pod = state.pod_info(struct(NEAR_DB))
+    bare, labelled = a_pod("o").on("n"), a_pod("o").labels(app="db").on("n")
+    assert after_pod_change(handle, pod, struct(bare), struct(labelled)) is Hint.QUEUE
+    assert after_pod_change(handle, pod, struct(a_pod("o")), struct(labelled)) is Hint.SKIP
+    assert after_pod_change(handle, pod, None, struct(labelled)) is Hint.QUEUE
+
+
+def test_hints_for_invalid_terms_are_errors():
+    cluster = stowplan.Cluster([a_node("a").obj()])
+    broken = a_pod().requires_pods(ZONE, selector(labels={"service": "{{.bad-value.}}"})).obj()
+    added = a_pod("other").on("a").obj()
+    assert cluster.hints(None, added, broken)["hints"]["InterPodAffinity"] == "Error"
+    assert cluster.hints(None, a_node("b").obj(), broken)["hints"]["InterPodAffinity"] == "Error"
+
+
+@pytest.mark.parametrize(
+    ("pod", "existing", "lasting"),
+    [
+        pytest.param(a_pod().labels(app="web"), a_pod("e").on("n1"), "1234", id="no terms"),
+        pytest.param(a_pod().labels(app="web"), a_pod("e").avoids_pods(ZONE, WEB).on("n4"), None, id="may be avoided"),
+        pytest.param(a_pod().labels(app="db"), a_pod("e").avoids_pods(ZONE, WEB).on("n1"), "1234", id="others are"),
+        pytest.param(a_pod().avoids_pods(ZONE, DB), a_pod("e").on("n1"), None, id="avoids in a zone"),
+        pytest.param(a_pod().avoids_pods(HOST, DB), a_pod("e").labels(app="db").on("n1"), "234", id="avoids on a node"),
+        pytest.param(a_pod().requires_pods(HOST, DB), a_pod("e").labels(app="db").on("n1"), "", id="may be lost"),
+        pytest.param(a_pod().prefers_pods(1, ZONE, DB), a_pod("e").on("n1"), "1234", id="prefers"),
+    ],
+)
+def test_nodes_that_are_not_refused_wherever_others_go(pod, existing, lasting):
+    """A term's holder on a node without the topology key may get another node."""
+    state = state_of(four_nodes(), [existing])
+    plugin, info, cycle = (
+        plugin_on(InterPodAffinity, state, InterPodAffinityArgs()),
+        state.pod_info(struct(pod)),
+        CycleState(),
+    )
+    plugin.pre_filter(cycle, info, Nodes(state))
+    found = plugin.lasting_sets(cycle, info, 1)
+    assert (found and ["".join(str(row + 1) for row in sorted(rows.nonzero()[0])) for rows in found]) == (
+        None if lasting is None else [lasting]
+    )
+
+
+def test_pods_to_be_near_on_two_nodes_outlast_the_loss_of_one():
+    state = state_of(four_nodes(), [pod_on(node, app="db") for node in ("n1", "n2", "n3")])
+    plugin, info, cycle = (
+        plugin_on(InterPodAffinity, state, InterPodAffinityArgs()),
+        state.pod_info(struct(NEAR_DB)),
+        CycleState(),
+    )
+    plugin.pre_filter(cycle, info, Nodes(state))
+    sets = [plugin.lasting_sets(cycle, info, lost) for lost in (0, 1, 2)]
+    assert [rows.tolist() for (rows,) in sets] == [[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]]

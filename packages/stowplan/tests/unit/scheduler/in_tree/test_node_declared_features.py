@@ -1,0 +1,71 @@
+"""NodeDeclaredFeatures: nodes must declare the features that a pod's spec needs."""
+
+import pytest
+
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.status import SKIP
+from stowplan.scheduler.in_tree.node_declared_features.plugin import NodeDeclaredFeatures, recognized
+from stowplan.testing import a_node, a_pod
+
+USER_NAMESPACES, RESTART_ALL = "UserNamespacesHostNetworkSupport", "RestartAllContainersOnContainerExits"
+REASON = "node(s) didn't match Pod's required features"
+
+RULE = {"name": "main", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
+HOST = a_pod().host_network().spec(hostUsers=False)
+BOTH = a_pod().host_network().spec(hostUsers=False, containers=[RULE])
+
+
+@pytest.mark.parametrize("pod", [a_pod(), a_pod().host_network(), a_pod().spec(hostUsers=False)])
+def test_pods_that_need_no_feature_skip(bench, pod):
+    assert bench(NodeDeclaredFeatures, a_node()).pre_filter(pod) is SKIP
+
+
+def test_without_its_gate_it_does_nothing(bench):
+    world = bench(NodeDeclaredFeatures, a_node(), NodeDeclaredFeatures=False)
+    assert world.pre_filter(HOST) is SKIP
+    assert world.plugin.events_to_register() == ()
+
+
+@pytest.mark.parametrize(
+    ("pod", "features", "fits"),
+    [
+        pytest.param(HOST, [USER_NAMESPACES], True, id="declared"),
+        pytest.param(HOST, [], False, id="nothing declared"),
+        pytest.param(HOST, [RESTART_ALL], False, id="another declared"),
+        pytest.param(BOTH, [RESTART_ALL, USER_NAMESPACES], True, id="both"),
+        pytest.param(BOTH, [RESTART_ALL], False, id="one of the two"),
+        pytest.param(
+            a_pod().spec(containers=[RULE]), ["FutureFeature", RESTART_ALL], True, id="unknown ones do not matter"
+        ),
+        pytest.param(a_pod().spec(initContainers=[RULE]), [], False, id="rule of an init container"),
+    ],
+)
+def test_required_features(bench, pod, features, fits):
+    world = bench(NodeDeclaredFeatures, a_node("n").declares(*features))
+    assert world.refusals(pod) == ({} if fits else {"n": REASON})
+
+
+def test_unsorted_lists_lose_entries():
+    assert recognized((USER_NAMESPACES, RESTART_ALL)) == {USER_NAMESPACES}
+    assert recognized((RESTART_ALL, "Some", USER_NAMESPACES)) == {RESTART_ALL, USER_NAMESPACES}
+
+
+def test_filter_without_state_is_an_error(bench):
+    world = bench(NodeDeclaredFeatures, a_node())
+    status = world.plugin.filter(CycleState(), world.pod(HOST), world.nodes())
+    assert status.message == 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(None, a_node(), "Queue", id="node added"),
+        pytest.param(a_node(), a_node().declares("Other"), "Queue", id="features changed"),
+        pytest.param(a_node(), a_node().labels({"a": "b"}), None, id="labels changed"),
+        pytest.param(a_pod(), HOST, "Queue", id="the pod's needs changed"),
+        pytest.param(a_pod(), a_pod().labels({"a": "b"}), "Skip", id="the pod changed otherwise"),
+        pytest.param(a_pod("q"), a_pod("q").host_network().spec(hostUsers=False), "Skip", id="another pod"),
+    ],
+)
+def test_hints(bench, old, new, expected):
+    assert bench(NodeDeclaredFeatures).hint(a_pod(), old, new) == expected

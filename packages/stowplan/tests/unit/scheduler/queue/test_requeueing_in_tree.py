@@ -1,0 +1,368 @@
+"""Which changes wake pods rejected by the in-tree plugins, through the queue.
+
+Each change meets two unschedulable pods that plugins cannot distinguish: `self`, which may be the changed object, and
+its `twin`.
+"""
+
+import pytest
+
+from stowplan.kube.api import types as t
+from stowplan.scheduler.framework.events import events_of_change
+from stowplan.testing import a_node, a_pod, selector
+from support.plugins.profiles import framework
+from support.scheduling.queues import QueueHarness
+from support.scheduling.worlds import ZONE, struct
+
+#: The pods that wake.
+BOTH, SELF, NONE = ("self", "twin"), ("self",), ()
+
+
+def of(kind, name, version="v1", **fields):
+    metadata = {"name": name, **fields.pop("metadata", {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+def storage(kind, name="x", **fields):
+    return of(kind, name, "storage.k8s.io/v1", **fields)
+
+
+def devices(kind, name="x", **fields):
+    return of(kind, name, "resource.k8s.io/v1", **fields)
+
+
+def pvc(name, **spec):
+    return of("PersistentVolumeClaim", name, metadata={"namespace": "default"}, spec=spec)
+
+
+def csi_node(annotations=None, **limits):
+    drivers = [{"name": d, "nodeID": "n", "allocatable": {"count": c}} for d, c in limits.items()]
+    return storage("CSINode", "n", metadata={"annotations": annotations or {}}, spec={"drivers": drivers})
+
+
+def resource_claim(name="c", **status):
+    metadata = {"namespace": "default", "uid": f"{name}-uid"}
+    return devices("ResourceClaim", name, metadata=metadata, spec={}, status=status)
+
+
+def itself():
+    """The unschedulable pod itself."""
+    return a_pod("self").uid("self")
+
+
+def other(name="other"):
+    return a_pod(name).uid(name)
+
+
+WEB = selector(labels={"app": "web"})
+NEAR, AWAY = a_pod().requires_pods(ZONE, WEB), a_pod().avoids_pods(ZONE, WEB)
+SPREAD = a_pod().labels(app="web").spreads(ZONE, WEB)
+CLAIMS, EPHEMERAL = a_pod().claims_volume("c"), a_pod().volume("e", ephemeral={"volumeClaimTemplate": {}})
+IN_ZONE = a_node().labels({ZONE: "a"})
+CAPACITY = {"storageClassName": "s", "capacity": "1Gi"}
+ATTACHED = storage("VolumeAttachment", spec={"attacher": "d", "nodeName": "n"})
+MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
+
+ROWS = {
+    "NodeUnschedulable": [
+        ("a node comes", a_pod(), None, a_node(), BOTH),
+        ("a cordoned node comes", a_pod(), None, a_node().unschedulable(), NONE),
+        ("a node is uncordoned", a_pod(), a_node().unschedulable(), a_node(), BOTH),
+        ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), NONE),
+        ("its toleration", a_pod(), itself(), itself().tolerates("node.kubernetes.io/unschedulable"), SELF),
+        ("another toleration of its", a_pod(), itself(), itself().tolerates("x"), NONE),
+    ],
+    "NodeName": [
+        ("a node comes", a_pod(), None, a_node(), BOTH),
+        ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), BOTH),
+        ("labels change", a_pod(), a_node(), IN_ZONE, NONE),
+    ],
+    "TaintToleration": [
+        ("an untainted node comes", a_pod(), None, a_node(), BOTH),
+        ("a tainted node comes", a_pod(), None, a_node().tainted("t"), NONE),
+        ("a tainted node comes, tolerated", a_pod().tolerates("t"), None, a_node().tainted("t"), BOTH),
+        ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), BOTH),
+        ("a taint goes that was tolerated", a_pod().tolerates("t"), a_node().tainted("t"), a_node(), NONE),
+        ("a taint comes", a_pod(), a_node(), a_node().tainted("t"), NONE),
+        ("its tolerations", a_pod(), itself(), itself().tolerates("x"), SELF),
+    ],
+    "NodeAffinity": [
+        ("a node comes that matches", a_pod().node_selector(a="b"), None, a_node().labels(a="b"), BOTH),
+        ("a node comes that does not", a_pod().node_selector(a="b"), None, a_node(), NONE),
+        ("a node starts to match", a_pod().node_selector(a="b"), a_node(), a_node().labels(a="b"), BOTH),
+        (
+            "a node still matches", a_pod().node_selector(a="b"), a_node().labels(a="b"),
+            a_node().labels(a="b", c="d"), NONE,
+        ),
+        ("a taint goes", a_pod().node_selector(a="b"), a_node().tainted("t"), a_node(), BOTH),
+    ],
+    "NodePorts": [
+        ("who held the port goes", a_pod().host_port(80), other().host_port(80).on("n"), None, BOTH),
+        ("who held another port goes", a_pod().host_port(80), other().host_port(81).on("n"), None, NONE),
+        ("who was nominated it goes", a_pod().host_port(80), other().host_port(80).nominated_to("n"), None, BOTH),
+        ("a pod without a node goes", a_pod().host_port(80), other().host_port(80), None, NONE),
+        ("a node comes", a_pod().host_port(80), None, a_node(), BOTH),
+        ("a taint goes", a_pod().host_port(80), a_node().tainted("t"), a_node(), BOTH),
+    ],
+    "NodeResourcesFit": [
+        ("a pod goes", a_pod().requests(cpu="1"), other().on("n"), None, BOTH),
+        ("a nominated pod goes", a_pod().requests(cpu="1"), other().nominated_to("n"), None, BOTH),
+        ("a pending pod goes", a_pod().requests(cpu="1"), other(), None, NONE),
+        ("a pod comes", a_pod().requests(cpu="1"), None, other().on("n"), NONE),
+        ("it asks for less", a_pod().requests(cpu="1"), itself().requests(cpu="2"), itself().requests(cpu="1"), SELF),
+        (
+            "a placed pod takes less", a_pod().requests(cpu="1"), other().requests(cpu="2").on("n"),
+            other().requests(cpu="1").on("n"), BOTH,
+        ),
+        (
+            "of something else", a_pod().requests(cpu="1"), other().requests(memory="2Gi").on("n"),
+            other().requests(memory="1Gi").on("n"), NONE,
+        ),
+        ("a large node comes", a_pod().requests(cpu="1"), None, a_node().allocatable(cpu="4"), BOTH),
+        ("a small node comes", a_pod().requests(cpu="8"), None, a_node().allocatable(cpu="4"), NONE),
+        (
+            "a node grows", a_pod().requests(cpu="4"), a_node().allocatable(cpu="2"), a_node().allocatable(cpu="4"),
+            BOTH,
+        ),
+        (
+            "a node grows, not enough", a_pod().requests(cpu="8"), a_node().allocatable(cpu="2"),
+            a_node().allocatable(cpu="4"), NONE,
+        ),
+        (
+            "a node takes more pods", a_pod().requests(cpu="1"), a_node().allocatable(pods=1),
+            a_node().allocatable(pods=2), BOTH,
+        ),
+        ("a taint goes", a_pod().requests(cpu="1"), a_node().tainted("t"), a_node(), BOTH),
+        (
+            "a class of its devices comes", a_pod().requests({"deviceclass.resource.kubernetes.io/x": 1}), None,
+            devices("DeviceClass", spec={}), BOTH,
+        ),
+        (
+            "a class gets its resource", a_pod().requests({"example.com/gpu": 1}), devices("DeviceClass", spec={}),
+            devices("DeviceClass", spec={"extendedResourceName": "example.com/gpu"}), BOTH,
+        ),
+        ("another class comes", a_pod().requests(cpu="1"), None, devices("DeviceClass", spec={}), NONE),
+    ],
+    "VolumeRestrictions": [
+        ("who shared its claim goes", CLAIMS, other().claims_volume("c").on("n"), None, BOTH),
+        ("who had another claim goes", CLAIMS, other().claims_volume("d").on("n"), None, NONE),
+        (
+            "of another namespace", CLAIMS, a_pod("o", "else").uid("o").claims_volume("c").on("n"), None, NONE,
+        ),
+        (
+            "who held its disk goes", a_pod().volume("d", gcePersistentDisk={"pdName": "x"}),
+            other().volume("d", gcePersistentDisk={"pdName": "x"}).on("n"), None, BOTH,
+        ),
+        ("a node comes", CLAIMS, None, a_node(), BOTH),
+        ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
+        ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
+        ("another claim comes", CLAIMS, None, pvc("d"), NONE),
+    ],
+    "NodeVolumeLimits": [
+        ("a CSINode comes", CLAIMS, None, csi_node(), BOTH),
+        ("a limit grows", CLAIMS, csi_node(d=1), csi_node(d=2), BOTH),
+        ("a limit shrinks", CLAIMS, csi_node(d=2), csi_node(d=1), NONE),
+        ("a pod with a claim goes", CLAIMS, other().claims_volume("d").on("n"), None, BOTH),
+        ("a pod without one goes", CLAIMS, other().on("n"), None, NONE),
+        ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
+        ("the claim made for it comes", EPHEMERAL, None, pvc("self-e"), SELF),
+        ("a volume is detached", CLAIMS, ATTACHED, None, BOTH),
+        ("a volume is detached, no volumes", a_pod(), ATTACHED, None, NONE),
+    ],
+    "VolumeBinding": [
+        ("a storage class comes", CLAIMS, None, storage("StorageClass", provisioner="p"), BOTH),
+        (
+            "its topologies change", CLAIMS, storage("StorageClass", provisioner="p"),
+            storage("StorageClass", provisioner="p", allowedTopologies=[{"matchLabelExpressions": []}]), BOTH,
+        ),
+        ("nothing of it changes", CLAIMS, *[storage("StorageClass", provisioner="p")] * 2, NONE),
+        ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
+        ("its claim changes", CLAIMS, pvc("c"), pvc("c", volumeName="v"), BOTH),
+        ("another claim changes", CLAIMS, pvc("d"), pvc("d", volumeName="v"), NONE),
+        ("the claim made for it changes", EPHEMERAL, pvc("self-e"), pvc("self-e", volumeName="v"), SELF),
+        ("a volume comes", CLAIMS, None, of("PersistentVolume", "v", spec={}), BOTH),
+        ("a volume changes", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, BOTH),
+        ("a node comes", CLAIMS, None, a_node(), BOTH),
+        ("a node's labels change", CLAIMS, a_node(), IN_ZONE, BOTH),
+        ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
+        ("a CSINode comes", CLAIMS, None, csi_node(), BOTH),
+        ("plugins migrate", CLAIMS, csi_node(), csi_node({MIGRATED: "x"}), BOTH),
+        ("a limit grows", CLAIMS, csi_node(d=1), csi_node(d=2), NONE),
+        (
+            "its driver no longer counts storage", a_pod().volume("v", csi={"driver": "x"}),
+            storage("CSIDriver", spec={"storageCapacity": True}), storage("CSIDriver", spec={"storageCapacity": False}),
+            BOTH,
+        ),
+        ("capacity comes", CLAIMS, None, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY), BOTH),
+        (
+            "capacity grows", CLAIMS, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY),
+            storage("CSIStorageCapacity", metadata={"namespace": "n"}, **{**CAPACITY, "capacity": "2Gi"}), BOTH,
+        ),
+        (
+            "capacity shrinks", CLAIMS, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY),
+            storage("CSIStorageCapacity", metadata={"namespace": "n"}, **{**CAPACITY, "capacity": "1Mi"}), NONE,
+        ),
+    ],
+    "VolumeZone": [
+        (
+            "a class that waits for pods comes", CLAIMS, None,
+            storage("StorageClass", provisioner="p", volumeBindingMode="WaitForFirstConsumer"), BOTH,
+        ),
+        ("another class comes", CLAIMS, None, storage("StorageClass", provisioner="p"), NONE),
+        ("a node comes", CLAIMS, None, a_node(), BOTH),
+        ("a node's labels change", CLAIMS, a_node(), IN_ZONE, BOTH),
+        ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
+        ("its claim changes", CLAIMS, pvc("c"), pvc("c", volumeName="v"), BOTH),
+        ("a volume comes", CLAIMS, None, of("PersistentVolume", "v", spec={}), BOTH),
+        (
+            "a volume moves", CLAIMS, of("PersistentVolume", "v", spec={}),
+            of("PersistentVolume", "v", metadata={"labels": {ZONE: "a"}}, spec={}), BOTH,
+        ),
+        ("a volume changes otherwise", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, NONE),
+    ],
+    "PodTopologySpread": [
+        ("a pod that counts comes", SPREAD, None, other().labels(app="web").on("n"), BOTH),
+        ("a pod that does not comes", SPREAD, None, other().on("n"), NONE),
+        ("a pod that counts goes", SPREAD, other().labels(app="web").on("n"), None, BOTH),
+        ("a pending pod goes", SPREAD, other().labels(app="web"), None, NONE),
+        ("of another namespace", SPREAD, a_pod("o", "else").uid("o").labels(app="web").on("n"), None, NONE),
+        ("a pod starts to count", SPREAD, other().on("n"), other().labels(app="web").on("n"), BOTH),
+        ("its own labels", SPREAD, itself(), itself().labels(app="web"), SELF),
+        (
+            "its own tolerations, taints honoured",
+            a_pod().labels(app="web").spreads(ZONE, WEB, node_taints_policy="Honor"),
+            itself(), itself().tolerates("x"), SELF,
+        ),
+        ("its own tolerations, taints ignored", SPREAD, itself(), itself().tolerates("x"), NONE),
+        ("a node with the key comes", SPREAD, None, IN_ZONE, BOTH),
+        ("a node without it comes", SPREAD, None, a_node(), NONE),
+        ("a node with it goes", SPREAD, IN_ZONE, None, BOTH),
+        ("a node gets it", SPREAD, a_node(), IN_ZONE, BOTH),
+        ("a node moves", SPREAD, IN_ZONE, a_node().labels({ZONE: "b"}), BOTH),
+        ("a taint goes", SPREAD, a_node().labels({ZONE: "a"}).tainted("t"), IN_ZONE, BOTH),
+        ("other labels change", SPREAD, IN_ZONE, a_node().labels({ZONE: "a", "x": "y"}), NONE),
+    ],
+    "InterPodAffinity": [
+        ("a pod to be near to comes", NEAR, None, other().labels(app="web").on("n"), BOTH),
+        ("another pod comes", NEAR, None, other().on("n"), NONE),
+        ("a pending pod comes", NEAR, None, other().labels(app="web"), NONE),
+        ("a pod becomes one to be near to", NEAR, other().on("n"), other().labels(app="web").on("n"), BOTH),
+        ("its own labels", NEAR, itself(), itself().labels(a="b"), SELF),
+        ("a pod to be away from goes", AWAY, other().labels(app="web").on("n"), None, BOTH),
+        ("a pod is no longer one", AWAY, other().labels(app="web").on("n"), other().on("n"), BOTH),
+        (
+            "a pod that kept it away goes", a_pod().labels(app="web"), other().avoids_pods(ZONE, WEB).on("n"), None,
+            BOTH,
+        ),
+        ("another pod goes", AWAY, other().on("n"), None, NONE),
+        ("a node with the key comes", NEAR, None, IN_ZONE, BOTH),
+        ("a node without it comes", NEAR, None, a_node(), NONE),
+        ("any node comes, to be away", AWAY, None, a_node(), BOTH),
+        ("a node loses the key", AWAY, IN_ZONE, a_node(), BOTH),
+        ("a node moves", NEAR, IN_ZONE, a_node().labels({ZONE: "b"}), BOTH),
+        ("a taint goes", NEAR, a_node().tainted("t"), a_node(), BOTH),
+    ],
+    "DynamicResources": [
+        ("a node comes", a_pod().claims_devices("c"), None, a_node(), BOTH),
+        ("a node's labels change", a_pod().claims_devices("c"), a_node(), IN_ZONE, BOTH),
+        ("a node grows", a_pod().claims_devices("c"), a_node(), a_node().allocatable(cpu="64"), BOTH),
+        ("a taint goes", a_pod().claims_devices("c"), a_node().tainted("t"), a_node(), BOTH),
+        ("its claim comes", a_pod().claims_devices("c"), None, resource_claim(), BOTH),
+        ("another claim comes", a_pod().claims_devices("c"), None, resource_claim("d"), NONE),
+        (
+            "a claim is given back", a_pod().claims_devices("c"), resource_claim("d", allocation={}),
+            resource_claim("d"), BOTH,
+        ),
+        (
+            "its claims are made", a_pod().claims_devices("c"), itself(),
+            itself().status(resourceClaimStatuses=[{"name": "c", "resourceClaimName": "c"}]), SELF,
+        ),
+        ("a device class comes", a_pod().claims_devices("c"), None, devices("DeviceClass", spec={}), BOTH),
+        ("a slice comes", a_pod().claims_devices("c"), None, devices("ResourceSlice", spec={}), BOTH),
+        ("a slice changes", a_pod().claims_devices("c"), *[devices("ResourceSlice", spec={})] * 2, BOTH),
+        ("a slice goes", a_pod().claims_devices("c"), devices("ResourceSlice", spec={}), None, NONE),
+    ],
+    "NodeDeclaredFeatures": [
+        ("a node comes", a_pod(), None, a_node(), BOTH),
+        ("a node declares more", a_pod(), a_node(), a_node().declares("F"), BOTH),
+        ("a taint goes", a_pod(), a_node().tainted("t"), a_node(), BOTH),
+        (
+            "it needs something else", a_pod(), itself().spec(hostNetwork=True, hostUsers=False),
+            itself().spec(hostNetwork=True), SELF,
+        ),
+    ],
+    "DefaultPreemption": [("a pod goes", a_pod(), other().on("n"), None, NONE)],
+    "Extender": [("anything", a_pod(), pvc("c"), pvc("c", volumeName="v"), BOTH)],
+}  # fmt: skip
+
+
+CASES = [pytest.param(plugin, *case, id=f"{plugin}: {what}") for plugin, rows in ROWS.items() for what, *case in rows]
+
+
+def named(pod, name):
+    return struct(pod.obj() | {"metadata": pod.obj()["metadata"] | {"name": name, "uid": name}})
+
+
+def sleepers(plugin, pod):
+    """A queue in which the plugin rejected `self` and its `twin` long ago."""
+    harness = QueueHarness(framework=framework)
+    if plugin == "Extender":
+        harness.frameworks["default-scheduler"].handle._extenders = (object(),)
+        harness.queue.register()
+    # The objects that the pods name exist.
+    harness.state.put_object(struct(resource_claim()))
+    for name in BOTH:
+        harness.add_rejected(named(pod, name), plugin)
+    assert harness.queue.get("default/self").pod.shape is harness.queue.get("default/twin").pod.shape
+    harness.now += 60
+    return harness
+
+
+@pytest.mark.parametrize(("plugin", "pod", "old", "new", "woken"), CASES)
+def test_events_of_other_objects(plugin, pod, old, new, woken):
+    harness = sleepers(plugin, pod)
+    old, new = struct(old), struct(new)
+    for event in events_of_change(old, new):
+        harness.queue.move_all(event, old, new)
+    assert tuple(name for name in BOTH if harness.place(name) == "ACTIVE") == woken
+    assert harness.problems == []
+
+
+@pytest.mark.parametrize(
+    ("plugin", "pod", "old", "new", "woken"),
+    [case for case in CASES if isinstance(struct(case.values[3]), t.Pod) and case.values[4] == SELF],
+)
+def test_updates_of_the_pod_itself(plugin, pod, old, new, woken):
+    """The same for updates of the unschedulable pod."""
+    harness = sleepers(plugin, pod)
+    # The change, applied to a pod with unchanged demands.
+    changed = [obj.obj() | {"spec": pod.obj()["spec"] | obj.obj()["spec"]} for obj in (old, new)]
+    harness.update(*changed)
+    assert harness.place("self") == "ACTIVE"
+    assert harness.place("twin") == "UNSCHEDULABLE"
+
+
+def test_every_registration_has_a_row():
+    """No plugin registers for an event without a row above."""
+    harness = sleepers("Extender", a_pod())
+    spoken_of = {}
+    for plugin, rows in ROWS.items():
+        for _, _, old, new, woken in rows:
+            if woken:
+                spoken_of.setdefault(plugin, []).extend(events_of_change(struct(old), struct(new)))
+    for plugin, registered in harness.frameworks["default-scheduler"].registered_events().items():
+        if plugin in ("SchedulingGates", "DefaultPreemption"):
+            # Gates open; preemption never wakes pods itself.
+            continue
+        for registration in registered:
+            assert any(registration.event.covers(event) for event in spoken_of[plugin]), (plugin, registration.event)
+
+
+def test_a_claim_opens_the_gate_of_its_pod():
+    harness = QueueHarness(framework=framework)
+    harness.add(named(a_pod().claims_devices("c"), "self"))
+    assert harness.gate_of("self") == "DynamicResources"
+    claim = struct(resource_claim())
+    harness.state.put_object(claim)
+    for event in events_of_change(None, claim):
+        harness.queue.move_all(event, None, claim)
+    assert harness.place("self") == "ACTIVE"

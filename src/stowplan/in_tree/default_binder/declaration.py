@@ -1,9 +1,0 @@
-"""DefaultBinder's declaration."""
-
-from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
-
-DECLARATION = PluginDeclaration(
-    name="DefaultBinder",
-    points=frozenset({"bind"}),
-    default=EnabledByDefault(order=190),
-)

@@ -1,9 +1,0 @@
-"""ImageLocality's declaration."""
-
-from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
-
-DECLARATION = PluginDeclaration(
-    name="ImageLocality",
-    points=frozenset({"score"}),
-    default=EnabledByDefault(order=180, weight=1),
-)

@@ -1,9 +1,0 @@
-"""NodePorts' declaration."""
-
-from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
-
-DECLARATION = PluginDeclaration(
-    name="NodePorts",
-    points=frozenset({"preFilter", "filter"}),
-    default=EnabledByDefault(order=70),
-)

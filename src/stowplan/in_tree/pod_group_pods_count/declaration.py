@@ -1,9 +1,0 @@
-"""PodGroupPodsCount's declaration."""
-
-from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
-
-DECLARATION = PluginDeclaration(
-    name="PodGroupPodsCount",
-    points=frozenset({"placementScore"}),
-    default=EnabledByDefault(order=230, weight=1, gate="TopologyAwareWorkloadScheduling"),
-)

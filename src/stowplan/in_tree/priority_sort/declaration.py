@@ -1,9 +1,0 @@
-"""PrioritySort's declaration."""
-
-from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
-
-DECLARATION = PluginDeclaration(
-    name="PrioritySort",
-    points=frozenset({"queueSort"}),
-    default=EnabledByDefault(order=20),
-)

@@ -1,9 +1,0 @@
-"""TaintToleration's declaration."""
-
-from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
-
-DECLARATION = PluginDeclaration(
-    name="TaintToleration",
-    points=frozenset({"filter", "preScore", "score"}),
-    default=EnabledByDefault(order=50, weight=3),
-)
