@@ -1,15 +1,20 @@
-# Needs git, make and Python 3.11 or newer. Everything else is installed into $(VENV), once for each pyproject.toml.
+# Needs git, make and Python 3.11 or newer. Everything else is installed into $(VENV), anew when a pyproject.toml changes.
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -n auto --dist worksteal
+# One and a half workers per core: many tests wait for a server, a process, a browser, or a backoff.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+PYTEST_ARGS ?= -n $(shell expr $(CORES) + $(CORES) / 2) --dist worksteal
 BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
 # What users need, and what developers need beside it.
 USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
-SOURCES := src tests website $(wildcard benchmarks examples)
+SOURCES := packages tests website conftest.py $(wildcard benchmarks examples)
+DISTRIBUTIONS := packages/stowplan packages/stowplan-cluster packages/stowplan-lab
+# What `make test` runs; everything relies on kubectl's reading and writing.
+QUICK ?= $(addsuffix /tests/unit,$(DISTRIBUTIONS)) tests/golden tests/integration/test_kubectl_reading.py
 
 # For every platform and Python version; wheels alone; no address of an index, which whoever builds the image chooses.
 LOCK := --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --generate-hashes --no-emit-index-url \
@@ -19,39 +24,43 @@ LOCK := --quiet --upgrade --universal --python-version 3.11 --only-binary :all: 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-full suite wheel lock check demo site page bench bench-apiserver clean
+.PHONY: help test test-full suite wheels lock check lint types format demo site page bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-test: $(STAMP) ## the quick tests: a tenth of the examples and of the recorded clusters, no servers but kubectl's core
-	STOWPLAN_EXAMPLES=0.1 $(BIN)/python -m pytest --quick $(PYTEST_ARGS)
+test: $(STAMP) ## the quick tests: unit tests, with a tenth of the examples and of the recorded clusters
+	STOWPLAN_EXAMPLES=0.1 $(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS) $(QUICK)
 
 test-full: check suite ## linters, types, layer order and the whole test suite
 
 suite: $(STAMP) ## the whole test suite alone; REQUIRE=assets,kubectl,helm,promtool: nothing skipped
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-wheel: $(STAMP) ## a wheel, installed into an environment of its own, and its commands run from there
-	rm -rf build/wheel && mkdir -p build/wheel
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
-	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
-	cd build/wheel && venv/bin/stowplan --version && venv/bin/kube-scheduler --version && venv/bin/stowplan demo >demo.txt
-	build/wheel/venv/bin/python -c 'from stowplan.ui.assets import assets; assert "assets/page.js" in assets()'
-	@tail -n 3 build/wheel/demo.txt
+wheels: $(STAMP) ## a wheel of each distribution, installed alone into an empty environment, and its commands run from there
+	rm -rf build/wheels && mkdir -p build/wheels
+	for one in $(DISTRIBUTIONS); do $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels $$one; done
+	$(BIN)/python deploy/try_wheels.py build/wheels
 
-lock: ## the versions and hashes that the image installs, anew from pyproject.toml
+lock: ## the versions and hashes that the image installs, anew from packages/stowplan/pyproject.toml
 	$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
-	build/lock/bin/uv pip compile $(LOCK) pyproject.toml -o deploy/container/requirements.txt
-	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' >build/lock/build.in
+	build/lock/bin/uv pip compile $(LOCK) packages/stowplan/pyproject.toml -o deploy/container/requirements.txt
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("packages/stowplan/pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' >build/lock/build.in
 	build/lock/bin/uv pip compile $(LOCK) build/lock/build.in -o deploy/container/build-requirements.txt
 
-check: $(STAMP) ## linters, types and layer order only
-	$(BIN)/ruff check $(SOURCES)
+check: lint types ## linters, types and layer order only
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check $(SOURCES)
-	$(BIN)/mypy
+	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/lint-imports
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+format: $(STAMP) ## format the sources, and mend what the linter can mend
+	$(BIN)/ruff check --fix-only --quiet $(SOURCES)
+	$(BIN)/ruff format --quiet $(SOURCES)
 
 demo: $(USABLE) ## a small cluster comes up, a workload is placed, one pod that waits is explained
 	@$(BIN)/stowplan demo
@@ -71,20 +80,20 @@ bench-apiserver: $(STAMP) ## creates, binds and watch lines a second of the embe
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find packages tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(USABLE): pyproject.toml
+$(USABLE): pyproject.toml $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
 		echo "stowplan needs Python 3.11 or newer, and '$(PYTHON)' is not there. Name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "stowplan needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "'$(PYTHON) -m venv' failed; some distributions keep it in a package of its own (python3-venv)." >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1' $(addprefix -e ,$(DISTRIBUTIONS))
 	@# As pip does for what it unpacks. Else the first run compiles, and in each of its processes.
-	@$(BIN)/python -m compileall -q -j 0 src
+	@$(BIN)/python -m compileall -q -j 0 packages
 	@touch $@
 
 $(STAMP): $(USABLE)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e 'packages/stowplan-lab[all]' --group dev --group docs
 	@touch $@

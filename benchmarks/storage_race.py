@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 SCENARIOS = ("plain", "csi", "migrated", "wffc")
 COMMAND = (
-    f"{sys.executable} -m stowplan.app.cli.kube_scheduler --kubeconfig={{kubeconfig}} --leader-elect=false --secure-port=0"
-    " --kube-api-qps=5000 --kube-api-burst=10000"
+    f"{sys.executable} -m stowplan.app.cli.kube_scheduler --kubeconfig={{kubeconfig}} --leader-elect=false"
+    " --secure-port=0 --kube-api-qps=5000 --kube-api-burst=10000"
 )
 SELECTED = "volume.kubernetes.io/selected-node"
 NAMESPACE = "default"

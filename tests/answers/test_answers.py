@@ -2,12 +2,12 @@
 
 import json
 import sys
-from pathlib import Path
 
 from answers import trying
 from answers.questions import Answer
 from answers.worlds import a_world
 from support.examples import times
+from support.paths import TESTS
 from support.processes.forked import run
 
 #: A world with a StatefulSet.
@@ -17,7 +17,7 @@ SHRUNK = 910000
 def answers(*options):
     return run(
         [sys.executable, "-m", "answers", *map(str, options)],
-        cwd=Path(__file__).parents[1],
+        cwd=TESTS,
         capture_output=True,
         timeout=600,
     )

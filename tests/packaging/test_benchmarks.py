@@ -1,13 +1,14 @@
 """Each benchmark still runs to its end on minimal input. Their output is not checked."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
+from support.paths import ROOT
+
+BENCHMARKS = ROOT / "benchmarks"
 
 #: Not run here: these take seconds on any input.
 SMALL = {

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import stowplan
-from stowplan import offline
+from stowplan.ask import offline
 from stowplan.scheduler.in_tree import configuration
 
 

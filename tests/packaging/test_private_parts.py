@@ -8,19 +8,18 @@ import asyncio
 import re
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from aiohttp import web, web_protocol
 from aiohttp.streams import EMPTY_PAYLOAD
 from OpenSSL import SSL, _util
 
-ROOT = Path(__file__).parents[1]
+from support.paths import ROOT
 
 
 @pytest.mark.parametrize("distribution", ["aiohttp", "pyOpenSSL"])
 def test_the_package_is_bounded_from_above(distribution):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "packages/stowplan/pyproject.toml").read_text())["project"]
     [wanted] = [text for text in project["dependencies"] if re.match(rf"{distribution}\b", text)]
     assert re.search(r"<\d", wanted), f"{wanted!r} has no upper bound"
 

@@ -23,8 +23,8 @@ from click import Context
 from click.testing import CliRunner
 
 from stowplan.app.cli.main import cli
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 WIDTH = 100
 LEFT_OUT = "…"
 #: Commands that work on files alone.

@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 import yaml
 
-from stowplan import load_config
+from stowplan import __version__, load_config
 from support.processes.deployments import (
     CHART,
     FEATURE_GATES,
@@ -134,8 +134,7 @@ def test_the_image_is_the_users_own():
 
 def test_its_version_is_the_package_version():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    project = (CHART.parents[2] / "pyproject.toml").read_text()
-    assert chart["appVersion"] == re.search(r'^version = "(.+)"$', project, re.MULTILINE)[1]
+    assert chart["appVersion"] == __version__
 
 
 # -- rendered

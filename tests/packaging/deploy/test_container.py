@@ -41,8 +41,8 @@ def test_copied_files_exist_and_are_not_ignored():
     assert "*" in ignore
     assert sorted(sources) == sorted(seen)
     assert all((ROOT / source).exists() for source in sources)
-    assert "src/stowplan" in sources
-    assert any(fnmatch.fnmatch("src/stowplan/__pycache__", line) for line in ignore)
+    assert "packages/stowplan/src" in sources
+    assert any(fnmatch.fnmatch("packages/stowplan/src/__pycache__", line) for line in ignore)
 
 
 def test_the_image_has_only_built_files_and_no_pip():

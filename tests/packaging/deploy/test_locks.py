@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from support.processes.deployments import DEPLOY, ROOT
 from support.processes.locks import pins
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((ROOT / "packages/stowplan/pyproject.toml").read_text())
 ASKED = {
     "requirements.txt": PROJECT["project"]["dependencies"],
     "build-requirements.txt": PROJECT["build-system"]["requires"],

@@ -10,8 +10,9 @@ import pytest
 
 import stowplan
 from support import console
+from support.paths import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs/extend"
+DOCS = ROOT / "docs/extend"
 #: Packages whose `__all__` is the public API.
 PACKAGES = ["stowplan", "stowplan.ask.what_if", "stowplan_lab.sweeps", "stowplan.testing.live", "stowplan.testing"]
 NAMES = [(package, name) for package in PACKAGES for name in import_module(package).__all__]

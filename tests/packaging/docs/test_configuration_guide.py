@@ -1,15 +1,15 @@
 """The page about configurations names existing commands and flags."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from stowplan.app.cli.config.group import config
 from stowplan.app.command_line.flags.retired import GONE_FLAGS, RETIRED_FLAGS
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
+from support.paths import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs/run/configure.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/run/configure.md").read_text(encoding="utf-8")
 
 
 def test_every_command_is_shown():

@@ -2,13 +2,12 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from support import console
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md"), *ROOT.glob("*.md")])
 #: Pages that use examples/: every command that can run there does.
 GUIDES = [

@@ -1,9 +1,10 @@
 """The program in docs/use/embedded-api.md works as described."""
 
 import re
-from pathlib import Path
 
-GUIDE = Path(__file__).parents[2] / "docs/use/embedded-api.md"
+from support.paths import ROOT
+
+GUIDE = ROOT / "docs/use/embedded-api.md"
 
 
 def test_the_pod_of_the_guide_starts_running():

@@ -1,15 +1,15 @@
 """docs/reference/inspection.md describes every record and every field that a document can have."""
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from stowplan.scheduler.inspection import records
 from stowplan.scheduler.inspection.records import AttemptRecord, QueueStateRecord, Record
+from support.paths import ROOT
 
-GUIDE = (Path(__file__).parents[2] / "docs/reference/inspection.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/reference/inspection.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
 #: Base records, which are not in documents themselves.
 BASES = {Record, AttemptRecord, QueueStateRecord}

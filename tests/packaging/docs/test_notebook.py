@@ -1,11 +1,11 @@
 """The notebook's outputs are up to date."""
 
 import json
-from pathlib import Path
 
 from support.notebooks import executed, written
+from support.paths import ROOT
 
-NOTEBOOK = Path(__file__).parents[2] / "docs/use/notebook.ipynb"
+NOTEBOOK = ROOT / "docs/use/notebook.ipynb"
 
 
 def test_outputs_are_those_of_the_cells():

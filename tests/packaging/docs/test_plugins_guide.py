@@ -2,7 +2,6 @@
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from click import Context
@@ -14,8 +13,9 @@ from stowplan.plugins import Reads
 from stowplan.scheduler.framework.interface import EXTENSION_POINTS
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import Latency, live_cluster
+from support.paths import ROOT
 
-GUIDE = (Path(__file__).parents[2] / "docs/extend/plugins.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/extend/plugins.md").read_text(encoding="utf-8")
 BLOCKS = [block.group(1) for block in re.finditer(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)]
 
 

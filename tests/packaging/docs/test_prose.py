@@ -1,11 +1,11 @@
 """Prose of Markdown pages has lines below 120 characters, so that they can be read and reviewed anywhere."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.paths import ROOT
+
 #: An entry of the changelog is one line, which merges.
 PAGES = sorted(page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md")
 PAGES += [page for folder in ("docs", "deploy", "examples", "benchmarks") for page in (ROOT / folder).rglob("*.md")]

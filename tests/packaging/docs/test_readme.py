@@ -1,9 +1,10 @@
 """The README's Python block runs unchanged."""
 
 import re
-from pathlib import Path
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+from support.paths import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs(tmp_path, monkeypatch):

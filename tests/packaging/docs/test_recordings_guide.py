@@ -1,7 +1,6 @@
 """The program in docs/use/record.md replays a recording, and the page names every input."""
 
 import re
-from pathlib import Path
 from typing import get_args
 
 from stowplan.app.daemon.recording_file import recording
@@ -9,10 +8,11 @@ from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.scheduler.engine.inputs import EventEmitted, Input
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.paths import ROOT
 
 #: Inputs that recordings call otherwise.
 NAMES = {EventEmitted: "Told"}
-GUIDE = (Path(__file__).parents[2] / "docs/use/record.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/use/record.md").read_text(encoding="utf-8")
 
 
 async def test_the_program_prints_the_effects(tmp_path, capsys):

@@ -4,15 +4,15 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from support.paths import ROOT
+
 pytest.importorskip("mkdocs", reason="needs the extra docs")
 
-ROOT = Path(__file__).parents[2]
-#: Inputs of the build; src for the docstrings in docs/extend/api.md.
-READ = ["docs", "examples", "benchmarks", "website", "deploy", "src", "tests", "mkdocs.yml", "README.md"]
+#: Inputs of the build; packages for the docstrings in docs/extend/api.md.
+READ = ["docs", "examples", "benchmarks", "website", "deploy", "packages", "tests", "mkdocs.yml", "README.md"]
 READ += ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "pyproject.toml"]
 
 
@@ -66,7 +66,7 @@ def test_a_dead_link_fails_the_build(tmp_path):
     root = tmp_path / "copy"
     root.mkdir()
     for name in READ:
-        if name in ("src", "tests", "deploy"):
+        if name in ("packages", "tests", "deploy"):
             (root / name).symlink_to(ROOT / name)
         elif (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, root / name)

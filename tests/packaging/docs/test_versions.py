@@ -2,18 +2,17 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.kube.config.older.schema import VERSIONS
 from stowplan_cluster.apiserver.nodes import TEMPLATE, nodes_of
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/reference/versions.md").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((ROOT / "packages/stowplan/pyproject.toml").read_text(encoding="utf-8"))["project"]
 both = pytest.mark.parametrize("text", [README, PAGE], ids=["README", "versions.md"])
 
 
@@ -49,6 +48,6 @@ def test_nodes_of_the_readme_are_those_of_up():
 
 def test_nobody_is_told_to_install_it_from_an_index():
     """Extras may be named: an installed package satisfies them."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/src/**/*.py")]
     wrong = [str(page) for page in pages if re.search(r"pip install '?stowplan\b(?!\[)", page.read_text("utf-8"))]
     assert wrong == []

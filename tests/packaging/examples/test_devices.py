@@ -1,13 +1,13 @@
 """examples/devices on `stowplan up`: pods get GPUs, and a waiting pod gets one that is deallocated."""
 
 from collections import Counter
-from pathlib import Path
 
 import yaml
 
+from support.paths import ROOT
 from support.processes.cluster_commands import serving
 
-DEVICES = Path(__file__).parents[2] / "examples" / "devices"
+DEVICES = ROOT / "examples" / "devices"
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 

@@ -14,8 +14,8 @@ import stowplan
 from stowplan.app.cli.main import cli
 from stowplan.testing import a_node, a_pod
 from support.console import examples_copy
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 CONFIGURATIONS = sorted(path.name for path in (EXAMPLES / "configurations").iterdir())
 PLUGINS = {path.stem for path in (EXAMPLES / "plugins").glob("*.py")}

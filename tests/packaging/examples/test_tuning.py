@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,10 @@ import stowplan
 from stowplan_lab.simulation.simulate import simulate_scenario
 from stowplan_lab.tuning.records import BETTER
 from stowplan_lab.tuning.tune import Effort, tune_scenario
+from support.paths import ROOT
 from support.sweeps.in_process import InProcessWorkers
 
-TUNING = Path(__file__).parents[2] / "examples" / "tuning"
+TUNING = ROOT / "examples" / "tuning"
 
 
 def test_the_scenario_runs_alone():

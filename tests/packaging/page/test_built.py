@@ -3,12 +3,13 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "page"
-BUILT = Path(__file__).parents[2] / "src" / "stowplan" / "page" / "static"
+from support.paths import ROOT, STOWPLAN
+
+PAGE = ROOT / "page"
+BUILT = STOWPLAN / "stowplan" / "ui" / "static"
 
 
 def node(*arguments):

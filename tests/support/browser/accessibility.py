@@ -1,10 +1,10 @@
 """The accessibility checker axe, run on a page."""
 
-from pathlib import Path
-
 import pytest
 
-AXE = Path(__file__).parents[3] / "page" / "node_modules" / "axe-core" / "axe.min.js"
+from support.paths import ROOT
+
+AXE = ROOT / "page" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def violations(page):

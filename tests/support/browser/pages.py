@@ -7,7 +7,6 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 
-from stowplan import simulate_scenario
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.ask.offline import Cluster
@@ -19,6 +18,7 @@ from stowplan.ui.saved_copy import save_copy
 from stowplan.ui.source_records import SourceRecord, configuration_record
 from stowplan.ui.timeline import Run, timeline_of
 from stowplan.ui.timeline_routes import Timelines
+from stowplan_lab import simulate_scenario
 from support.processes import forked
 from support.what_if.objects import node, owned, pod
 

@@ -2,12 +2,12 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[3]
+from support.paths import ROOT
+
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "chart" / "stowplan"
 SECOND_SCHEDULER = DEPLOY / "manifests" / "second-scheduler"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "gpu_sharing"
+from support.paths import ROOT
+
+EXAMPLE = ROOT / "examples" / "gpu_sharing"
 
 
 @pytest.fixture(autouse=True)

@@ -1,16 +1,15 @@
 """examples/groups: a training job over two racks, from files and with kubectl on the embedded cluster."""
 
-from pathlib import Path
-
 import pytest
 
 import stowplan
+from support.paths import ROOT
 from support.processes.cluster_commands import serving
 from support.processes.own_process import run_here
 from support.processes.scheduler_process import kube_scheduler
 from support.processes.servers import Server, embedded_server
 
-GROUPS = Path(__file__).parents[3] / "examples" / "groups"
+GROUPS = ROOT / "examples" / "groups"
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 FLAG = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
 

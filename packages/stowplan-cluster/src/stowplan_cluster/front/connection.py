@@ -1,7 +1,7 @@
 """Bounded reads and writes for one request.
 
-Bodies are read by `stowplan.net.serving.requests.bodies`; `stowplan.net.serving.requests.protocol` limits how long a client may
-leave a response unread.
+Bodies are read by `net.serving.requests.bodies`; `net.serving.requests.protocol` limits how long a client may leave a
+response unread.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
 """

@@ -12,10 +12,12 @@ import click
 from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.progress import Progress
 from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.errors import InputError, reported
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.ask.explain.text.tables import write
+from stowplan_lab.commands.help_section import DAYS_IN_SECONDS
 from stowplan_lab.commands.scenario_options import QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
 
 if TYPE_CHECKING:
@@ -28,7 +30,12 @@ _EPILOG = "Exit codes: 0: done; 1: some run failed; 2: invalid input; 130: inter
 _INTERRUPTED = 130
 
 
-@click.command(epilog=_EPILOG, short_help="Configurations side by side on a scenario or a recording.")
+@click.command(
+    cls=Command,
+    section=DAYS_IN_SECONDS,
+    epilog=_EPILOG,
+    short_help="Configurations side by side on a scenario or a recording.",
+)
 @click.argument("configs", metavar="CONFIG...", nargs=-1, shell_complete=complete_file)
 @click.option("--scenario", metavar="FILE", shell_complete=complete_file, help="Simulate this scenario.")
 @click.option(

@@ -12,11 +12,13 @@ import click
 from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.progress import on_one_line
 from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.errors import reported
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.command_line.stop_signals import stop_signals
 from stowplan.ask.explain.text.tables import write
+from stowplan_lab.commands.help_section import DAYS_IN_SECONDS
 from stowplan_lab.commands.scenario_options import QUIET, SCENARIO, print_schema, scenario_reported, wanted
 
 if TYPE_CHECKING:
@@ -28,7 +30,11 @@ _OFTEN, _SELDOM = 0.2, 15.0
 _ERASED = "\r\x1b[K"
 
 
-@click.command(short_help="Run a scenario (pods, nodes and faults from a file) in virtual time.")
+@click.command(
+    cls=Command,
+    section=DAYS_IN_SECONDS,
+    short_help="Run a scenario (pods, nodes and faults from a file) in virtual time.",
+)
 @SCENARIO
 @click.option(
     "--out", metavar="FOLDER", help="Write the results into this folder. Default: SCENARIO's name with -results."

@@ -11,10 +11,12 @@ import click
 from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.progress import Progress
 from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.errors import InputError, reported
 from stowplan.app.command_line.named_plugins import allow_current_directory, named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.ask.explain.text.tables import write
+from stowplan_lab.commands.help_section import DAYS_IN_SECONDS
 from stowplan_lab.commands.scenario_options import (
     QUIET,
     SCENARIO,
@@ -35,7 +37,10 @@ _EPILOG = "Exit codes: 0: done; 2: invalid input; 3: nothing better was found; 1
 
 
 @click.command(
-    epilog=_EPILOG, short_help="Search for a better configuration on part of a scenario, judged on the rest."
+    cls=Command,
+    section=DAYS_IN_SECONDS,
+    epilog=_EPILOG,
+    short_help="Search for a better configuration on part of a scenario, judged on the rest.",
 )
 @SCENARIO
 @click.option(

@@ -8,10 +8,10 @@ from functools import partial
 import msgspec
 import pytest
 
-import stowplan
+import stowplan_lab
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
-from stowplan_lab.simulation import simulation
+from stowplan_lab.simulation import simulate as simulation
 from stowplan_lab.simulation.errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 from support.scenarios.manifests import STORAGE_CLASS, a_workload, group, pod, scenario, stateful
@@ -704,8 +704,8 @@ def test_the_autoscaler_can_be_disabled():
 
 
 def test_the_public_name():
-    assert stowplan.simulate_scenario is simulate_scenario
-    assert stowplan.ScenarioError is ScenarioError
+    assert stowplan_lab.simulate_scenario is simulate_scenario
+    assert stowplan_lab.ScenarioError is ScenarioError
 
 
 def test_stopping_early_keeps_results():

@@ -1,7 +1,7 @@
 """Name formats: each rule takes a string and returns the errors.
 
-Rules for label keys and values are in `stowplan.kube.api.labels`. Those limits are in bytes, these in characters, and the
-messages say so.
+Rules for label keys and values are in `stowplan.kube.api.labels`. Those limits are in bytes, these in characters, and
+the messages say so.
 
 Upstream: k8s.io/apimachinery/pkg/util/validation/validation.go.
 """

@@ -1,6 +1,6 @@
 """A simulated device driver: publishes the ResourceSlices described by a node annotation.
 
-`stowplan.kube.api.annotated_devices` defines the annotation. Any change of a pool's devices starts a new pool generation.
+`stowplan.kube.api.annotated_devices` defines the annotation. Any change of a pool's devices starts a new generation.
 Removing the annotation deletes the slices, as when a driver is removed; if the node is deleted, the garbage collector
 deletes them. An annotation that is invalid, or whose slices are rejected, changes nothing but is reported by an event
 on the node.

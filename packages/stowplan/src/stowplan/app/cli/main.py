@@ -28,9 +28,6 @@ _WHAT_IF = Section(
         ("stowplan drain node-a1", "where its pods would go; evicts no pods"),
         ("stowplan survive", "what the loss of each zone or node would cost"),
         ("stowplan what-if --add-nodes 3 --like node-a1", "before and after, side by side"),
-        ("stowplan simulate day.yaml", "a day in seconds, with pictures"),
-        ("stowplan compare a.yaml b.yaml --scenario day.yaml", "configurations side by side"),
-        ("stowplan tune day.yaml --objective waits=1,cost=0.5", "search for a better configuration"),
     ),
 )
 _RECORDINGS = Section(
@@ -59,7 +56,6 @@ _IN_A_CLUSTER = Section(
 )
 #: The module of each command. Imported on use: a run needs only one of them.
 _HOMES = {
-    "compare": "stowplan_lab.commands.compare:compare",
     "completion": "stowplan.app.cli.completion:completion",
     "config": "stowplan.app.cli.config.group:config",
     "drain": "stowplan.app.cli.drain:drain",
@@ -70,9 +66,7 @@ _HOMES = {
     "replay": "stowplan.app.cli.replay:replay",
     "run": "stowplan.app.cli.run:run",
     "shadow": "stowplan.app.cli.shadow:shadow",
-    "simulate": "stowplan_lab.commands.simulate:simulate",
     "survive": "stowplan.app.cli.survive:survive",
-    "tune": "stowplan_lab.commands.tune:tune",
     "ui": "stowplan.app.cli.ui:ui",
     "what-if": "stowplan.app.cli.what_if:what_if",
 }

@@ -1,15 +1,12 @@
 """Commands contributed by installed packages (entry-point group `stowplan.commands`).
 
 Names come from package metadata, so a command's module is only imported when the command is run or listed. A command
-that cannot be loaded costs one line on stderr, and does not affect other commands. A declared command's package may be
-missing: the scheduler's image omits the embedded cluster, whose commands are declared by the same distribution. Such a
-command is not listed; running it says what to install.
+that cannot be loaded costs one line on stderr, and does not affect other commands.
 """
 
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -48,8 +45,8 @@ class ContributedCommands:
         return name in self._points
 
     def offered(self) -> list[str]:
-        """The names of commands whose packages are installed."""
-        return [name for name, point in self._points.items() if _is_present(point)]
+        """The names of all commands."""
+        return list(self._points)
 
     def find(self, name: str) -> click.Command | None:
         """The command for a list; None, after a line on stderr, if it cannot be loaded."""
@@ -64,11 +61,6 @@ class ContributedCommands:
     def load(self, name: str) -> click.Command:
         """The command to run; raises InputError."""
         point = self._points[name]
-        if not _is_present(point):
-            raise InputError(
-                f"`stowplan {name}` needs the package {_package(point)}, which this installation does not contain; "
-                f"install all of {_distribution(point)}, from where you got it"
-            )
         try:
             command = point.load()
         except RAISED as error:
@@ -79,16 +71,8 @@ class ContributedCommands:
         return command
 
 
-def _package(point: EntryPoint) -> str:
-    return point.module.partition(".")[0]
-
-
-def _is_present(point: EntryPoint) -> bool:
-    return find_spec(_package(point)) is not None
-
-
 def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else _package(point)
+    return point.dist.name if point.dist is not None else point.module.partition(".")[0]
 
 
 def _described(point: EntryPoint) -> str:

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from stowplan.app.command_line.errors import InputError
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.sources.cluster_source import ClusterSource
@@ -31,15 +29,13 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.engine.inputs import Changes
+from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError, installed_plugins
 from stowplan.ui.plan import plan_of
 from stowplan.ui.timeline import Run, timeline_of
 from stowplan.ui.timeline_file import NAME, TimelineFileError, read_timeline
 from stowplan.ui.timeline_routes import MomentError
-from stowplan_lab.simulation.definition.load import load_scenario
-from stowplan_lab.simulation.errors import ScenarioError
-from stowplan_lab.simulation.simulate import simulated_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,12 +50,15 @@ if TYPE_CHECKING:
     from stowplan.ui.timeline_file import TimelineHeader
     from stowplan.ui.timeline_routes import Build
 
+#: A function that runs a simulation again up to a moment: (header, time, folder, stopped) -> the cluster at that time.
+ENTRY_POINT_GROUP = "stowplan.simulations"
+
 NO_RERUN = (
     "the scenario was built in Python, so the folder does not contain it; the simulation of a scenario file or of a "
     "mapping can be run again"
 )
 
-_PROBLEMS = (InputError, RecordingError, ScenarioError, ConfigError, PluginLoadError, PluginInitError, ClusterError)
+_PROBLEMS = (InputError, RecordingError, ConfigError, PluginLoadError, PluginInitError, ClusterError)
 
 
 class TimelineSource(PlainStruct, frozen=True):
@@ -104,7 +103,7 @@ def simulated_source(folder: str) -> TimelineSource:
             if header.rerun is None:
                 raise InputError(NO_RERUN)
             at = timeline.frames[-1].time if at is None else at
-            cluster = _simulated_again(folder, header, at, stopped)
+            cluster = _cluster_of_simulation()(header, at, folder=folder, stopped=stopped)
         problem = _difference(timeline.at(at), plan_of(cluster.state))
         if problem and not stopped():
             raise MomentError(
@@ -116,18 +115,12 @@ def simulated_source(folder: str) -> TimelineSource:
     return TimelineSource(lambda: simulated_timeline(folder)[1], moment)
 
 
-def _simulated_again(folder: str, header: TimelineHeader, at: float, stopped: Callable[[], bool]) -> Cluster:
-    rerun = header.rerun
-    assert rerun is not None
-    located = load_scenario(rerun.scenario, folder=Path(folder, rerun.folder).resolve())
-    plugins = named_plugins(rerun.plugins)
-    config = yaml.safe_load(header.configuration.yaml)
-    simulation = simulated_until(at, located, config=config, seed=rerun.seed, plugins=plugins, stopped=stopped)
-    own = named_plugins(located.scenario.scheduler.plugins)
-    gates = located.scenario.scheduler.feature_gates
-    return Cluster(
-        simulation.engine.state.everything(), config, plugins=[*own, *plugins], feature_gates=known_gates(gates)
-    )
+def _cluster_of_simulation() -> Callable[..., Cluster]:
+    """What runs a simulation again up to a moment; raises InputError."""
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        rerun: Callable[..., Cluster] = point.load()
+        return rerun
+    raise InputError("the distribution stowplan-lab is not installed; `pip install stowplan-lab`")
 
 
 def _difference(then: Plan, now: Plan) -> str:

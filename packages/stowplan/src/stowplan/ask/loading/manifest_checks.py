@@ -1,15 +1,13 @@
 """Validate manifests as an API server would, if a package provides the checks.
 
 Packages provide a check through the entry-point group `stowplan.manifest_checks`: a function that takes an object and
-yields (whether it is fatal, the problem), with `only_fields` for unknown fields alone. The embedded cluster has one;
-the scheduler's image does not include it. Objects that a cluster has stored were validated there, and are not checked
-again.
+yields (whether it is fatal, the problem), with `only_fields` for unknown fields alone. stowplan-cluster has one.
+Objects that a cluster has stored were validated there, and are not checked again.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.kube.api.load import LoadError
@@ -60,8 +58,7 @@ def unknown_fields(manifest: Mapping[str, Any]) -> list[str]:
 
 @cache
 def _checks() -> list[Check]:
-    found = entry_points(group=ENTRY_POINT_GROUP)
-    return [point.load() for point in found if find_spec(point.module.partition(".")[0]) is not None]
+    return [point.load() for point in entry_points(group=ENTRY_POINT_GROUP)]
 
 
 def _is_written_by_hand(manifest: Mapping[str, Any]) -> bool:

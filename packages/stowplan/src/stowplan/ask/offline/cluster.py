@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 class Cluster:
     """A cluster in memory with a scheduler for it.
 
-    Pods are named `namespace/name`; the namespace defaults to `default`. `stowplan.ask.what_if` answers how many pods fit,
-    and what a drain or the loss of a zone would do.
+    Pods are named `namespace/name`; the namespace defaults to `default`. `stowplan.ask.what_if` answers how many pods
+    fit, and what a drain or the loss of a zone would do.
 
     Examples:
         >>> Cluster.from_files("shop/cluster.yaml")  # or from_kubeconfig(), or objects as dicts

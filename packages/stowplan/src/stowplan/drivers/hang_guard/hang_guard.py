@@ -69,7 +69,9 @@ _AGAIN, _MOST, _LEAST = 0.01, 0.25, 0.01
 _SHOWN = 5
 #: Code that must not, or cannot, be interrupted: exceptions in garbage collector callbacks are swallowed. Pure loops
 #: around plugin code are not included.
-_OURS = frozenset(("stowplan", "stowplan_cluster", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset"))
+_OURS = frozenset(
+    ("stowplan", "stowplan_cluster", "stowplan_lab", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset")
+)
 _HARMLESS = frozenset(("stowplan.scheduler.framework.interface", "stowplan.drivers.hang_guard.checked_answers"))
 #: If one of these is on the stack, a plugin is being debugged and must not be interrupted.
 _DEBUGGERS = frozenset(("bdb", "pdb", "pydevd", "_pydevd_bundle", "_pydevd_sys_monitoring", "debugpy"))

@@ -1,9 +1,9 @@
 """A small object store that applies the scheduler's requests, without JSON and admission.
 
-Objects are the structs of `stowplan.kube.api`, by kind, namespace and name. Each write gives the object the next resource
-version, one series for all kinds, and returns its changes, which are delivered to watchers. Each write is one change,
-except a pod's deletion: like an API server, it marks the pod first, even without a grace period. An unchanged object is
-shared with the caller that added it. Refusals are the errors of an API server, and change nothing.
+Objects are the structs of `stowplan.kube.api`, by kind, namespace and name. Each write gives the object the next
+resource version, one series for all kinds, and returns its changes, which are delivered to watchers. Each write is one
+change, except a pod's deletion: like an API server, it marks the pod first, even without a grace period. An unchanged
+object is shared with the caller that added it. Refusals are the errors of an API server, and change nothing.
 
 Left out: admission, most of validation, defaults except for UID and creation time, changes that a kind's strategy makes
 on status writes, generations except for those of pods, managed fields, earlier versions.

@@ -1,8 +1,8 @@
 """The `Api` protocol: what the scheduler requires of an API server client.
 
 There are two implementations: `client.http_api.HttpApi` uses HTTP for a real cluster, `apiserver.embedded.EmbeddedApi`
-calls the store in this process. Objects are structs of `stowplan.kube.api`, whose type determines the resource. Refusals are
-`stowplan.kube.api.api_errors.ApiError`; an unreachable server is `Unreachable`.
+calls the store in this process. Objects are structs of `stowplan.kube.api`, whose type determines the resource.
+Refusals are `stowplan.kube.api.api_errors.ApiError`; an unreachable server is `Unreachable`.
 
 Watching has two levels: `Api.watch` is one stream of changes that may end at any time; `list_watch.ListWatch` combines
 lists and such streams into one endless stream.

@@ -72,7 +72,7 @@ class Device:
         capacity: Mapping[str, str | int],
         allow_multiple_allocations: bool = False,
     ) -> None:
-        """Capacities are strings as in a slice, or nano-units as returned by `stowplan.kube.api.quantity.parse_quantity`.
+        """Capacities are strings as in a slice, or nano-units as returned by `kube.api.quantity.parse_quantity`.
 
         Only for a string it is known what the reference treats as an integer: not "1000m", nor "1.5Gi".
         """

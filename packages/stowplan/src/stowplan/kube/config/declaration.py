@@ -1,7 +1,7 @@
 """Plugin declarations: what the configuration needs to know about a plugin, without importing it.
 
 The configuration names no plugin itself. It gets the declarations of those that exist, by name: in-tree ones from their
-folders (`stowplan.scheduler.in_tree.discovery`), out-of-tree ones from their classes (`stowplan.scheduler.framework.runtime.registry`).
+folders (`scheduler.in_tree.discovery`), out-of-tree ones from their classes (`scheduler.framework.runtime.registry`).
 They determine the default profile, which plugin may run at which point, and how arguments are decoded, defaulted and
 validated.
 

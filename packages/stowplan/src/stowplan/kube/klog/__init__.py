@@ -6,8 +6,8 @@
     log.error(error, "Failed to bind pod", pod=pod)
 
 Commands configure format, streams and verbosity (`setup.set_up`). In a program that uses this package as a library,
-lines go to the standard library's loggers of the same names; those of a scheduler at work (`stowplan.scheduler.engine` and so on)
-are dropped if the program does not configure `logging`.
+lines go to the standard library's loggers of the same names; those of a scheduler at work (`scheduler.engine` and
+others) are dropped if the program does not configure `logging`.
 """
 
 from stowplan.kube.klog.logger import Logger, get_logger, without_log

@@ -158,7 +158,7 @@ def typed(what: BaseException) -> str:
 
 
 #: Packages whose frames are not user code; `importlib` is between us and a module that raises.
-_OURS = frozenset(("stowplan", "stowplan_cluster", "importlib"))
+_OURS = frozenset(("stowplan", "stowplan_cluster", "stowplan_lab", "importlib"))
 
 
 def place_of(raised: BaseException) -> str:

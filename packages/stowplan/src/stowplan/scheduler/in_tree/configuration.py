@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan import config
+from stowplan.kube import config
 from stowplan.scheduler.in_tree.discovery import declarations
 
 if TYPE_CHECKING:

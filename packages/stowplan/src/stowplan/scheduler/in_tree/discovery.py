@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from stowplan import in_tree
+from stowplan.scheduler import in_tree
 
 if TYPE_CHECKING:
     from types import ModuleType

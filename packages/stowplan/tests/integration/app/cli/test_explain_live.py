@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +13,9 @@ from stowplan.ask.loading.live_cluster import LiveClusterError
 from stowplan.testing import a_node, a_pod
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.http.misbehaving_server import Misbehaving, answers, resets, status
+from support.paths import STOWPLAN
 from support.processes.servers import embedded_server
 
-SRC = Path(__file__).parents[2] / "src"
 SINCE = "2026-01-02T12:00:00Z"
 MESSAGE = (
     "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "
@@ -482,7 +481,7 @@ def test_files_are_explained_without_importing_http(files):
         f"sys.argv[1:] = ['explain', '-f', {files(*objects())!r}, 'node', 'a']\n"
         "try: cli()\nfinally: print(sorted({'aiohttp', 'rich'} & set(sys.modules)), file=sys.stderr)"
     )
-    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    env = {**os.environ, "PYTHONPATH": str(STOWPLAN)}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
     assert ran.stderr.splitlines()[-1] == "[]"
     assert "a would take" in ran.stdout

@@ -7,7 +7,6 @@ unchanged.
 import copy
 import gzip
 import json
-import pathlib
 
 import pytest
 
@@ -15,8 +14,9 @@ import stowplan
 from stowplan.ask.explain.text.tables import plain
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.kube.api.decode import to_dict
+from support.paths import TESTS
 
-DATA = sorted((pathlib.Path(__file__).parents[1] / "golden" / "data").rglob("*.jsonl.gz"))
+DATA = sorted((TESTS / "golden" / "data").rglob("*.jsonl.gz"))
 CATEGORIES = ("mixed", "nodeaffinity", "pdb", "podaffinity", "ports", "preemption", "resources", "spread", "taints")
 SCENARIOS = 12
 

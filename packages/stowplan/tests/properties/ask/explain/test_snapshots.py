@@ -3,7 +3,6 @@
 import gzip
 import itertools
 import json
-import pathlib
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +14,9 @@ from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.ask.explain.verdicts.verdict import StaleVerdictError
 from stowplan.testing import a_node, a_pod
 from support.examples import times
+from support.paths import TESTS
 
-DATA = sorted((pathlib.Path(__file__).parents[1] / "golden" / "data").rglob("*.jsonl.gz"))
+DATA = sorted((TESTS / "golden" / "data").rglob("*.jsonl.gz"))
 CATEGORIES = ("mixed", "preemption", "podaffinity", "spread", "ports", "nodeaffinity")
 
 

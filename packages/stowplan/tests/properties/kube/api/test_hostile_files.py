@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -13,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.hostile.readers import READERS, read
+from support.paths import TESTS
 
 SECONDS = 1.0
 MEBIBYTES = 200
@@ -94,7 +94,7 @@ VALUES = st.recursive(
 @functools.cache
 def rows(directory):
     """(text, reader, seconds, mebibytes, message) of all, and the memory before the first."""
-    tests = pathlib.Path(__file__).parents[1]
+    tests = TESTS
     ran = subprocess.run(
         [sys.executable, "-m", "support.hostile.child", str(directory)],
         env={**os.environ, "PYTHONPATH": str(tests)},

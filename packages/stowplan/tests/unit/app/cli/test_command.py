@@ -1,7 +1,6 @@
 """The command itself: help, version, exit, interruption, the demo."""
 
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -14,8 +13,7 @@ import stowplan
 from stowplan.__main__ import main
 from stowplan.app.cli.main import cli
 from stowplan.app.sources import cluster_source
-
-SRC = pathlib.Path(__file__).parents[2] / "src"
+from support.paths import STOWPLAN
 
 
 def test_version(run):
@@ -90,7 +88,7 @@ def test_interrupted_while_reading(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(SRC)},
+        env={**os.environ, "PYTHONPATH": str(STOWPLAN)},
     )
     # Opening the pipe waits for the command to have opened its end.
     with pipe.open("w"):
@@ -142,7 +140,7 @@ def test_signal_handlers_are_restored_after_startup(monkeypatch):
 def test_only_the_command_that_is_run_is_imported():
     heavy = "{'numpy', 'aiohttp', 'rich', 'stowplan.scheduler.engine'}"
     code = f"import sys; from stowplan.app.cli.main import cli; print(*sorted({heavy} & sys.modules.keys()))"
-    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    env = {**os.environ, "PYTHONPATH": str(STOWPLAN)}
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert (told.returncode, told.stdout, told.stderr) == (0, "\n", "")
 

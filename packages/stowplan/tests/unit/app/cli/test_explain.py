@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -10,12 +9,12 @@ import pytest
 import yaml
 
 from stowplan.testing import a_node, a_pod
+from support.paths import STOWPLAN
 from support.processes import forked
 
 NODE, TAINTED = a_node("a").obj(), a_node("t").tainted("gpu").obj()
 WEB = a_pod("web", "shop").requests(cpu="1").obj()
 HUGE = a_pod("huge", "shop").requests(cpu="100").obj()
-SRC = pathlib.Path(__file__).parents[2] / "src"
 
 MY_PLUGIN = """
 from stowplan.plugins import NodeFilterPlugin, unschedulable
@@ -266,7 +265,7 @@ def test_rich_is_not_loaded_for_plain_text(files):
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(SRC)},
+        env={**os.environ, "PYTHONPATH": str(STOWPLAN)},
         timeout=60,
     )
     assert ran.stderr == "False\n"
@@ -280,7 +279,7 @@ def test_a_reader_that_closes_the_pipe_is_no_error(files):
         ["bash", "-c", f"set -o pipefail; {sys.executable} -m stowplan explain -f {path} -o wide | head -1"],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(SRC)},
+        env={**os.environ, "PYTHONPATH": str(STOWPLAN)},
         timeout=60,
     )
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -2,9 +2,9 @@
 
 import copy
 
+from ask.what_if.test_groups import GATES, RACK, group
 from hypothesis import example, given
 from hypothesis import strategies as st
-from what_if.test_groups import GATES, RACK, group
 
 from stowplan import Cluster
 from stowplan.ask.what_if import group_relief

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from stowplan import config as config_room
 from stowplan import load_config
+from stowplan.kube import config as config_room
 from stowplan.kube.config import ConfigError, PluginDeclaration
 from stowplan.kube.config.documents import parse_document
 from stowplan.scheduler.in_tree.discovery import declarations

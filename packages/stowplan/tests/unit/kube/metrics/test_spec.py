@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -14,9 +13,10 @@ from stowplan.kube.metrics.registry import exponential_buckets
 from stowplan.scheduler.inspection.resource_metrics import resource_page
 from stowplan.testing import a_pod
 from support.observing.component_metrics import all_gates_on, component, used_once
+from support.paths import ROOT
 from support.tables import every_case
 
-SPEC = Path(__file__).parents[3] / "shared" / "spec" / "metrics.md"
+SPEC = ROOT / "shared" / "spec" / "metrics.md"
 pytestmark = pytest.mark.skipif(not SPEC.exists(), reason="the written facts are not here")
 
 #: Families of the reference that are left out, with reasons.

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import stowplan
-from stowplan import in_tree
 from stowplan.kube.api.types import ResourceSlice
 from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, PluginDeclaration
+from stowplan.scheduler import in_tree
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.watched_kinds import WatchedKind, watched_kinds
 from stowplan.scheduler.framework.handle import Handle
@@ -87,7 +87,7 @@ def dropped(tmp_path, monkeypatch):
     yield drop
     forget()
     for module in set(sys.modules) - before:
-        if module.split(".")[:2] == ["stowplan", "in_tree"]:
+        if module.startswith(f"{in_tree.__name__}."):
             del sys.modules[module]
     for name in ("quiet_nodes", "other"):
         vars(in_tree).pop(name, None)

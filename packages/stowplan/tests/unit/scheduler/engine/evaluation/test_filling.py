@@ -5,9 +5,9 @@ import random
 
 import numpy as np
 import pytest
-from engine.evaluation.test_reuse import DB, USERS, WEB, Crowd
 from hypothesis import given
 from hypothesis import strategies as st
+from scheduler.engine.evaluation.test_reuse import DB, USERS, WEB, Crowd
 
 from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned
 from stowplan.scheduler.cluster.pod_info import PodInfo

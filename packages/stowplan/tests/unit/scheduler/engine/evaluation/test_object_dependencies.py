@@ -7,9 +7,9 @@ unnoticed. A property test with random changes of all kinds compares the whole w
 
 import numpy as np
 import pytest
-from engine.evaluation.test_reuse import findings
 from hypothesis import given
 from hypothesis import strategies as st
+from scheduler.engine.evaluation.test_reuse import findings
 
 import stowplan
 from stowplan.kube.api import types as t

@@ -8,9 +8,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from engine.evaluation.test_reuse import EvenPods, FewPods, Narrow, findings
 from hypothesis import given
 from hypothesis import strategies as st
+from scheduler.engine.evaluation.test_reuse import EvenPods, FewPods, Narrow, findings
 
 from stowplan.plugins import NodeFilterPlugin, ShapeSigned
 from stowplan.scheduler.cluster.state import ClusterState

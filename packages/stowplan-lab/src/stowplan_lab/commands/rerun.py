@@ -1,0 +1,36 @@
+"""Run a simulation again, from the scenario in its folder, up to a moment that the page asks about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from stowplan.app.command_line.named_plugins import named_plugins
+from stowplan.ask.offline import Cluster
+from stowplan.kube.config.features import known_gates
+from stowplan_lab.commands.scenario_options import scenario_reported
+from stowplan_lab.simulation.definition.load import load_scenario
+from stowplan_lab.simulation.simulate import simulated_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.ui.timeline_file import TimelineHeader
+
+
+def cluster_at(header: TimelineHeader, at: float, *, folder: str, stopped: Callable[[], bool]) -> Cluster:
+    """Raises InputError if the scenario is no longer valid."""
+    rerun = header.rerun
+    assert rerun is not None, "the caller has looked"
+    with scenario_reported():
+        located = load_scenario(rerun.scenario, folder=Path(folder, rerun.folder).resolve())
+    plugins = named_plugins(rerun.plugins)
+    config = yaml.safe_load(header.configuration.yaml)
+    simulation = simulated_until(at, located, config=config, seed=rerun.seed, plugins=plugins, stopped=stopped)
+    own = named_plugins(located.scenario.scheduler.plugins)
+    gates = located.scenario.scheduler.feature_gates
+    return Cluster(
+        simulation.engine.state.everything(), config, plugins=[*own, *plugins], feature_gates=known_gates(gates)
+    )

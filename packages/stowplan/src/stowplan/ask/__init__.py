@@ -1,0 +1,1 @@
+"""Questions about a cluster: explain, fit, drain, survive, what-if."""

@@ -1,0 +1,1 @@
+"""What carries decisions out: on a real cluster, or in virtual time."""

@@ -1,0 +1,1 @@
+"""Recordings of a scheduler, and comparison with a running one."""

@@ -1,0 +1,1 @@
+"""Kubernetes' own: API types, configuration, CEL, logs, metrics, clocks."""

@@ -1,0 +1,1 @@
+"""HTTP: the client of API servers, and our own ports."""

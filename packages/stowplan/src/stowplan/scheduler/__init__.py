@@ -1,0 +1,1 @@
+"""What decides: the cluster in columns, plugins, queue, preemption, engine."""
