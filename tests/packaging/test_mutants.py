@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).parents[1] / "benchmarks" / "mutants"
+from support.paths import ROOT
+
+TOOL = ROOT / "benchmarks" / "mutants"
 
 FITTING = '''
 import functools
