@@ -12,7 +12,7 @@ from pathlib import Path
 #: Distribution -> (commands, Python code) that must succeed where it is installed with what it needs, and nothing else.
 TRIED = {
     "stowplan": (
-        ["stowplan --version", "kube-scheduler --version", "stowplan config view", "stowplan explain --help"],
+        ["stowplan --version", "kube-scheduler --version", "stowplan config defaults", "stowplan explain --help"],
         "from stowplan.ui.assets import assets; assert 'assets/page.js' in assets()",
     ),
     "stowplan_cluster": (["stowplan demo", "stowplan up --help"], "import stowplan_cluster"),
@@ -30,7 +30,7 @@ def main(wheels: Path) -> None:
             venv.create(folder, with_pip=True)
             bin_ = Path(folder, "bin")
             # `stowplan` itself is found beside the others, where they need it.
-            install = [bin_ / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            install = [bin_ / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
             subprocess.run([*install, "--find-links", wheels, wheel], check=True)
             for command in commands:
                 program, *arguments = command.split()
