@@ -131,11 +131,6 @@ async def unharmed(server):
             b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
             id="plain HTTP",
         ),
-        pytest.param(
-            b"POST / HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
-            id="plain POST",
-        ),
     ],
 )
 async def test_no_handshake(sent, received):
@@ -182,25 +177,20 @@ async def test_plain_http_byte_by_byte():
 
 
 @on_both_loops
-@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"], ids=["silent", "a part"])
-async def test_handshakes_time_out(sent):
+@pytest.mark.parametrize(
+    ("plain", "sent"),
+    [
+        pytest.param(True, b"", id="no handshake"),
+        pytest.param(True, b"\x16\x03\x01", id="a part of a handshake"),
+        pytest.param(False, b"", id="no head"),
+        pytest.param(False, b"GET /healthz HT", id="a part of a line"),
+        pytest.param(False, b"GET /healthz HTTP/1.1\r\nHost: x\r\n", id="a part of a head"),
+    ],
+)
+async def test_handshakes_and_heads_time_out(plain, sent):
     patience = Patience(32)
     async with secure_server(PAGES, times=patience) as server:
-        async with await connected(server, plain=True) as client:
-            await client.send(sent)
-            await answers(server)
-            assert not client.reader.at_eof()
-            patience.end()
-            assert await client.rest() == b""
-        await unharmed(server)
-
-
-@on_both_loops
-@pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"])
-async def test_heads_time_out(sent):
-    patience = Patience(32)
-    async with secure_server(PAGES, times=patience) as server:
-        async with await connected(server) as client:
+        async with await connected(server, plain=plain) as client:
             await client.send(sent)
             await answers(server)
             assert not client.reader.at_eof()
@@ -488,6 +478,15 @@ async def test_what_a_client_sent_is_freed_with_its_connection(sent):
             gc.enable()
 
 
+@pytest.fixture(scope="module")
+def client_files(tmp_path_factory):
+    made = make_client_certificate(make_ca("nobody"), "me")
+    folder = tmp_path_factory.mktemp("client")
+    (folder / "me.crt").write_bytes(made.certificate)
+    (folder / "me.key").write_bytes(made.key)
+    return {"cert": folder / "me.crt", "key": folder / "me.key"}
+
+
 @on_both_loops
 async def test_any_certificate_comes_through_unverified(tmp_path):
     """From an unknown authority: only the authenticator evaluates it."""
@@ -507,29 +506,32 @@ async def test_any_certificate_comes_through_unverified(tmp_path):
     assert access.peers[1].certificates == ()
 
 
-@pytest.mark.parametrize("place", ["its own", "its issuer's"])
-async def test_a_key_that_takes_long_to_check_ends_the_handshake(place, tmp_path):
+def of_a_slow_key(place):
     """10 ms for each signature, in a chain of eighty, would hold up everybody's handshakes."""
     slow = key_with_a_long_exponent()
     issuer = authority("slow", key=None if place == "its own" else slow)
     shown = issued_client(issuer, key=slow if place == "its own" else None)
-    file = tmp_path / "client.pem"
-    file.write_bytes(shown.pem + issuer.pem + shown.key_pem)
-    access = FakeAccess()
-    async with secure_server(PAGES, access=access) as server:
-        with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
-            async with await connected(server, tls=trusting(cert=file, key=file)) as client:
-                await client.ask("/healthz")
-        assert not access.peers
-        await unharmed(server)
+    return shown.pem + issuer.pem + shown.key_pem
 
 
-async def test_a_certificate_with_thousands_of_names_ends_the_handshake(tmp_path):
+def of_thousands_of_names():
     """OpenSSL would keep more than a megabyte for each such connection."""
     names = x509.SubjectAlternativeName([x509.DNSName(f"a{number}.example.com") for number in range(3000)])
     shown = issued_client(authority("many"), extensions=[(names, False)])
+    return shown.pem + shown.key_pem
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        pytest.param(lambda: of_a_slow_key("its own"), id="its own key is slow"),
+        pytest.param(lambda: of_a_slow_key("its issuer's"), id="its issuer's key is slow"),
+        pytest.param(of_thousands_of_names, id="thousands of names"),
+    ],
+)
+async def test_expensive_certificates_end_the_handshake(certificate, tmp_path):
     file = tmp_path / "client.pem"
-    file.write_bytes(shown.pem + shown.key_pem)
+    file.write_bytes(certificate())
     access = FakeAccess()
     async with secure_server(PAGES, access=access) as server:
         with suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
@@ -541,12 +543,8 @@ async def test_a_certificate_with_thousands_of_names_ends_the_handshake(tmp_path
 
 @on_both_loops
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_a_session_is_not_resumed_without_its_certificate(version, tmp_path):
-    made = make_client_certificate(make_ca("nobody"), "me")
-    cert, key = tmp_path / "me.crt", tmp_path / "me.key"
-    cert.write_bytes(made.certificate)
-    key.write_bytes(made.key)
-    tls, access = trusting(cert=cert, key=key), FakeAccess()
+async def test_a_session_is_not_resumed_without_its_certificate(version, client_files):
+    tls, access = trusting(**client_files), FakeAccess()
     tls.maximum_version = version
 
     def ask(port, session):
@@ -592,15 +590,6 @@ def test_no_bytes_kill_it(pieces, plain, seed):
             await unharmed(server)
 
     asyncio.run(attack())
-
-
-@pytest.fixture(scope="module")
-def client_files(tmp_path_factory):
-    made = make_client_certificate(make_ca("nobody"), "me")
-    folder = tmp_path_factory.mktemp("client")
-    (folder / "me.crt").write_bytes(made.certificate)
-    (folder / "me.key").write_bytes(made.key)
-    return {"cert": folder / "me.crt", "key": folder / "me.key"}
 
 
 @settings(deadline=None, max_examples=times(80), suppress_health_check=list(HealthCheck))
