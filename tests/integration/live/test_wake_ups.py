@@ -1,7 +1,7 @@
 """A change of each kind of object arrives over HTTP and wakes the pods that wait for it, and no others.
 
-Which changes wake which pods is in tests/queue/test_requeueing_in_tree.py, for every event that a plugin registers, and
-in tests/golden.
+Which changes wake which pods: `test_requeueing_in_tree.py` of the queue, for every event that a plugin registers, and
+tests/golden.
 """
 
 import pytest

@@ -1,7 +1,7 @@
 """Malformed, oversized, slow or too many requests: each is refused, the server goes on, and nothing is lost.
 
 Clients that exhaust memory, connections or time are out of scope (SECURITY.md); what the HTTP server below does about
-them is tested in tests/serving.
+them is tested in `test_hostile_clients.py` of the secure port.
 """
 
 from __future__ import annotations
