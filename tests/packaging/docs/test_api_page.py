@@ -14,7 +14,8 @@ from support.paths import ROOT
 
 DOCS = ROOT / "docs/extend"
 #: Packages whose `__all__` is the public API.
-PACKAGES = ["stowplan", "stowplan.ask.what_if", "stowplan_lab.sweeps", "stowplan.testing.live", "stowplan.testing"]
+PACKAGES = ["stowplan", "stowplan.ask.what_if", "stowplan.testing.live", "stowplan.testing"]
+PACKAGES += ["stowplan_lab", "stowplan_lab.sweeps"]
 NAMES = [(package, name) for package in PACKAGES for name in import_module(package).__all__]
 #: A protocol: there is nothing to call.
 WITHOUT_EXAMPLE = {("stowplan_lab.sweeps", "Workers")}

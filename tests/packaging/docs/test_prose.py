@@ -8,7 +8,11 @@ from support.paths import ROOT
 
 #: An entry of the changelog is one line, which merges.
 PAGES = sorted(page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md")
-PAGES += [page for folder in ("docs", "deploy", "examples", "benchmarks") for page in (ROOT / folder).rglob("*.md")]
+PAGES += [
+    page
+    for folder in ("docs", "deploy", "examples", "benchmarks", "packages")
+    for page in (ROOT / folder).rglob("*.md")
+]
 LIMIT = 120
 
 

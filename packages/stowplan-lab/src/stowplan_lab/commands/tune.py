@@ -117,7 +117,7 @@ def tune(
     """Search for weights, strategies and percentages that improve a scenario's results, and evaluate the best on a part
     of the scenario that the search has not seen. Writes tuned.yaml (a KubeSchedulerConfiguration; candidate.yaml if it
     is not better than the baseline), report.json and report.html, which shows the Pareto front. Needs Optuna: pip
-    install 'stowplan[tune]'. docs/use/tune.md explains search spaces and objectives.
+    install 'stowplan-lab[tune]'. docs/use/tune.md explains search spaces and objectives.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-NO_DASK = "--dask needs the package distributed: pip install 'stowplan[dask]'"
+NO_DASK = "--dask needs the package distributed: pip install 'stowplan-lab[dask]'"
 #: Timeout in seconds to connect to a Dask scheduler.
 DASK_TIMEOUT = 10.0
 

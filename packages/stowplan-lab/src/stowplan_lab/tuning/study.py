@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan_lab.tuning.batches import Measures
     from stowplan_lab.tuning.space import SpaceSpec, Values
 
-NO_OPTUNA = "stowplan tune needs the package optuna: pip install 'stowplan[tune]'"
+NO_OPTUNA = "stowplan tune needs the package optuna: pip install 'stowplan-lab[tune]'"
 #: Number of trials that are drawn before any of them is run.
 BATCH = 8
 #: Number of initial random trials.

@@ -230,7 +230,7 @@ def test_without_optuna_the_error_names_the_extra(scenario, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "optuna", None)
     found = CliRunner().invoke(cli, ["tune", scenario, "--out", str(tmp_path / "out")])
     assert found.exit_code == 2
-    assert "pip install 'stowplan[tune]'" in found.output
+    assert "pip install 'stowplan-lab[tune]'" in found.output
 
 
 def test_the_command(scenario, tmp_path, monkeypatch):

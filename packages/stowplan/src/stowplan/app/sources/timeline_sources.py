@@ -120,7 +120,9 @@ def _cluster_of_simulation() -> Callable[..., Cluster]:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         rerun: Callable[..., Cluster] = point.load()
         return rerun
-    raise InputError("the distribution stowplan-lab is not installed; `pip install stowplan-lab`")
+    raise InputError(
+        "the distribution stowplan-lab is not installed; it is beside that of stowplan (docs/run/install.md)"
+    )
 
 
 def _difference(then: Plan, now: Plan) -> str:
