@@ -8,7 +8,8 @@
 (mutations.py says how, running.py which tests it meets; by default those of `make test`). A mutant is killed if one of
 its tests fails, crashes, or does not end: out of CPU time, or idle. That test passes on the code without the mutant.
 A mutant survives if all its tests pass; it is not run if no test runs its function, and cut if the code is gone.
-Results are lines of JSON; an interrupted run goes on where it was. FILE.map beside them holds which tests run what.
+Results are lines of JSON, the last one of a mutant counts; an interrupted run goes on where it was, and one with a
+greater budget tries those survivors again that had more tests. FILE.map beside them holds which tests run what.
 
 `report` counts, by package, the mutants that have results in all files and are cut in none, and names those that only
 the first one kills. `nice -n 19` leaves the machine to others: limits are of CPU time, so other work kills no mutants.
@@ -83,7 +84,7 @@ def run(options):
     packages = [package for package in options.packages.split(",") if importlib.util.find_spec(package)]
     sample = _lines(options.sample)
     found = find(sample, packages)
-    results = _Results(options.results, _state(packages, options))
+    results = _Results(options.results, _state(packages, options), options.budget)
     # In the order of the ids, which is none: what an early end leaves out is of all packages.
     todo = sorted((line for line in sample if line["id"] not in results.done), key=lambda line: line["id"])
     with tempfile.TemporaryDirectory() as scratch:
@@ -118,12 +119,12 @@ def _run(tests, todo, found, results, options):
 class _Results:
     """A file of lines of JSON: first what they are results of, then one per mutant."""
 
-    def __init__(self, file, state):
+    def __init__(self, file, state, budget):
         self._file = file
         lines = _lines(file) if file.exists() else []
         if lines and lines[0]["state"] != state:
             raise SystemExit(f"{file} has results of other code, tests or arguments: name another file, or remove it")
-        self.done = {line["id"] for line in lines[1:]}
+        self.done = {line["id"] for line in lines[1:] if not line.get("left") or line["budget"] >= budget}
         if not lines:
             file.with_suffix(".map").unlink(missing_ok=True)
             self._append({"state": state})
@@ -142,7 +143,7 @@ def _state(packages, options):
     """A digest of all that results depend on."""
     roots = [Path(importlib.util.find_spec(package).origin).parent for package in packages]
     roots.extend(path for path in Path().rglob("tests") if path.is_dir() and ".venv" not in path.parts)
-    digest = hashlib.sha256(repr((options.sample.read_bytes(), options.budget, options.pytest)).encode())
+    digest = hashlib.sha256(repr((options.sample.read_bytes(), options.pytest)).encode())
     for file in sorted({file for root in roots for file in root.rglob("*.py")}):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]

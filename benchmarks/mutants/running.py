@@ -120,12 +120,13 @@ class Tests:
     def judge(self, function, mutate, budget):
         """What becomes of a mutant of the function that `mutate()` makes: a part of a line of the results."""
         while True:
-            tests = self._chosen(function, budget)
-            if not tests:
+            tests, left = self._chosen(function, budget)
+            if not tests and not left:
                 return {"outcome": "not run"}
             end, test, cpu = self._fork(tests, mutate)
             if end == "passed":
-                return {"outcome": "survived", "tests": len(tests), "cpu": round(cpu, 2)}
+                counts = {"tests": len(tests), "left": left, "budget": budget}
+                return {"outcome": "survived", **counts, "cpu": round(cpu, 2)}
             if self._fork(tests[: tests.index(test) + 1], lambda: None)[0] == "passed":
                 return {"outcome": "time" if end == "time" else "killed", "by": test, "cpu": round(cpu, 2)}
             self._distrusted.add(test)
@@ -149,6 +150,7 @@ class Tests:
         return not self._failures
 
     def _chosen(self, function, budget):
+        """Tests for the function's mutants, and how many others the budget leaves out."""
         parts = set(function.module.split(".")[1:])
         by_file = defaultdict(list)
         for test, digests in self._digests.items():
@@ -159,13 +161,15 @@ class Tests:
             file, tests = item
             return -len(parts.intersection(Path(file).parts)), sum(self._seconds[test] for test in tests), file
 
-        chosen = []
+        chosen, left = [], 0
         for _, tests in sorted(by_file.items(), key=turn):
             for test in tests:
                 if self._seconds[test] <= budget:
                     budget -= self._seconds[test]
                     chosen.append(test)
-        return chosen
+                else:
+                    left += 1
+        return chosen, left
 
 
 def live_functions(functions):

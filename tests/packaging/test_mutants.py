@@ -101,9 +101,11 @@ def test_mutants_are_killed_and_found_again_elsewhere(tmp_path, mutants):
         ("unused", "return None"): "not run",
     }
 
-    # The rest of an interrupted run.
+    # The rest of an interrupted run, which a smaller budget leaves without tests; a greater one tries them again.
     whole = (tmp_path / "before.jsonl").read_text(encoding="utf-8")
-    (tmp_path / "before.jsonl").write_text("".join(whole.splitlines(keepends=True)[:-2]), encoding="utf-8")
+    (tmp_path / "before.jsonl").write_text("".join(whole.splitlines(keepends=True)[:5]), encoding="utf-8")
+    mutants("run", "before.jsonl", "--budget=0", *run)
+    assert {*list(_outcomes(tmp_path / "before.jsonl").values())[4:]} == {"survived", "not run"}
     mutants("run", "before.jsonl", *run)
     assert _outcomes(tmp_path / "before.jsonl") == before
 
