@@ -8,8 +8,8 @@ from random import Random
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.controllers.controller_manager import workload_controllers
 from stowplan_cluster.controllers.loop import Loop
-from stowplan_cluster.controllers.workload_controllers import workload_controllers
 
 START = 1_700_000_000.0
 STORAGES = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Store, Stored
-    from stowplan_cluster.controllers.workload_views import Key
+    from stowplan_cluster.controllers.views import Key
 
 
 class ControllerClient:

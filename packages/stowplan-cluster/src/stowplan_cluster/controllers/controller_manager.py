@@ -8,14 +8,76 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.controllers.cluster_controllers import cluster_controllers
+from stowplan_cluster.controllers.cleanup.event_ttl import EventTTLController
+from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
+from stowplan_cluster.controllers.cleanup.namespace import NamespaceController
+from stowplan_cluster.controllers.cleanup.pod_gc import PodGCController
+from stowplan_cluster.controllers.devices.device_driver import FakeDeviceDriver, FakeDeviceReadiness
+from stowplan_cluster.controllers.devices.device_taint_eviction import DeviceTaintEvictionController
+from stowplan_cluster.controllers.devices.resource_claims import ResourceClaimController
+from stowplan_cluster.controllers.disruption import DisruptionController
+from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
 from stowplan_cluster.controllers.loop import Loop, select_controllers
-from stowplan_cluster.controllers.workload_controllers import workload_controllers
+from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
+from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
+from stowplan_cluster.controllers.resource_quota import ResourceQuotaController
+from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumeController
+from stowplan_cluster.controllers.volumes.provisioner import Provisioner
+from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
+from stowplan_cluster.controllers.workloads.daemon_set import DaemonSetController
+from stowplan_cluster.controllers.workloads.deployment import DeploymentController
+from stowplan_cluster.controllers.workloads.job import JobController
+from stowplan_cluster.controllers.workloads.replica_set import ReplicaSetController, ReplicationControllerController
+from stowplan_cluster.controllers.workloads.stateful_set import StatefulSetController
+from stowplan_cluster.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.server import ApiServer
+    from stowplan_cluster.controllers.loop import Controller
+
+
+def workload_controllers(registry: Registry) -> list[Controller]:
+    return [
+        DeploymentController(registry),
+        ReplicaSetController(registry),
+        ReplicationControllerController(registry),
+        StatefulSetController(registry),
+        DaemonSetController(registry),
+        JobController(registry),
+        TTLAfterFinishedController(registry),
+    ]
+
+
+def cluster_controllers(registry: Registry) -> list[Controller]:
+    """Nodes, kubelet, volumes, budgets, quotas and cleanup.
+
+    The node lifecycle controller needs the kubelet: without its leases, every node counts as unhealthy.
+    """
+    return [
+        Kubelet(registry),
+        NodeLifecycleController(registry),
+        TaintEvictionController(registry),
+        DeviceTaintEvictionController(registry),
+        PodGCController(registry),
+        DisruptionController(registry),
+        ResourceQuotaController(registry),
+        EphemeralVolumeController(registry),
+        FakeDeviceDriver(registry),
+        FakeDeviceReadiness(registry),
+        ResourceClaimController(registry),
+        VolumeBinder(registry),
+        Provisioner(registry),
+        ClaimProtectionController(registry),
+        VolumeProtectionController(registry),
+        NamespaceController(registry),
+        GarbageCollector(registry),
+        EventTTLController(registry),
+    ]
+
 
 #: Admission plugin -> its controller.
 _CONTROLLER_OF = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.workload_views import Key
+from stowplan_cluster.controllers.views import Key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event
-    from stowplan_cluster.controllers.workload_views import Key
+    from stowplan_cluster.controllers.views import Key
 
 
 class ResourceQuotaController:

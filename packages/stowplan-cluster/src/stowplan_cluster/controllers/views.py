@@ -1,9 +1,24 @@
-"""Partial views of objects: each decodes only the fields its controller reads."""
+"""Partial views of objects: each decodes only the fields its controller reads.
 
-from typing import Any
+Workloads are typed, except for the pod template.
+
+Upstream: k8s.io/api/apps/v1, batch/v1, core/v1.
+"""
+
+# ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from stowplan.kube.api.affinity import Toleration
-from stowplan.kube.api.meta import ApiStruct, ObjectMeta
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.label_selectors import Selector, compile_label_selector, selector_from_map
+from stowplan.kube.api.meta import MAX_INT32, ApiStruct, LabelSelector, ObjectMeta
+from stowplan.kube.api.whole_numbers import whole_number
+from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.store import Stored
 from stowplan_cluster.controllers.pods import ClaimSource, Condition
 
 
@@ -66,3 +81,203 @@ class PodWithVolumes(ApiStruct, frozen=True, kw_only=True):
             for volume in self.spec.volumes
             if volume.persistent_volume_claim is not None or volume.ephemeral is not None
         }
+
+
+# Workloads as their controllers read them: typed, except for the pod template.
+#
+# Upstream: k8s.io/api/apps/v1, batch/v1, core/v1.
+
+IntOrPercent = int | str
+
+
+class Key(NamedTuple):
+    """A workload by name and uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Workload(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    status: dict[str, Any] = {}
+
+    @property
+    def key(self) -> Key:
+        return Key(self.metadata.namespace, self.metadata.name, self.metadata.uid)
+
+    @property
+    def deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def selector(self) -> Selector:
+        """The pod selector."""
+        raise NotImplementedError
+
+
+class ReplicaSetSpec(ApiStruct, frozen=True, kw_only=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
+    template: JsonObject = {}
+
+
+class ReplicaSet(Workload, frozen=True, kw_only=True):
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+
+    @property
+    def selector(self) -> Selector:
+        return compile_label_selector(self.spec.label_selector)
+
+
+class ReplicationControllerSpec(ApiStruct, frozen=True, kw_only=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    labels: dict[str, str] = msgspec.field(name="selector", default={})
+    template: JsonObject = {}
+
+
+class ReplicationController(Workload, frozen=True, kw_only=True):
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+
+    @property
+    def selector(self) -> Selector:
+        return selector_from_map(self.spec.labels)
+
+
+class RollingUpdate(ApiStruct, frozen=True, kw_only=True):
+    max_surge: IntOrPercent | None = None
+    max_unavailable: IntOrPercent | None = None
+    partition: int = 0
+
+
+class UpdateStrategy(ApiStruct, frozen=True, kw_only=True):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate = RollingUpdate()
+
+
+class DeploymentSpec(ApiStruct, frozen=True, kw_only=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
+    template: JsonObject = {}
+    strategy: UpdateStrategy = UpdateStrategy()
+    paused: bool = False
+    #: MAX_INT32 means no limit, here and below.
+    progress_deadline_seconds: int = MAX_INT32
+    revision_history_limit: int = MAX_INT32
+
+
+class Deployment(Workload, frozen=True, kw_only=True):
+    spec: DeploymentSpec = DeploymentSpec()
+
+    @property
+    def selector(self) -> Selector:
+        return compile_label_selector(self.spec.label_selector)
+
+
+class Ordinals(ApiStruct, frozen=True, kw_only=True):
+    start: int = 0
+
+
+class ClaimRetentionPolicy(ApiStruct, frozen=True, kw_only=True):
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
+class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
+    template: JsonObject = {}
+    service_name: str = ""
+    ordinals: Ordinals = Ordinals()
+    pod_management_policy: str = "OrderedReady"
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    volume_claim_templates: list[JsonObject] = []
+    persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
+    revision_history_limit: int = 10
+
+
+class StatefulSet(Workload, frozen=True, kw_only=True):
+    spec: StatefulSetSpec = StatefulSetSpec()
+
+    @property
+    def selector(self) -> Selector:
+        return compile_label_selector(self.spec.label_selector)
+
+
+class DaemonSetSpec(ApiStruct, frozen=True, kw_only=True):
+    min_ready_seconds: int = 0
+    label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
+    template: JsonObject = {}
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    revision_history_limit: int = 10
+
+
+class DaemonSet(Workload, frozen=True, kw_only=True):
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+    @property
+    def selector(self) -> Selector:
+        return compile_label_selector(self.spec.label_selector)
+
+
+class JobSpec(ApiStruct, frozen=True, kw_only=True):
+    parallelism: int = 1
+    #: None: complete when one pod has succeeded and none is running any more.
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    pod_replacement_policy: str = "TerminatingOrFailed"
+    managed_by: str = "kubernetes.io/job-controller"
+    label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
+    template: JsonObject = {}
+
+
+class Job(Workload, frozen=True, kw_only=True):
+    spec: JobSpec = JobSpec()
+
+    @property
+    def selector(self) -> Selector:
+        return compile_label_selector(self.spec.label_selector)
+
+
+W = TypeVar("W", bound=Workload)
+
+
+class WorkloadKind(PlainStruct, Generic[W], frozen=True):
+    storage: str
+    api_version: str
+    kind: str
+    struct: type[W]
+
+    def decode(self, stored: Stored) -> W:
+        return decode_json(stored.data, self.struct)
+
+
+DEPLOYMENTS = WorkloadKind("deployments.apps", "apps/v1", "Deployment", Deployment)
+REPLICA_SETS = WorkloadKind("replicasets.apps", "apps/v1", "ReplicaSet", ReplicaSet)
+REPLICATION_CONTROLLERS = WorkloadKind("replicationcontrollers", "v1", "ReplicationController", ReplicationController)
+STATEFUL_SETS = WorkloadKind("statefulsets.apps", "apps/v1", "StatefulSet", StatefulSet)
+DAEMON_SETS = WorkloadKind("daemonsets.apps", "apps/v1", "DaemonSet", DaemonSet)
+JOBS = WorkloadKind("jobs.batch", "batch/v1", "Job", Job)
+
+
+def scaled(value: IntOrPercent | None, total: int, *, round_up: bool) -> int:
+    """Resolve an int-or-percent value against `total`; None is 0, as is a percentage out of range."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    product = (whole_number(value.removesuffix("%")) or 0) * total
+    return -(-product // 100) if round_up else product // 100

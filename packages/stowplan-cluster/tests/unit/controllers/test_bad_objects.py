@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan_cluster.controllers.cluster_controllers import cluster_controllers
-from stowplan_cluster.controllers.workload_controllers import workload_controllers
+from stowplan_cluster.controllers.controller_manager import cluster_controllers, workload_controllers
 from support.api.storage_objects import claim, protected, storage_class, volume
 from support.examples import examples
 from support.live.controller_cluster import workload

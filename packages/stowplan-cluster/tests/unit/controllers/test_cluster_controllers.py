@@ -2,10 +2,9 @@
 
 import pytest
 
-from stowplan_cluster.controllers.cluster_controllers import cluster_controllers
-from stowplan_cluster.controllers.disruption.disruption import BUDGETS
+from stowplan_cluster.controllers.controller_manager import cluster_controllers, workload_controllers
+from stowplan_cluster.controllers.disruption import BUDGETS
 from stowplan_cluster.controllers.loop import select_controllers
-from stowplan_cluster.controllers.workload_controllers import workload_controllers
 from support.api.storage_objects import claim, protected, storage_class
 from support.live.controller_cluster import workload
 from support.live.living_cluster import Living, condition, node, pod

@@ -6,8 +6,8 @@ over; it counts from when the taint was added. Pods without a node are not evict
 device.
 
 Taints come from drivers (in slices) or administrators: a DeviceTaintRule taints all devices that it selects. Its status
-(`device_rule_status.py`) is updated at once when the rule changes, and with a delay when pods change, as more changes
-may follow.
+is updated at once when the rule changes, and with a delay when pods change, as more changes may
+follow.
 
 Upstream: pkg/controller/devicetainteviction.
 """
@@ -24,7 +24,6 @@ from stowplan.kube.api.taints import NO_EXECUTE, tolerates
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan_cluster.apiserver.conditions import condition_of
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.devices.device_rule_status import EVICTION, NO_EFFECT, Affected, condition
 from stowplan_cluster.controllers.devices.device_views import (
     GROUPS_API,
     RESOURCE_CLAIMS,
@@ -37,7 +36,7 @@ from stowplan_cluster.controllers.devices.device_views import (
 )
 from stowplan_cluster.controllers.events import NORMAL
 from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.workload_views import Key
+from stowplan_cluster.controllers.views import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -48,6 +47,65 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event, Stored
+
+# The status of a DeviceTaintRule: whether eviction is in progress, and how many pods it evicted.
+#
+# One condition, EvictionInProgress. A rule with effect None has no effect; its status shows what NoExecute would do.
+#
+# Upstream: maybeUpdateRuleStatus of pkg/controller/devicetainteviction.
+
+EVICTION = "EvictionInProgress"
+NO_EFFECT = "None"
+
+
+class Affected(NamedTuple):
+    """The pods and devices that a rule selects."""
+
+    #: Number of pods to evict (or that would be), and their namespaces.
+    pods: int = 0
+    namespaces: int = 0
+    #: Number of published devices, and of allocated ones.
+    published: int = 0
+    allocated: int = 0
+
+
+def condition(effect: str, affected: Affected, *, evicted: int, generation: int) -> JsonObject:
+    """The condition, without its time. `evicted` is the number of pods evicted so far."""
+    status, reason, message = "False", "OtherEffect", "Eviction only happens for the NoExecute effect."
+    if effect == NO_EXECUTE:
+        message = ""
+        if affected.pods:
+            status, reason = "True", "PodsPendingEviction"
+            need = "needs" if affected.pods == 1 else "need"
+            message = f"{_count(affected.pods, 'pod')} {need} to be evicted in {_namespaces(affected)}."
+        else:
+            reason = "Completed" if evicted else "NotStarted"
+    elif effect == NO_EFFECT:
+        reason = "NoEffect"
+        message = (
+            f"{_count(affected.published, 'published device')} selected. "
+            f"{_count(affected.allocated, 'allocated device')} selected. "
+            f"{_count(affected.pods, 'pod')} would be evicted in {_namespaces(affected)} if the effect was NoExecute. "
+            "This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
+        )
+    if evicted:
+        message = f"{message} {_count(evicted, 'pod')} evicted since starting the controller.".lstrip()
+    return {
+        "type": EVICTION,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _namespaces(affected: Affected) -> str:
+    return "1 namespace" if affected.namespaces == 1 else f"{affected.namespaces} different namespaces"
+
 
 _REASON = "DeviceTaintManagerEviction"
 #: Minimum seconds between status updates of an unchanged rule.

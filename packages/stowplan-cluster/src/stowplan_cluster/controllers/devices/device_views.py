@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.pod import FINISHED
-from stowplan_cluster.controllers.workload_views import Key
+from stowplan_cluster.controllers.views import Key
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Event, Stored

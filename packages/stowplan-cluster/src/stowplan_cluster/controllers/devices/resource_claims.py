@@ -31,8 +31,7 @@ from stowplan_cluster.controllers.devices.device_views import (
 )
 from stowplan_cluster.controllers.events import WARNING
 from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.views import AnyObject
-from stowplan_cluster.controllers.workload_views import Key
+from stowplan_cluster.controllers.views import AnyObject, Key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence

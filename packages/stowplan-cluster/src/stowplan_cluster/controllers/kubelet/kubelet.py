@@ -38,12 +38,13 @@ from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.controllers.events import NORMAL, WARNING, EventRecorder
 from stowplan_cluster.controllers.kubelet import kubelet_node, kubelet_status
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Refusal, affinity_refusal, requests_of
-from stowplan_cluster.controllers.kubelet.kubelet_annotations import (
+from stowplan_cluster.controllers.kubelet.kubelet_hosts import (
+    Host,
+    Hosts,
     InvalidAnnotation,
     KubeletAnnotations,
     kubelet_annotations_of,
 )
-from stowplan_cluster.controllers.kubelet.kubelet_hosts import Host, Hosts
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, node_of
 

@@ -5,22 +5,126 @@ All state is derived from the store's changes, so a new process continues where 
 
 from __future__ import annotations
 
+import re
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.conditions import is_true
 from stowplan_cluster.controllers.kubelet import kubelet_node
-from stowplan_cluster.controllers.kubelet.addresses import AddressPool, is_network
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Room, allocatable_of, requests_of
-from stowplan_cluster.controllers.kubelet.kubelet_annotations import is_stopped
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.store import Event, Stored
+
+# Annotations that control how simulated containers behave.
+#
+# They are parsed together: if one is invalid, the pod runs as if it had none.
+
+START_AFTER = "stowplan.io/start-after"
+RUN_FOR = "stowplan.io/run-for"
+EXIT_CODE = "stowplan.io/exit-code"
+STOP_AFTER = "stowplan.io/stop-after"
+KUBELET = "stowplan.io/kubelet"
+STOPPED = "stopped"
+
+#: How long pods of Jobs run by default.
+JOB_SECONDS = 1.0
+_MAX_EXIT_CODE = 255
+_DIGITS = re.compile("[0-9]{1,3}")
+
+
+class InvalidAnnotation(ValueError):
+    """The message names annotation, value and expected format."""
+
+
+class KubeletAnnotations(PlainStruct, frozen=True):
+    start_after: float = 0.0
+    #: None: until deleted.
+    run_for: float | None = None
+    exit_code: int = 0
+    stop_after: float = 0.0
+
+
+def is_stopped(node: JsonObject) -> bool:
+    return (node["metadata"].get("annotations") or {}).get(KUBELET) == STOPPED
+
+
+def kubelet_annotations_of(pod: JsonObject) -> KubeletAnnotations:
+    annotations = pod["metadata"].get("annotations") or {}
+    run_for = JOB_SECONDS if _is_of_job(pod) else None
+    return KubeletAnnotations(
+        start_after=_seconds(annotations, START_AFTER) or 0.0,
+        run_for=_seconds(annotations, RUN_FOR) if RUN_FOR in annotations else run_for,
+        exit_code=_exit_code(annotations),
+        stop_after=_seconds(annotations, STOP_AFTER) or 0.0,
+    )
+
+
+def _is_of_job(pod: JsonObject) -> bool:
+    references = pod["metadata"].get("ownerReferences") or ()
+    return any(one.get("controller") and one.get("kind") == "Job" for one in references)
+
+
+def _seconds(annotations: dict[str, str], name: str) -> float | None:
+    text = annotations.get(name)
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text).seconds
+    except ValueError as error:
+        raise InvalidAnnotation(f"annotation {name}: {error}; write it as 30s or 1m30s") from None
+    if seconds < 0:
+        raise InvalidAnnotation(f"annotation {name}: {text!r} is negative")
+    return seconds
+
+
+def _exit_code(annotations: dict[str, str]) -> int:
+    text = annotations.get(EXIT_CODE, "0")
+    if not _DIGITS.fullmatch(text) or int(text) > _MAX_EXIT_CODE:
+        raise InvalidAnnotation(f"annotation {EXIT_CODE}: {text[:64]!r} is not a number from 0 to {_MAX_EXIT_CODE}")
+    return int(text)
+
+
+# Deterministic IP addresses for simulated nodes and pods; none is assigned twice.
+#
+# A pool iterates over its network and wraps around, so a released address is not reused at once. Pools may overlap:
+# they share the set of taken addresses.
+
+
+def is_network(text: str) -> bool:
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+class AddressPool:
+    def __init__(self, network: str, taken: set[str]) -> None:
+        self._network = ip_network(network, strict=False)
+        #: Excludes the network address and the broadcast address.
+        self._size = max(self._network.num_addresses - 2, 0)
+        self._next = 0
+        self._taken = taken
+
+    def take(self) -> str | None:
+        """Allocate a free address; None if there is none. The caller releases it by discarding it from the set."""
+        for _ in range(self._size):
+            address = str(self._network.network_address + 1 + self._next)
+            self._next = (self._next + 1) % self._size
+            if address not in self._taken:
+                self._taken.add(address)
+                return address
+        return None
+
 
 NODE_NETWORK = "10.0.0.0/12"
 POD_NETWORK = "10.128.0.0/9"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.kube.api.affinity import Taint
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event, Stored
-    from stowplan_cluster.controllers.workload_views import Key
+    from stowplan_cluster.controllers.views import Key
 
 _REASON = "TaintManagerEviction"
 

@@ -17,10 +17,9 @@ from stowplan.kube.api.meta import controller_of
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import WARNING
 from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.views import AnyObject, PodWithVolumes
+from stowplan_cluster.controllers.views import AnyObject, Key, PodWithVolumes
 from stowplan_cluster.controllers.volumes.volume_binder import CLAIMS
 from stowplan_cluster.controllers.volumes.volume_matching import ClaimKey
-from stowplan_cluster.controllers.workload_views import Key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

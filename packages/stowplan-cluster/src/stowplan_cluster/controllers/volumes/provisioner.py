@@ -22,15 +22,17 @@ from stowplan.kube.api.types import CSINode, StorageClass
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods_by_node import NODES
-from stowplan_cluster.controllers.volumes.storage_classes import CLASSES, NO_PROVISIONER, waits_for_consumer
 from stowplan_cluster.controllers.volumes.volume_binder import CLAIMS, STORAGE_PROVISIONER, VOLUMES, VolumeKey
-from stowplan_cluster.controllers.volumes.volume_binding import (
+from stowplan_cluster.controllers.volumes.volume_matching import (
+    CLASSES,
+    NO_PROVISIONER,
     PROVISIONED_BY,
     SELECTED_NODE,
+    ClaimKey,
     annotations_of,
     reference_to,
+    waits_for_consumer,
 )
-from stowplan_cluster.controllers.volumes.volume_matching import ClaimKey
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

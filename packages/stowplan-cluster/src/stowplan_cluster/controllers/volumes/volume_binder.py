@@ -24,21 +24,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
-from stowplan_cluster.controllers.volumes.storage_classes import (
+from stowplan_cluster.controllers.volumes.volume_matching import (
+    BIND_COMPLETED,
     CLASSES,
     NO_PROVISIONER,
-    default_of,
-    is_default,
-    waits_for_consumer,
-)
-from stowplan_cluster.controllers.volumes.volume_binding import (
-    BIND_COMPLETED,
     PROVISIONED_BY,
     SELECTED_NODE,
     Binding,
+    ClaimKey,
+    Volumes,
     annotations_of,
+    default_of,
+    fits,
+    is_default,
+    offered_of,
+    waits_for_consumer,
+    wanted_of,
 )
-from stowplan_cluster.controllers.volumes.volume_matching import ClaimKey, Volumes, fits, offered_of, wanted_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

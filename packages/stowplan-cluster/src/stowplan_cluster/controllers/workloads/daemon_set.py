@@ -22,7 +22,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, next_availability
-from stowplan_cluster.controllers.workload_views import DAEMON_SETS, DaemonSet, Key, scaled
+from stowplan_cluster.controllers.views import DAEMON_SETS, DaemonSet, Key, scaled
 from stowplan_cluster.controllers.workloads.daemon_nodes import (
     NODES,
     Demands,
@@ -32,8 +32,12 @@ from stowplan_cluster.controllers.workloads.daemon_nodes import (
     with_daemon_tolerations,
 )
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
-from stowplan_cluster.controllers.workloads.pod_control import PodControl, subject_of
-from stowplan_cluster.controllers.workloads.pod_templates import generate_name_of, pod_from_template
+from stowplan_cluster.controllers.workloads.pod_templates import (
+    PodControl,
+    generate_name_of,
+    pod_from_template,
+    subject_of,
+)
 from stowplan_cluster.controllers.workloads.revisions import REVISION_HASH, RevisionHistory
 
 if TYPE_CHECKING:

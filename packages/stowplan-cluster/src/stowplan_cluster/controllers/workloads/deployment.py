@@ -18,14 +18,18 @@ from stowplan.kube.api.meta import MAX_INT32
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PODS, decode_pod
-from stowplan_cluster.controllers.workload_views import DEPLOYMENTS, REPLICA_SETS, Deployment, Key, ReplicaSet
+from stowplan_cluster.controllers.views import DEPLOYMENTS, REPLICA_SETS, Deployment, Key, ReplicaSet
 from stowplan_cluster.controllers.workloads import deployment_status as reasons
-from stowplan_cluster.controllers.workloads.deployment_scaling import (
+from stowplan_cluster.controllers.workloads.deployment_status import (
     DESIRED_REPLICAS,
     MAX_REPLICAS,
+    PROGRESSING,
     RECREATE,
     REVISION,
     REVISION_HISTORY,
+    DeploymentStatus,
+    has_deadline,
+    is_complete,
     number_in,
     oldest_first,
     proportional_sizes,
@@ -35,15 +39,14 @@ from stowplan_cluster.controllers.workloads.deployment_scaling import (
     sizes_of_old,
     wanted,
 )
-from stowplan_cluster.controllers.workloads.deployment_status import (
-    PROGRESSING,
-    DeploymentStatus,
-    has_deadline,
-    is_complete,
-)
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
-from stowplan_cluster.controllers.workloads.pod_control import subject_of
-from stowplan_cluster.controllers.workloads.pod_templates import MAX_NAME, POD_TEMPLATE_HASH, hash_of, same_template
+from stowplan_cluster.controllers.workloads.pod_templates import (
+    MAX_NAME,
+    POD_TEMPLATE_HASH,
+    hash_of,
+    same_template,
+    subject_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from stowplan.kube.api.label_selectors import Selector, SelectorError
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.pod import FINISHED
-from stowplan_cluster.controllers.workload_views import Key, Workload, WorkloadKind
+from stowplan_cluster.controllers.views import Key, Workload, WorkloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -18,7 +18,7 @@ from stowplan.kube.api.meta import controller_of
 from stowplan_cluster.apiserver.conditions import condition_of, set_condition
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS, Pod, by_deletion_order, decode_pod, next_availability
-from stowplan_cluster.controllers.workload_views import (
+from stowplan_cluster.controllers.views import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     Key,
@@ -27,8 +27,7 @@ from stowplan_cluster.controllers.workload_views import (
     WorkloadKind,
 )
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
-from stowplan_cluster.controllers.workloads.pod_control import PodControl
-from stowplan_cluster.controllers.workloads.pod_templates import generate_name_of, pod_from_template
+from stowplan_cluster.controllers.workloads.pod_templates import PodControl, generate_name_of, pod_from_template
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -11,21 +11,214 @@ Upstream: pkg/controller/statefulset.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from stowplan.kube.api.api_errors import ApiError, conflict
+from stowplan_cluster.apiserver.json_values import copy_of
 from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PENDING, PODS, Pod, decode_pod, next_availability
-from stowplan_cluster.controllers.workload_views import STATEFUL_SETS, Key, StatefulSet
-from stowplan_cluster.controllers.workloads.ownership import Ownership
+from stowplan_cluster.controllers.views import STATEFUL_SETS, Key, StatefulSet
+from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
+from stowplan_cluster.controllers.workloads.pod_templates import pod_from_template, subject_of
 from stowplan_cluster.controllers.workloads.revisions import HASH, REVISION_HASH, Revision, RevisionHistory
-from stowplan_cluster.controllers.workloads.stateful_pods import StatefulPods, in_range, ordinal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event
+    from stowplan_cluster.apiserver.store import Event, Stored
+
+# Pods of a StatefulSet and their claims: ordinals, identity and storage.
+#
+# Pods and their claims are named by ordinal, so a recreated pod gets its claims back. Claims outlive pods by default;
+# persistentVolumeClaimRetentionPolicy Delete is implemented with owner references and the garbage collector.
+#
+# Left out: no warning for claims that another controller owns as well.
+#
+# Upstream: pkg/controller/statefulset/stateful_pod_control.go, stateful_set_utils.go.
+
+CLAIMS = "persistentvolumeclaims"
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+POD_INDEX = "apps.kubernetes.io/pod-index"
+
+DELETE = "Delete"
+
+_NAME_RE = re.compile(r"(?P<parent>.*)-(?P<ordinal>[0-9]+)")
+
+
+def ordinal_of(stateful_set: StatefulSet, pod_name: str) -> int:
+    """The ordinal of a pod name; -1 if the name does not belong to the set."""
+    match = _NAME_RE.fullmatch(pod_name)
+    if match is None or match["parent"] != stateful_set.metadata.name:
+        return -1
+    return int(match["ordinal"])
+
+
+def in_range(stateful_set: StatefulSet, ordinal: int) -> bool:
+    start = stateful_set.spec.ordinals.start
+    return start <= ordinal < start + stateful_set.spec.replicas
+
+
+class StatefulPods:
+    def __init__(self, client: ControllerClient) -> None:
+        self._client = client
+
+    def create(self, stateful_set: StatefulSet, ordinal: int, revision: Revision) -> None:
+        pod = _pod(stateful_set, ordinal, revision)
+        name = pod["metadata"]["name"]
+        self.create_claims(stateful_set, ordinal)
+        try:
+            self._client.create(PODS, pod)
+        except ApiError as error:
+            message = f"Create Pod {name} in StatefulSet {stateful_set.metadata.name} failed error: {error}"
+            self._client.events.record(subject_of(stateful_set), WARNING, "FailedCreate", message)
+            raise
+        self._record(stateful_set, "Create", name)
+
+    def delete(self, stateful_set: StatefulSet, pod: Pod) -> None:
+        if self._client.delete(PODS, pod.metadata.namespace, pod.name, uid=pod.uid):
+            self._record(stateful_set, "Delete", pod.name)
+
+    def keep_identity(self, stateful_set: StatefulSet, pod: Pod) -> None:
+        """Set the identity labels of an adopted pod."""
+        labels = _identity(stateful_set, ordinal_of(stateful_set, pod.name))
+        if labels.items() <= pod.labels.items():
+            return
+        stored = self._client.fetch(PODS, Key(pod.metadata.namespace, pod.name, pod.uid))
+        obj = stored.to_dict()
+        obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **labels}
+        self._client.update(stored, obj)
+        self._record(stateful_set, "Update", pod.name)
+
+    def create_claims(self, stateful_set: StatefulSet, ordinal: int) -> None:
+        for claim in _claims(stateful_set, ordinal):
+            name = claim["metadata"]["name"]
+            stored = self._client.store.get(CLAIMS, stateful_set.metadata.namespace, name)
+            if stored is None:
+                self._client.create(CLAIMS, claim)
+                pod, owner = _pod_name(stateful_set, ordinal), stateful_set.metadata.name
+                message = f"Create Claim {name} Pod {pod} in StatefulSet {owner} success"
+                self._client.events.record(subject_of(stateful_set), NORMAL, "SuccessfulCreate", message)
+            elif "deletionTimestamp" in stored.to_dict()["metadata"]:
+                raise conflict(CLAIMS, "", name, "the claim is being deleted")
+
+    def claims_wait_for_collection(self, stateful_set: StatefulSet, ordinal: int) -> bool:
+        """Whether a claim is still to be deleted with an earlier pod of this name."""
+        if stateful_set.spec.persistent_volume_claim_retention_policy.when_scaled != DELETE:
+            return False
+        name = _pod_name(stateful_set, ordinal)
+        return any(
+            reference.get("kind") == "Pod" and reference.get("name") == name
+            for stored in self._existing_claims(stateful_set, ordinal)
+            for reference in stored.to_dict()["metadata"].get("ownerReferences") or ()
+        )
+
+    def keep_claim_owners(self, stateful_set: StatefulSet, pod: Pod) -> None:
+        """Set the owner references of a pod's claims as the retention policy requires."""
+        wanted = _claim_owner(stateful_set, pod)
+        uids = (stateful_set.metadata.uid, pod.uid)
+        for stored in self._existing_claims(stateful_set, ordinal_of(stateful_set, pod.name)):
+            obj = stored.to_dict()
+            present = obj["metadata"].get("ownerReferences") or []
+            references = [one for one in present if one.get("uid") not in uids]
+            references += [wanted] if wanted is not None else []
+            if references != present:
+                obj["metadata"]["ownerReferences"] = references
+                self._client.update(stored, obj)
+
+    def _existing_claims(self, stateful_set: StatefulSet, ordinal: int) -> Iterator[Stored]:
+        for template in stateful_set.spec.volume_claim_templates:
+            name = _claim_name(stateful_set, template, ordinal)
+            stored = self._client.store.get(CLAIMS, stateful_set.metadata.namespace, name)
+            if stored is not None:
+                yield stored
+
+    def _record(self, stateful_set: StatefulSet, verb: str, pod: str) -> None:
+        message = f"{verb} Pod {pod} in StatefulSet {stateful_set.metadata.name} successful"
+        self._client.events.record(subject_of(stateful_set), NORMAL, f"Successful{verb}", message)
+
+
+def _pod_name(stateful_set: StatefulSet, ordinal: int) -> str:
+    return f"{stateful_set.metadata.name}-{ordinal}"
+
+
+def _claim_name(stateful_set: StatefulSet, template: JsonObject, ordinal: int) -> str:
+    return f"{template['metadata']['name']}-{_pod_name(stateful_set, ordinal)}"
+
+
+def _identity(stateful_set: StatefulSet, ordinal: int) -> dict[str, str]:
+    return {POD_NAME: _pod_name(stateful_set, ordinal), POD_INDEX: str(ordinal)}
+
+
+def _pod(stateful_set: StatefulSet, ordinal: int, revision: Revision) -> JsonObject:
+    name = _pod_name(stateful_set, ordinal)
+    pod = pod_from_template(
+        revision.template,
+        namespace=stateful_set.metadata.namespace,
+        owner=owner_reference(stateful_set),
+        name=name,
+    )
+    metadata, spec = pod["metadata"], pod["spec"]
+    labels = metadata.get("labels") or {}
+    metadata["labels"] = {**labels, **_identity(stateful_set, ordinal), REVISION_HASH: revision.name}
+    spec["hostname"] = name
+    if stateful_set.spec.service_name:
+        spec["subdomain"] = stateful_set.spec.service_name
+    _mount_claims(stateful_set, ordinal, spec)
+    return pod
+
+
+def _mount_claims(stateful_set: StatefulSet, ordinal: int, spec: JsonObject) -> None:
+    """Add a volume for each claim, replacing volumes of the same name."""
+    volumes = [
+        {
+            "name": template["metadata"]["name"],
+            "persistentVolumeClaim": {"claimName": _claim_name(stateful_set, template, ordinal)},
+        }
+        for template in stateful_set.spec.volume_claim_templates
+    ]
+    names = {volume["name"] for volume in volumes}
+    volumes += [volume for volume in spec.get("volumes") or () if volume["name"] not in names]
+    if volumes:
+        spec["volumes"] = volumes
+
+
+def _claims(stateful_set: StatefulSet, ordinal: int) -> Iterator[JsonObject]:
+    selector = stateful_set.spec.label_selector
+    for template in stateful_set.spec.volume_claim_templates:
+        claim = copy_of(template)
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+        claim.pop("status", None)
+        given = claim["metadata"]
+        metadata = {
+            "name": _claim_name(stateful_set, template, ordinal),
+            "namespace": stateful_set.metadata.namespace,
+            "labels": {**(given.get("labels") or {}), **(selector.match_labels if selector else {})},
+        }
+        if given.get("annotations"):
+            metadata["annotations"] = given["annotations"]
+        claim["metadata"] = metadata
+        yield claim
+
+
+def _claim_owner(stateful_set: StatefulSet, pod: Pod) -> JsonObject | None:
+    """The owner with which a claim of the pod is deleted; None to keep it."""
+    policy = stateful_set.spec.persistent_volume_claim_retention_policy
+    scaled_down = not in_range(stateful_set, ordinal_of(stateful_set, pod.name))
+    if policy.when_scaled == DELETE and scaled_down:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": pod.name,
+            "uid": pod.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    return owner_reference(stateful_set) if policy.when_deleted == DELETE else None
+
 
 #: Maximum number of pods that a Parallel set creates or deletes per reconcile.
 BURST = 50

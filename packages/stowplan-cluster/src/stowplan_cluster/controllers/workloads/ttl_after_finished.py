@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan_cluster.apiserver.conditions import condition_of, is_true
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import seconds_of
-from stowplan_cluster.controllers.workload_views import JOBS, Job, Key
+from stowplan_cluster.controllers.views import JOBS, Job, Key
 from stowplan_cluster.controllers.workloads.job import COMPLETE, JOB_FAILED, is_finished
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from stowplan_cluster.controllers.devices.device_driver import DEVICES, FakeDeviceDriver
-from stowplan_cluster.controllers.devices.device_readiness import READY, FakeDeviceReadiness
+from stowplan_cluster.controllers.devices.device_driver import DEVICES, READY, FakeDeviceDriver, FakeDeviceReadiness
 from support.live.living_cluster import Living, node
 from support.plugins.devices import a_claim, a_device, a_slice, allocation, exactly
 

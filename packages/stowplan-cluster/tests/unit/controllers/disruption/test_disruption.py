@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from stowplan.kube.api.api_errors import TooManyRequests
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.eviction import evict
-from stowplan_cluster.controllers.disruption.disruption import BUDGETS, DisruptionController
+from stowplan_cluster.controllers.disruption import BUDGETS, DisruptionController
 from support.examples import examples
 from support.live.controller_cluster import workload
 from support.live.living_cluster import Living, condition, fleets, pod
@@ -225,7 +225,7 @@ def test_pods_without_a_budget_are_not_decoded(monkeypatch, cluster):
     def fail(*args):
         raise AssertionError("decoded")
 
-    monkeypatch.setattr("stowplan_cluster.controllers.disruption.disruption.decode_json", fail)
+    monkeypatch.setattr("stowplan_cluster.controllers.disruption.decode_json", fail)
     cluster.add("a")
     cluster.set_pod("a", ready=False)
     cluster.settle()

@@ -16,25 +16,29 @@ Upstream: pkg/controller/disruption.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import NOTHING, SelectorError, compile_label_selector
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.policy import PodDisruptionBudget
+from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.conditions import set_condition
+from stowplan_cluster.apiserver.scale import scale_of
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.disruption.budget import Budget, Member
-from stowplan_cluster.controllers.disruption.owner_scales import OwnerScales, ScaleError
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PODS, seconds_of
 from stowplan_cluster.controllers.pods_by_node import key_of
-from stowplan_cluster.controllers.views import PodWithConditions
-from stowplan_cluster.controllers.workload_views import (
+from stowplan_cluster.controllers.views import (
     DEPLOYMENTS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
+    PodWithConditions,
+    Scaled,
     scaled,
 )
 
@@ -42,10 +46,121 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.kube.api.label_selectors import Selector
+    from stowplan.kube.api.meta import OwnerReference
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.store import Event, Stored
-    from stowplan_cluster.controllers.workload_views import Key
+    from stowplan_cluster.controllers.views import Key
+
+# The expected pod count of a pod's owner: its spec.replicas, or that of its Deployment.
+#
+# Upstream: pkg/controller/disruption/disruption.go (the finders).
+
+_BUILT_IN = frozenset(kind.storage for kind in (REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS))
+
+
+class ScaleError(ValueError):
+    """The owner's scale cannot be determined."""
+
+
+class Scale(PlainStruct):
+    #: uid of the scaled object; None if it does not exist.
+    uid: str | None = None
+    replicas: int = 0
+    #: uids of all objects that were read.
+    sources: list[str] = field(default_factory=list)
+
+
+class OwnerScales:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def of(self, owner: OwnerReference, namespace: str) -> Scale:
+        resource = self._registry.catalogue.of_kind(owner.api_version, owner.kind)
+        if resource is None:
+            raise ScaleError(f'no matches for kind "{owner.kind}" in version "{owner.api_version}"')
+        scale = Scale(sources=[owner.uid])
+        stored = self._find(resource.storage, namespace, owner)
+        if stored is None:
+            return scale
+        if resource.storage in _BUILT_IN:
+            self._read(scale, stored)
+            if resource.storage == REPLICA_SETS.storage:
+                self._follow_deployment(scale, stored)
+            return scale
+        if "scale" not in resource.subresources:
+            raise ScaleError(f"{resource.qualified} does not implement the scale subresource")
+        scale.uid = stored.uid
+        scale.replicas = scale_of(self._registry, resource, stored)["spec"]["replicas"]
+        return scale
+
+    def _follow_deployment(self, scale: Scale, stored: Stored) -> None:
+        references = decode_json(stored.data, Scaled).metadata.owner_references
+        reference = next((one for one in references if one.controller and one.kind == DEPLOYMENTS.kind), None)
+        if reference is None:
+            return
+        scale.uid = None
+        scale.sources.append(reference.uid)
+        deployment = self._find(DEPLOYMENTS.storage, stored.namespace, reference)
+        if deployment is not None:
+            self._read(scale, deployment)
+
+    def _find(self, storage: str, namespace: str, owner: OwnerReference) -> Stored | None:
+        stored = self._registry.store.get(storage, namespace, owner.name)
+        return stored if stored is not None and stored.uid == owner.uid else None
+
+    def _read(self, scale: Scale, stored: Stored) -> None:
+        scale.uid, scale.replicas = stored.uid, decode_json(stored.data, Scaled).spec.replicas
+
+
+# Per-PodDisruptionBudget pod counts, updated incrementally.
+
+
+class Member(PlainStruct, frozen=True):
+    ready: bool
+    terminating: bool
+    #: The pod's controller.
+    owner: OwnerReference | None
+
+    @property
+    def healthy(self) -> bool:
+        return self.ready and not self.terminating
+
+
+class Budget(PlainStruct):
+    selector: Selector
+    members: dict[str, Member] = field(default_factory=dict)
+    healthy: int = 0
+    unmanaged: int = 0
+    #: Number of pods per owner.
+    owners: Counter[OwnerReference] = field(default_factory=Counter)
+    #: uids of the objects from which the scale was read.
+    scale_sources: set[str] = field(default_factory=set)
+
+    def put(self, name: str, member: Member) -> bool:
+        """Update the count of a pod; return whether it changed."""
+        if self.members.get(name) == member:
+            return False
+        self.drop(name)
+        self.members[name] = member
+        self._count(member, 1)
+        return True
+
+    def drop(self, name: str) -> bool:
+        member = self.members.pop(name, None)
+        if member is not None:
+            self._count(member, -1)
+        return member is not None
+
+    def _count(self, member: Member, by: int) -> None:
+        self.healthy += by if member.healthy else 0
+        if member.owner is None:
+            self.unmanaged += by
+            return
+        self.owners[member.owner] += by
+        if not self.owners[member.owner]:
+            del self.owners[member.owner]
+
 
 BUDGETS = "poddisruptionbudgets.policy"
 #: How long an accepted eviction counts if its pod is not deleted.
