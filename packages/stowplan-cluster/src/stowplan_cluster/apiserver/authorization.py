@@ -2,7 +2,7 @@
 
 Members of system:masters may do everything. Everybody else needs a rule of a bound role; cluster role bindings are
 checked first. Rules only allow, none denies. What every user of a cluster may do (discovery, version, health,
-self-reviews) comes from `default_roles`; a stored role or binding of the same name replaces the default.
+self-reviews) comes from the default roles below; a stored role or binding of the same name replaces the default.
 
 With `Store.on_change` as `subscribe` the RBAC objects are read again only after a change; without it, for every
 decision.
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, TypeVar
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.field_errors import aggregate, go_quote
 from stowplan.kube.api.label_selectors import SelectorError, compile_label_selector
-from stowplan.kube.api.users import MASTERS, UserInfo
+from stowplan.kube.api.meta import ObjectMeta
+from stowplan.kube.api.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver import default_roles, rbac
+from stowplan_cluster.apiserver import rbac
 from stowplan_cluster.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
 
 if TYPE_CHECKING:
@@ -29,6 +30,109 @@ if TYPE_CHECKING:
 
     Lister = Callable[[str, str], Sequence[Stored]]
     Subscribe = Callable[[Callable[[Event], None]], object]
+
+# The default cluster roles and their bindings.
+#
+# They are effective without being stored, so they can be bound but not listed. Only the roles for users are here;
+# upstream's roles for components are left out.
+#
+# Upstream: plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go.
+
+MONITORING = "system:monitoring"
+
+_HEALTH = ("/livez", "/readyz", "/healthz")
+_VERSION = ("/version", "/version/")
+_DOCUMENTS = ("/openapi", "/openapi/*", "/api", "/api/*", "/apis", "/apis/*")
+_MONITORED = ("/metrics", "/metrics/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/healthz", "/healthz/*")
+
+
+_READ = ("get", "list", "watch")
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+
+_API_GROUPS = {
+    "": ("configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "serviceaccounts", "services"),
+    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "batch": ("jobs",),
+    "policy": ("poddisruptionbudgets",),
+}
+_SCALED = ("deployments", "replicasets", "statefulsets", "replicationcontrollers")
+#: Readable with view; written by controllers only.
+_OBSERVED = {"": ("events", "namespaces", "pods/log"), "apps": ("controllerrevisions",)}
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def _on(verbs: tuple[str, ...], group: str, *resources: str) -> PolicyRule:
+    return PolicyRule(verbs=verbs, api_groups=(group,), resources=resources)
+
+
+def _scales(resources: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{name}/scale" for name in resources if name in _SCALED)
+
+
+def _view() -> tuple[PolicyRule, ...]:
+    rules = []
+    for group, resources in _API_GROUPS.items():
+        statuses = tuple(f"{name}/status" for name in resources)
+        rules.append(_on(_READ, group, *resources, *statuses, *_scales(resources), *_OBSERVED.get(group, ())))
+    return tuple(rules)
+
+
+def _edit() -> tuple[PolicyRule, ...]:
+    written = tuple(_on(_WRITE, group, *names, *_scales(names)) for group, names in _API_GROUPS.items())
+    secrets = _on((*_READ, *_WRITE), "", "secrets")
+    return (*_view(), *written, secrets, _create("", "pods/eviction"))
+
+
+def _admin() -> tuple[PolicyRule, ...]:
+    roles = _on((*_READ, *_WRITE), _RBAC, "roles", "rolebindings")
+    return (*_edit(), roles, _create("authorization.k8s.io", "localsubjectaccessreviews"))
+
+
+def _get(*urls: str) -> PolicyRule:
+    return PolicyRule(verbs=("get",), non_resource_urls=urls)
+
+
+def _create(group: str, *resources: str) -> PolicyRule:
+    return PolicyRule(verbs=("create",), api_groups=(group,), resources=resources)
+
+
+def _role(name: str, *rules: PolicyRule) -> Role:
+    return Role(metadata=ObjectMeta(name=name), rules=rules)
+
+
+def _bound(name: str, *groups: str) -> RoleBinding:
+    return RoleBinding(
+        metadata=ObjectMeta(name=name),
+        role_ref=RoleRef(kind="ClusterRole", name=name),
+        subjects=tuple(Subject(kind="Group", name=group) for group in groups),
+    )
+
+
+CLUSTER_ROLES: tuple[Role, ...] = (
+    _role(
+        "cluster-admin",
+        PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)),
+        PolicyRule(verbs=("*",), non_resource_urls=("*",)),
+    ),
+    _role("admin", *_admin()),
+    _role("edit", *_edit()),
+    _role("view", *_view()),
+    _role("system:discovery", _get(*_HEALTH, *_VERSION, *_DOCUMENTS)),
+    _role("system:monitoring", _get(*_MONITORED)),
+    _role(
+        "system:basic-user",
+        _create("authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+        _create("authentication.k8s.io", "selfsubjectreviews"),
+    ),
+    _role("system:public-info-viewer", _get(*_HEALTH, *_VERSION)),
+)
+CLUSTER_ROLE_BINDINGS: tuple[RoleBinding, ...] = (
+    _bound("cluster-admin", MASTERS),
+    _bound("system:monitoring", MONITORING),
+    _bound("system:discovery", AUTHENTICATED),
+    _bound("system:basic-user", AUTHENTICATED),
+    _bound("system:public-info-viewer", AUTHENTICATED, UNAUTHENTICATED),
+)
 
 _Kind = TypeVar("_Kind", Role, RoleBinding)
 
@@ -160,15 +264,13 @@ def _is_about(subject: Subject, user: UserInfo, namespace: str) -> bool:
 
 
 def _read_policy(list_: Lister) -> _Policy:
-    cluster_roles = _with_defaults(default_roles.CLUSTER_ROLES, _decoded(list_(rbac.CLUSTER_ROLES, ""), Role))
+    cluster_roles = _with_defaults(CLUSTER_ROLES, _decoded(list_(rbac.CLUSTER_ROLES, ""), Role))
     bindings: dict[str, list[RoleBinding]] = {}
     for binding in _decoded(list_(rbac.ROLE_BINDINGS, ""), RoleBinding):
         bindings.setdefault(binding.metadata.namespace, []).append(binding)
     return _Policy(
         cluster_bindings=tuple(
-            _with_defaults(
-                default_roles.CLUSTER_ROLE_BINDINGS, _decoded(list_(rbac.CLUSTER_ROLE_BINDINGS, ""), RoleBinding)
-            ).values()
+            _with_defaults(CLUSTER_ROLE_BINDINGS, _decoded(list_(rbac.CLUSTER_ROLE_BINDINGS, ""), RoleBinding)).values()
         ),
         bindings=bindings,
         cluster_roles={name: _rules_of(role, cluster_roles) for name, role in cluster_roles.items()},

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import NOT_SUPPORTED, REQUIRED, BadRequest, FieldError, conflict, invalid
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.apiserver.conditions import set_condition
 from stowplan_cluster.apiserver.metadata import check_namespace
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import metadata_of, set_condition
 from stowplan_cluster.apiserver.schema import conform, struct_named
 
 if TYPE_CHECKING:

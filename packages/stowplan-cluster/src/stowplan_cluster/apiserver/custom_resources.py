@@ -14,13 +14,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.custom.defaulting import apply_schema_defaults
-from stowplan_cluster.apiserver.custom.definitions import schema_of_version, versions_of
-from stowplan_cluster.apiserver.custom.naming import accepted_names, is_established, judged_status, names_of
+from stowplan_cluster.apiserver.custom.definitions import (
+    accepted_names,
+    is_established,
+    judged_status,
+    names_of,
+    schema_of_version,
+    versions_of,
+)
 from stowplan_cluster.apiserver.custom.objects import object_errors
 from stowplan_cluster.apiserver.custom.rules.evaluation import rule_tree, violations
-from stowplan_cluster.apiserver.custom.structural import struct_of
-from stowplan_cluster.apiserver.json_values import copy_of
+from stowplan_cluster.apiserver.custom.structural import apply_schema_defaults, struct_of
+from stowplan_cluster.apiserver.objects import copy_of
 from stowplan_cluster.apiserver.resources import Resource
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from stowplan.kube.api.api_errors import ApiError, BadRequest, InternalError, To
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.status import StatusCause, StatusDetails
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.apiserver.conditions import condition_of, is_true, set_condition
 from stowplan_cluster.apiserver.deletion import Deletion, check_preconditions, options_of
 from stowplan_cluster.apiserver.label_selectors import compiled
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import condition_of, is_true, metadata_of, set_condition
 from stowplan_cluster.apiserver.schema import conform, struct_named
 
 if TYPE_CHECKING:

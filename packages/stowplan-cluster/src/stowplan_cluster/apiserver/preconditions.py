@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.api_errors import ApiError, BadRequest, conflict
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.whole_numbers import whole_number
-from stowplan_cluster.apiserver.json_values import json_type
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import json_type, metadata_of
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

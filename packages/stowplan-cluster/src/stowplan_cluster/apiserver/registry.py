@@ -36,10 +36,9 @@ from stowplan_cluster.apiserver.custom.definitions import definition_warnings, v
 from stowplan_cluster.apiserver.custom_resources import DEFINITIONS
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion
-from stowplan_cluster.apiserver.json_values import go_text, same, sorted_json
 from stowplan_cluster.apiserver.listing import ListOptions, Page, list_page
 from stowplan_cluster.apiserver.metadata import Names, carry_over, check_name, prepare_metadata, set_namespace
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import go_text, metadata_of, same, sorted_json
 from stowplan_cluster.apiserver.preconditions import check_uid, version_asked
 from stowplan_cluster.apiserver.schema import conform, schema_of
 from stowplan_cluster.apiserver.selection import selection_of

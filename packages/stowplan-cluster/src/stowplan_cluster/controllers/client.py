@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import NotFound, not_found
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.apiserver.conditions import set_condition
 from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.objects import set_condition
 from stowplan_cluster.apiserver.registry import Options
 from stowplan_cluster.controllers.events import FIELD_MANAGER, EventRecorder
 

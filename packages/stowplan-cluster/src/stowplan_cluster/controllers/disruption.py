@@ -26,7 +26,7 @@ from stowplan.kube.api.label_selectors import NOTHING, SelectorError, compile_la
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.policy import PodDisruptionBudget
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.conditions import set_condition
+from stowplan_cluster.apiserver.objects import set_condition
 from stowplan_cluster.apiserver.scale import scale_of
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING

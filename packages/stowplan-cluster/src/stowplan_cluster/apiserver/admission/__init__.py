@@ -14,23 +14,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.admission.namespaces import NamespaceLifecycle
-from stowplan_cluster.apiserver.admission.nodes import TaintNodesByCondition
-from stowplan_cluster.apiserver.admission.pod_groups import PodGroupWorkloadExists
-from stowplan_cluster.apiserver.admission.priority import Priority
-from stowplan_cluster.apiserver.admission.quotas import ResourceQuota
-from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
-from stowplan_cluster.apiserver.admission.storage import (
+from stowplan_cluster.apiserver.admission.plugins import (
     DefaultStorageClass,
+    DefaultTolerationSeconds,
+    NamespaceLifecycle,
     PersistentVolumeClaimResize,
+    PodGroupWorkloadExists,
+    Priority,
+    ResourceQuota,
     StorageObjectInUseProtection,
+    TaintNodesByCondition,
 )
-from stowplan_cluster.apiserver.admission.tolerations import DefaultTolerationSeconds
+from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan_cluster.apiserver.admission.cluster import List, Lookup, Plugin
+    from stowplan_cluster.apiserver.admission.plugins import List, Lookup, Plugin
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.quota_usage import QuotaUsage
     from stowplan_cluster.apiserver.resources import Resource

@@ -18,7 +18,7 @@ from stowplan_cluster.apiserver.objects import metadata_of
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from stowplan_cluster.apiserver.admission.cluster import List
+    from stowplan_cluster.apiserver.admission.plugins import List
     from stowplan_cluster.apiserver.objects import JsonObject
 
 _NETWORKS = {"IPv4": ipaddress.ip_network("10.96.0.0/12"), "IPv6": ipaddress.ip_network("fd00:10:96::/112")}

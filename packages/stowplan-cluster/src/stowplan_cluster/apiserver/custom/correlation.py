@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from stowplan_cluster.apiserver.json_values import sorted_json
+from stowplan_cluster.apiserver.objects import sorted_json
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.api_errors import DUPLICATE, INVALID, NOT_SUPPORTED, FieldError
 from stowplan.kube.api.field_errors import go_quote
-from stowplan_cluster.apiserver.json_values import go_value, sorted_json
+from stowplan_cluster.apiserver.objects import go_value, sorted_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

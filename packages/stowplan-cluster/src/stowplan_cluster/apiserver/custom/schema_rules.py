@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from stowplan.kube.api.regexes import PatternError
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_value
-from stowplan_cluster.apiserver.custom.openapi import validate_value
-from stowplan_cluster.apiserver.custom.re2 import PatternError, compile_pattern
+from stowplan_cluster.apiserver.custom.openapi import compile_pattern, validate_value
 from stowplan_cluster.apiserver.custom.rules.compilation import rule_errors
-from stowplan_cluster.apiserver.json_values import copy_of, equal
+from stowplan_cluster.apiserver.objects import copy_of, equal
 from stowplan_cluster.apiserver.validation.fields import Errors, forbidden, invalid, not_supported, required
 
 if TYPE_CHECKING:

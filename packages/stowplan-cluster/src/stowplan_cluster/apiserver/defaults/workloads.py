@@ -11,8 +11,7 @@ from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan_cluster.apiserver.conversion import METRICS_OF_V2
-from stowplan_cluster.apiserver.defaults.pods import default_template
-from stowplan_cluster.apiserver.defaults.volumes import default_claim
+from stowplan_cluster.apiserver.defaults.pods import default_claim, default_template
 from stowplan_cluster.apiserver.objects import metadata_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields, sigs.k8s.io/structured-mer
 from __future__ import annotations
 
 from stowplan_cluster.apiserver.managed_fields.applying import apply
-from stowplan_cluster.apiserver.managed_fields.times import keep_times
-from stowplan_cluster.apiserver.managed_fields.updates import record_update
+from stowplan_cluster.apiserver.managed_fields.updates import keep_times, record_update
 
 __all__ = ["apply", "keep_times", "record_update"]

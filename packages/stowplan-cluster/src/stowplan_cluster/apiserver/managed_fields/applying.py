@@ -11,21 +11,26 @@ sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import ApiError, BadRequest
+from stowplan.kube.api.api_errors import ApiError, BadRequest, Conflict
+from stowplan.kube.api.field_errors import go_quote
+from stowplan.kube.api.status import StatusCause, StatusDetails
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.json_values import copy_of, same
-from stowplan_cluster.apiserver.managed_fields.conflicts import FieldConflict, conflict_error
+from stowplan_cluster.apiserver.managed_fields.comparison import is_leaf, type_of_field
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
 from stowplan_cluster.apiserver.managed_fields.field_sets import (
+    BadElementError,
     difference,
+    element_of,
     has,
     intersection,
     ordered,
+    path_text,
     paths,
     union,
     without,
@@ -42,22 +47,154 @@ from stowplan_cluster.apiserver.managed_fields.managers import (
     read_sent,
     written,
 )
-from stowplan_cluster.apiserver.managed_fields.merging import merge
 from stowplan_cluster.apiserver.managed_fields.owned_fields import (
     fields_of,
     reconciled,
     remove_items,
     with_named_fields,
 )
-from stowplan_cluster.apiserver.managed_fields.path_elements import BadElementError
 from stowplan_cluster.apiserver.managed_fields.updates import after_update, owned_changes, remaining_managers
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import copy_of, metadata_of, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
+from stowplan_cluster.apiserver.schema.types import ListType, MapType, Struct
 
 if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
+    from collections.abc import Iterator, Sequence
+
+    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet, Path
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Struct
+    from stowplan_cluster.apiserver.schema.types import Type
+
+# Merge a configuration into a live object: its values win, nothing is removed.
+#
+# Merged lists keep the live order, except that elements in both lists follow the configuration's order.
+#
+# Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/merge.go.
+
+
+def merge(live: JsonObject, applied: JsonObject, type: Struct) -> JsonObject:
+    """The merged object, a deep copy."""
+    return _merge_fields(live, applied, type)
+
+
+def _merge_fields(live: JsonObject, applied: JsonObject, type: Struct | MapType) -> JsonObject:
+    merged: JsonObject = {}
+    for name, value in live.items():
+        merged[name] = _merge_value(value, applied[name], type, name) if name in applied else copy_of(value)
+    for name, value in applied.items():
+        if name not in live:
+            merged[name] = copy_of(value)
+    return merged
+
+
+def _merge_value(live: Any, applied: Any, parent: Struct | MapType, name: str) -> Any:
+    return _merge(live, applied, type_of_field(parent, name, applied))
+
+
+def _merge(live: Any, applied: Any, type: Type) -> Any:
+    if is_leaf(type) or not (live or applied):
+        return copy_of(applied)
+    if isinstance(type, ListType) and _is_kind(list, live, applied):
+        return _merge_elements(live or [], applied or [], type)
+    if isinstance(type, Struct | MapType) and _is_kind(dict, live, applied):
+        return _merge_fields(live or {}, applied or {}, type)
+    return copy_of(applied)
+
+
+def _is_kind(kind: type, *values: object) -> bool:
+    """Whether all values are of this type or null, which counts as empty."""
+    return all(value is None or value.__class__ is kind for value in values)
+
+
+def _merge_elements(live: list[Any], applied: list[Any], type: ListType) -> list[Any]:
+    steps = [element_of(item, type) for item in live]
+    theirs = {element_of(item, type): item for item in applied}
+    mine: dict[str, Any] = {}
+    for step, item in zip(steps, live, strict=True):
+        # Duplicates in the live list cannot be merged: the configuration's element replaces them.
+        mine[step] = item if step not in mine else None
+    merged = []
+    for place, step in _order(steps, list(theirs)):
+        if place is not None:
+            merged.append(copy_of(live[place]))
+        elif mine.get(step) is None:
+            merged.append(copy_of(theirs[step]))
+        else:
+            merged.append(_merge(mine[step], theirs[step], type.element))
+    return merged
+
+
+def _order(live: list[str], applied: list[str]) -> Iterator[tuple[int | None, str]]:
+    """The merged order: (index in the live list or None, step). The index is set for elements only in the live list.
+
+    New elements of the configuration go before the next element that both lists have.
+    """
+    in_live, in_applied, done = set(live), set(applied), set[str]()
+    shared = iter([step for step in applied if step in in_live])
+    expected = next(shared, None)
+    left = right = 0
+    while left < len(live) or right < len(applied):
+        mine = live[left] if left < len(live) else None
+        theirs = applied[right] if right < len(applied) else None
+        if mine is not None and mine not in in_applied:
+            yield left, mine
+            left += 1
+            continue
+        if mine is not None and theirs is not None and mine != theirs and expected not in (None, mine):
+            # In both lists, but not next in the configuration's order.
+            left += 1
+            continue
+        if mine is not None and (mine == theirs or mine in done):
+            left += 1
+        if theirs is not None:
+            yield None, theirs
+            done.add(theirs)
+            right += 1
+            if theirs == expected:
+                expected = next(shared, None)
+
+
+# Conflicts: fields of an applied configuration that other managers own.
+#
+# Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/conflict.go.
+
+FIELD_MANAGER_CONFLICT = "FieldManagerConflict"
+
+
+class FieldConflict(NamedTuple):
+    owner: ManagerKey
+    path: Path
+
+
+def conflict_error(conflicts: Sequence[FieldConflict]) -> Conflict:
+    """The error for a conflicting apply; conflicts are grouped by owner."""
+    causes = [
+        StatusCause(
+            reason=FIELD_MANAGER_CONFLICT,
+            message=f"conflict with {_owner_text(owner)}",
+            field=path_text(path),
+        )
+        for owner, path in conflicts
+    ]
+    return Conflict(_message(conflicts), details=StatusDetails(causes=tuple(causes)))
+
+
+def _message(conflicts: Sequence[FieldConflict]) -> str:
+    if len(conflicts) == 1:
+        owner, path = conflicts[0]
+        return f"Apply failed with 1 conflict: conflict with {_owner_text(owner)}: {path_text(path)}"
+    lines = []
+    for owner, contested in groupby(conflicts, key=lambda conflict: conflict.owner):
+        lines += [f"conflicts with {_owner_text(owner)}:", *(f"- {path_text(path)}" for _, path in contested)]
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+
+
+def _owner_text(owner: ManagerKey) -> str:
+    text = go_quote(owner.manager)
+    if owner.subresource:
+        text += f" with subresource {go_quote(owner.subresource)}"
+    return f"{text} using {owner.api_version}" if owner.operation == UPDATE else text
+
 
 #: The manager that owns fields set before managed fields were tracked.
 _BEFORE_FIRST_APPLY = "before-first-apply"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan_cluster.apiserver.json_values import go_text, go_type, is_number
-from stowplan_cluster.apiserver.managed_fields.path_elements import BadElementError, element_of, path_text
+from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, element_of, path_text
+from stowplan_cluster.apiserver.objects import go_text, go_type, is_number
 from stowplan_cluster.apiserver.schema.types import ATOMIC, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ import msgspec
 from stowplan.kube.api.field_errors import go_json
 from stowplan_cluster.apiserver.managed_fields.comparison import compare
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
-from stowplan_cluster.apiserver.managed_fields.field_sets import difference, union
+from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, difference, union
 from stowplan_cluster.apiserver.managed_fields.owned_fields import fields_of
-from stowplan_cluster.apiserver.managed_fields.path_elements import BadElementError
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet

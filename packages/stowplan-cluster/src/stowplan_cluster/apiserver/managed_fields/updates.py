@@ -7,13 +7,13 @@ managedfieldsupdater.go), sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from stowplan_cluster.apiserver.managed_fields.comparison import Changes, compare
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
-from stowplan_cluster.apiserver.managed_fields.field_sets import difference, ordered, union, without
+from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, difference, ordered, union, without
 from stowplan_cluster.apiserver.managed_fields.managers import (
     UPDATE,
     ManagedEntry,
@@ -25,7 +25,6 @@ from stowplan_cluster.apiserver.managed_fields.managers import (
     written,
 )
 from stowplan_cluster.apiserver.managed_fields.owned_fields import reconciled
-from stowplan_cluster.apiserver.managed_fields.path_elements import BadElementError
 from stowplan_cluster.apiserver.objects import metadata_of
 from stowplan_cluster.apiserver.schema import conform
 
@@ -122,3 +121,28 @@ def remaining_managers(managers: Managers, changes: Changes) -> Managers:
         return dict(managers)
     left = {key: replace(entry, fields=difference(entry.fields, touched)) for key, entry in managers.items()}
     return {key: entry for key, entry in left.items() if entry.fields}
+
+
+# Keep the timestamps of managed fields if nothing else changed.
+#
+# Upstream: k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager/equality.go.
+
+
+def keep_times(*, old: JsonObject, new: JsonObject) -> None:
+    """Copy the old timestamps if nothing else differs, so that the write becomes a no-op."""
+    before, after = metadata_of(old).get("managedFields"), metadata_of(new).get("managedFields")
+    if before and after and before != after and _timeless(before) == _timeless(after) and _rest_equal(old, new):
+        metadata_of(new)["managedFields"] = before
+
+
+def _timeless(entries: list[JsonObject]) -> list[JsonObject]:
+    return [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
+
+
+def _rest_equal(old: JsonObject, new: JsonObject) -> bool:
+    return _without_managed_fields(old) == _without_managed_fields(new)
+
+
+def _without_managed_fields(obj: JsonObject) -> dict[str, Any]:
+    metadata = {name: value for name, value in metadata_of(obj).items() if name != "managedFields"}
+    return {**obj, "metadata": metadata}

@@ -18,7 +18,7 @@ from stowplan.kube.api.api_errors import INVALID, BadRequest, FieldError, Invali
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan.kube.api.status import StatusDetails
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.json_values import copy_of, json_type, same
+from stowplan_cluster.apiserver.objects import copy_of, json_type, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.api_errors import BadRequest
-from stowplan_cluster.apiserver.json_values import copy_of, json_type
+from stowplan_cluster.apiserver.objects import copy_of, json_type
 from stowplan_cluster.apiserver.patches.nesting import bounded
 
 if TYPE_CHECKING:

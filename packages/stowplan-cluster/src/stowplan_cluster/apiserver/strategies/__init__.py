@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.json_values import equal
-from stowplan_cluster.apiserver.objects import keep, metadata_of
+from stowplan_cluster.apiserver.objects import equal, keep, metadata_of
 from stowplan_cluster.apiserver.strategies import claims, daemon_sets, device_taints, jobs, pods, services, status
-from stowplan_cluster.apiserver.validation.changes import same
+from stowplan_cluster.apiserver.validation.fields import same
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.apiserver.conditions import condition_of, set_condition
 from stowplan_cluster.apiserver.defaults.aggregates import qos_class
-from stowplan_cluster.apiserver.objects import keep, metadata_of
+from stowplan_cluster.apiserver.objects import condition_of, keep, metadata_of, set_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
-from stowplan_cluster.apiserver.tables import access, core, events, pods, scheduling, storage, workloads
+from stowplan_cluster.apiserver.tables import core, pods, scheduling, storage, workloads
 from stowplan_cluster.apiserver.tables.cells import NAME, Cell, Column, Printer, name_of, part
 from stowplan_cluster.apiserver.tables.custom import custom_printer
 
@@ -32,8 +32,8 @@ _PRINTERS: dict[str, Printer] = {
     "configmaps": core.CONFIG_MAPS,
     "secrets": core.SECRETS,
     "serviceaccounts": core.NAME_AND_AGE,
-    "events": events.EVENTS,
-    "events.events.k8s.io": events.EVENTS,
+    "events": core.EVENTS,
+    "events.events.k8s.io": core.EVENTS,
     "persistentvolumes": storage.PERSISTENT_VOLUMES,
     "persistentvolumeclaims": storage.PERSISTENT_VOLUME_CLAIMS,
     "replicationcontrollers": workloads.REPLICATION_CONTROLLERS,
@@ -59,8 +59,8 @@ _PRINTERS: dict[str, Printer] = {
     "resourceclaimtemplates.resource.k8s.io": core.NAME_AND_AGE,
     "resourceslices.resource.k8s.io": scheduling.RESOURCE_SLICES,
     "devicetaintrules.resource.k8s.io": scheduling.DEVICE_TAINT_RULES,
-    "clusterrolebindings.rbac.authorization.k8s.io": access.BINDINGS,
-    "rolebindings.rbac.authorization.k8s.io": access.BINDINGS,
+    "clusterrolebindings.rbac.authorization.k8s.io": core.BINDINGS,
+    "rolebindings.rbac.authorization.k8s.io": core.BINDINGS,
     "cronjobs.batch": workloads.CRON_JOBS,
     "horizontalpodautoscalers.autoscaling": workloads.AUTOSCALERS,
     "resourcequotas": core.QUOTAS,

@@ -1,4 +1,4 @@
-"""Tables of nodes, services and the small kinds of the core group.
+"""Tables of nodes, services and the small kinds of the core group, and of role bindings.
 
 Upstream: pkg/printers/internalversion/printers.go.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.conditions import condition_of
+from stowplan_cluster.apiserver.conversion import core_event
+from stowplan_cluster.apiserver.objects import condition_of
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
     NONE,
+    UNKNOWN,
     WIDE,
     Cell,
+    Column,
     Printer,
     age_of,
     format_labels,
@@ -21,8 +24,8 @@ from stowplan_cluster.apiserver.tables.cells import (
     or_else,
     part,
     text,
+    time_since,
 )
-from stowplan_cluster.apiserver.tables.durations import UNKNOWN
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
@@ -172,3 +175,92 @@ QUOTAS = Printer(
 )
 #: The printer of kinds with no columns but name and age.
 NAME_AND_AGE = Printer((NAME, AGE), _name_and_age)
+
+
+# Tables of role bindings; roles themselves are listed as any kind without a printer.
+
+
+def _subjects(obj: JsonObject, kind: str) -> list[JsonObject]:
+    return [subject for subject in obj.get("subjects") or [] if subject.get("kind") == kind]
+
+
+def _binding(obj: JsonObject, now: float) -> list[Cell]:
+    role = part(obj, "roleRef")
+    accounts = _subjects(obj, "ServiceAccount")
+    return [
+        name_of(obj),
+        f"{role.get('kind', '')}/{role.get('name', '')}",
+        age_of(obj, now),
+        ", ".join(user.get("name", "") for user in _subjects(obj, "User")),
+        ", ".join(group.get("name", "") for group in _subjects(obj, "Group")),
+        ", ".join(f"{account.get('namespace', '')}/{account.get('name', '')}" for account in accounts),
+    ]
+
+
+BINDINGS = Printer(
+    (
+        NAME,
+        text("Role", "The role that is given."),
+        AGE,
+        text("Users", "Users it is given to.", priority=WIDE),
+        text("Groups", "Groups it is given to.", priority=WIDE),
+        text("ServiceAccounts", "Service accounts it is given to.", priority=WIDE),
+    ),
+    _binding,
+)
+
+
+# The Event table, shared by both API groups.
+
+
+def _source(event: JsonObject) -> str:
+    source = part(event, "source")
+    component = source.get("component") or event.get("reportingComponent") or ""
+    instance = source.get("host") or event.get("reportingInstance") or ""
+    return f"{component}, {instance}" if instance else component
+
+
+def _target(event: JsonObject) -> str:
+    about = part(event, "involvedObject")
+    kind: str = (about.get("kind") or "").lower()
+    return f"{kind}/{about['name']}" if about.get("name") else kind
+
+
+def _cells(obj: JsonObject, now: float) -> list[Cell]:
+    event = core_event(obj)
+    first = time_since(event.get("firstTimestamp") or event.get("eventTime"), now)
+    last = event.get("lastTimestamp")
+    series = event.get("series")
+    if series is not None:
+        last_seen, count = time_since(series.get("lastObservedTime"), now), series.get("count") or 0
+    else:
+        last_seen, count = time_since(last, now) if last else first, event.get("count") or 1
+    return [
+        last_seen,
+        event.get("type") or "",
+        event.get("reason") or "",
+        _target(event),
+        part(event, "involvedObject").get("fieldPath") or "",
+        _source(event),
+        (event.get("message") or "").strip(),
+        first,
+        count,
+        name_of(event),
+    ]
+
+
+EVENTS = Printer(
+    (
+        text("Last Seen", "How long ago it happened last."),
+        text("Type", "Normal or Warning."),
+        text("Reason", "What happened, in one word."),
+        text("Object", "What it happened to."),
+        text("Subobject", "Which part of the object, if not all of it.", priority=WIDE),
+        text("Source", "Who reports it.", priority=WIDE),
+        text("Message", "What happened, in full."),
+        text("First Seen", "How long ago it happened first.", priority=WIDE),
+        text("Count", "How often it happened.", priority=WIDE),
+        Column("Name", "string", "What the event is called.", format="name", priority=WIDE),
+    ),
+    _cells,
+)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.conditions import condition_of, is_true
+from stowplan_cluster.apiserver.objects import condition_of, is_true
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -27,8 +27,8 @@ from stowplan_cluster.apiserver.tables.cells import (
     or_else,
     part,
     text,
+    time_since,
 )
-from stowplan_cluster.apiserver.tables.durations import time_since
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.conditions import condition_of
+from stowplan_cluster.apiserver.objects import condition_of
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -22,8 +22,8 @@ from stowplan_cluster.apiserver.tables.cells import (
     or_else,
     part,
     text,
+    time_since,
 )
-from stowplan_cluster.apiserver.tables.durations import time_since
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.timestamps import parse_timestamp
-from stowplan_cluster.apiserver.conditions import is_true
 from stowplan_cluster.apiserver.label_selectors import format_selector
+from stowplan_cluster.apiserver.objects import is_true
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -30,8 +30,8 @@ from stowplan_cluster.apiserver.tables.cells import (
     selector_cell,
     template_cells,
     text,
+    time_since,
 )
-from stowplan_cluster.apiserver.tables.durations import time_since
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

@@ -17,7 +17,6 @@ from stowplan_cluster.apiserver.validation import (
     access,
     autoscalers,
     claims,
-    cron_jobs,
     data,
     definitions,
     device_claims,
@@ -26,9 +25,7 @@ from stowplan_cluster.apiserver.validation import (
     jobs,
     metadata,
     names,
-    namespaces,
     nodes,
-    persistent_volumes,
     pod_updates,
     pods,
     policy,
@@ -79,10 +76,10 @@ _STORED_ONLY = _Rules(_accept, _accept_update, names.path_segment, known_finaliz
 
 _CORE = {
     "configmaps": _Rules(data.check_config_map, data.check_config_map_update),
-    "namespaces": _Rules(namespaces.check_namespace, namespaces.check_namespace_update, names.dns_label),
+    "namespaces": _Rules(quotas.check_namespace, quotas.check_namespace_update, names.dns_label),
     "nodes": _Rules(nodes.check_node, nodes.check_node_update),
     "persistentvolumeclaims": _Rules(claims.check_claim, claims.check_claim_update),
-    "persistentvolumes": _Rules(persistent_volumes.check_volume, persistent_volumes.check_volume_update),
+    "persistentvolumes": _Rules(storage.check_volume, storage.check_volume_update),
     "pods": _Rules(pods.check_new_pod, pod_updates.check_pod_update),
     "replicationcontrollers": _Rules(
         workloads.check_controller, workloads.check_controller_update, names.long_name, judge_prefix=False
@@ -99,7 +96,7 @@ _WORKLOADS = {
     "replicasets.apps": _Rules(workloads.check_replica_set, workloads.check_replica_set_update),
     "statefulsets.apps": _Rules(workloads.check_stateful_set, workloads.check_stateful_set_update, names.dns_label),
     "jobs.batch": _Rules(jobs.check_job, jobs.check_job_update),
-    "cronjobs.batch": _Rules(cron_jobs.check_cron_job, cron_jobs.check_cron_job_update),
+    "cronjobs.batch": _Rules(jobs.check_cron_job, jobs.check_cron_job_update),
     "horizontalpodautoscalers.autoscaling": _Rules(autoscalers.check_autoscaler, autoscalers.check_autoscaler_update),
 }
 _STORAGE = {

@@ -18,11 +18,24 @@ from stowplan_cluster.apiserver.validation.fields import (
     not_supported,
     required,
 )
-from stowplan_cluster.apiserver.validation.object_references import check_kind_and_name
 from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_not_negative_quantity
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
+
+# Validate references to objects of any kind.
+#
+# Upstream: pkg/apis/networking/validation, pkg/apis/autoscaling/validation.
+
+
+def check_kind_and_name(errors: Errors, path: str, reference: JsonObject) -> None:
+    for field in ("kind", "name"):
+        value = reference.get(field, "")
+        if not value:
+            errors.append(required(f"{path}.{field}"))
+        else:
+            check_texts(errors, f"{path}.{field}", value, names.path_segment(value))
+
 
 _LONGEST_WINDOW, _LONGEST_PERIOD = 3600, 1800
 _SELECTS, _POLICIES = ("Disabled", "Max", "Min"), ("Percent", "Pods")

@@ -15,17 +15,19 @@ from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quantity import value as whole
 from stowplan.kube.api.resource_names import is_native
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.changes import check_immutable, difference, same
 from stowplan_cluster.apiserver.validation.fields import (
     NOT_POSITIVE,
     Errors,
+    check_immutable,
     check_required_fields,
     check_supported,
     check_texts,
+    difference,
     forbidden,
     invalid,
     not_supported,
     required,
+    same,
 )
 from stowplan_cluster.apiserver.validation.resources import check_resource_quantity
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.environment import check_environment, check_environment_from
 from stowplan_cluster.apiserver.validation.fields import (
     Errors,
     check_enum,
+    check_required_fields,
+    check_supported,
     check_texts,
     duplicate,
     forbidden,
@@ -22,13 +23,187 @@ from stowplan_cluster.apiserver.validation.fields import (
     required,
     too_many,
 )
-from stowplan_cluster.apiserver.validation.mounts import check_devices, check_mounts
+from stowplan_cluster.apiserver.validation.paths import check_descending_path, check_no_backsteps
 from stowplan_cluster.apiserver.validation.probes import PROBES, check_lifecycle, check_probes
+from stowplan_cluster.apiserver.validation.references import (
+    ENVIRONMENT_FIELDS,
+    check_field_reference,
+    check_resource_reference,
+)
 from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_requirements
 from stowplan_cluster.apiserver.validation.security import check_container_security
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
+
+# Validate volume mounts and volume devices of containers.
+#
+# Upstream: pkg/apis/core/validation (ValidateVolumeMounts, ValidateVolumeDevices).
+
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
+
+
+def check_mounts(errors: Errors, path: str, container: JsonObject, volumes: dict[str, JsonObject]) -> None:
+    devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices") or ()}
+    seen: set[str] = set()
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        at, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
+        check_required_fields(errors, at, mount, ("name", "mountPath"))
+        if name not in volumes:
+            errors.append(not_found(f"{at}.name", name))
+        if target in seen:
+            errors.append(invalid(f"{at}.mountPath", target, "must be unique"))
+        seen.add(target)
+        if name in devices:
+            errors.append(invalid(f"{at}.name", name, "must not already exist in volumeDevices"))
+        if target in devices.values():
+            errors.append(invalid(f"{at}.mountPath", target, "must not already exist as a path in volumeDevices"))
+        _check_sub_path(errors, path, at, mount)
+        _check_propagation(errors, path, mount, container)
+
+
+def _check_sub_path(errors: Errors, path: str, at: str, mount: JsonObject) -> None:
+    # Parity: the path has no index, here and below.
+    sub_path, expression = mount.get("subPath"), mount.get("subPathExpr")
+    if sub_path:
+        check_descending_path(errors, f"{path}.subPath", sub_path)
+    if expression:
+        if sub_path:
+            detail = "subPathExpr and subPath are mutually exclusive"
+            errors.append(invalid(f"{at}.subPathExpr", expression, detail))
+        check_descending_path(errors, f"{path}.subPathExpr", expression)
+
+
+def _check_propagation(errors: Errors, path: str, mount: JsonObject, container: JsonObject) -> None:
+    propagation = mount.get("mountPropagation")
+    check_supported(errors, f"{path}.mountPropagation", propagation, _PROPAGATIONS)
+    privileged = (container.get("securityContext") or {}).get("privileged", False)
+    if propagation == "Bidirectional" and not privileged:
+        detail = "Bidirectional mount propagation is available only to privileged containers"
+        errors.append(forbidden(f"{path}.mountPropagation", detail))
+    recursive, at = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
+    check_supported(errors, at, recursive, _RECURSIVE_READ_ONLY)
+    if recursive in ("Enabled", "IfPossible"):
+        if not mount.get("readOnly"):
+            errors.append(forbidden(at, "may only be specified when readOnly is true"))
+        if propagation not in (None, "None"):
+            errors.append(forbidden(at, "may only be specified when mountPropagation is None or not specified"))
+
+
+def check_devices(errors: Errors, path: str, container: JsonObject, volumes: dict[str, JsonObject]) -> None:
+    mounts = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts") or ()}
+    seen_names: set[str] = set()
+    seen_paths: set[str] = set()
+    for index, device in enumerate(container.get("volumeDevices") or ()):
+        at, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
+        check_required_fields(errors, at, device, ("name", "devicePath"))
+        _check_device_volume(errors, f"{at}.name", name, volumes)
+        if name in seen_names:
+            errors.append(invalid(f"{at}.name", name, "must be unique"))
+        if target in seen_paths:
+            errors.append(invalid(f"{at}.devicePath", target, "must be unique"))
+        if ".." in target.split("/"):
+            errors.append(invalid(f"{at}.devicePath", target, "can not contain backsteps ('..')"))
+        if name in mounts:
+            errors.append(invalid(f"{at}.name", name, "must not already exist in volumeMounts"))
+        if target in mounts.values():
+            errors.append(invalid(f"{at}.devicePath", target, "must not already exist as a path in volumeMounts"))
+        seen_names.add(name)
+        seen_paths.add(target)
+
+
+def _check_device_volume(errors: Errors, path: str, name: str, volumes: dict[str, JsonObject]) -> None:
+    volume = volumes.get(name)
+    if volume is None:
+        errors.append(not_found(path, name))
+    elif "persistentVolumeClaim" not in volume and "ephemeral" not in volume:
+        detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+        errors.append(invalid(path, name, detail))
+
+
+# Environment variables of containers.
+#
+# Upstream: pkg/apis/core/validation (ValidateEnv, ValidateEnvFrom).
+
+_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+
+
+def check_environment(errors: Errors, path: str, variables: list[JsonObject]) -> None:
+    for index, variable in enumerate(variables):
+        at, name = f"{path}[{index}]", variable.get("name", "")
+        if not name:
+            errors.append(required(f"{at}.name"))
+        else:
+            check_texts(errors, f"{at}.name", name, names.environment_name(name))
+        if (source := variable.get("valueFrom")) is not None:
+            _check_source(errors, f"{at}.valueFrom", source, has_value=bool(variable.get("value")))
+
+
+def _check_source(errors: Errors, path: str, source: JsonObject, *, has_value: bool) -> None:
+    if (field := source.get("fieldRef")) is not None:
+        check_field_reference(errors, f"{path}.fieldRef", field, ENVIRONMENT_FIELDS)
+    if (resource := source.get("resourceFieldRef")) is not None:
+        check_resource_reference(errors, f"{path}.resourceFieldRef", resource, in_volume=False)
+    for name in ("configMapKeyRef", "secretKeyRef"):
+        if (key := source.get(name)) is not None:
+            _check_key(errors, f"{path}.{name}", key)
+    if (file := source.get("fileKeyRef")) is not None:
+        _check_file(errors, f"{path}.fileKeyRef", file)
+    count = sum(name in source for name in _SOURCES)
+    if count == 0:
+        detail = (
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        )
+        errors.append(invalid(path, "", detail))
+    elif has_value:
+        errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
+    elif count > 1:
+        errors.append(invalid(path, "", "may not have more than one field specified at a time"))
+
+
+def _check_key(errors: Errors, path: str, reference: JsonObject) -> None:
+    name, key = reference.get("name", ""), reference.get("key", "")
+    check_texts(errors, f"{path}.name", name, names.dns_subdomain(name))
+    if key:
+        check_texts(errors, f"{path}.key", key, names.config_key(key))
+    else:
+        errors.append(required(f"{path}.key"))
+
+
+def _check_file(errors: Errors, path: str, reference: JsonObject) -> None:
+    key, volume, target = (reference.get(name, "") for name in ("key", "volumeName", "path"))
+    for name, value in (("key", key), ("volumeName", volume), ("path", target)):
+        if not value:
+            errors.append(required(f"{path}.{name}"))
+    if key:
+        check_texts(errors, f"{path}.key", key, names.environment_name(key))
+    if volume:
+        check_texts(errors, f"{path}.volumeName", volume, names.dns_label(volume))
+    check_no_backsteps(errors, f"{path}.path", target)
+
+
+def check_environment_from(errors: Errors, path: str, sources: list[JsonObject]) -> None:
+    for index, source in enumerate(sources):
+        at, prefix = f"{path}[{index}]", source.get("prefix", "")
+        if prefix:
+            check_texts(errors, f"{at}.prefix", prefix, names.environment_name(prefix))
+        given = [name for name in ("configMapRef", "secretRef") if name in source]
+        for name in given:
+            _check_bag(errors, f"{at}.{name}.name", source[name].get("name", ""))
+        # Parity: the path has no index.
+        if not given:
+            errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+        elif len(given) > 1:
+            errors.append(invalid(path, "", "may not have more than one field specified at a time"))
+
+
+def _check_bag(errors: Errors, path: str, name: str) -> None:
+    if name:
+        check_texts(errors, path, name, names.dns_subdomain(names.mask_trailing_dash(name)))
+    else:
+        errors.append(required(path))
+
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")

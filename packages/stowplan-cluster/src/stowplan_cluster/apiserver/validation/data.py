@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.changes import check_immutable, same
 from stowplan_cluster.apiserver.validation.fields import (
     Errors,
     byte_length,
+    check_immutable,
     check_texts,
     forbidden,
     invalid,
     required,
+    same,
     too_long,
 )
 

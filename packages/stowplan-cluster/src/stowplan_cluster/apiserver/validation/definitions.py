@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.conditions import is_true
+from stowplan_cluster.apiserver.objects import is_true
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.changes import check_immutable
 from stowplan_cluster.apiserver.validation.fields import (
     Errors,
     check_enum,
+    check_immutable,
     invalid,
     required,
 )

@@ -8,19 +8,18 @@ Upstream: pkg/apis/resource/validation.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from stowplan.kube.api.field_errors import go_json
 from stowplan.kube.api.labels import label_key_errors, label_value_errors
 from stowplan.kube.api.resource_names import is_extended
 from stowplan.kube.cel.device_selectors import MAX_COST, CompileError, compile_selector
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.bounded import check_list, check_set
-from stowplan_cluster.apiserver.validation.changes import check_immutable, same
 from stowplan_cluster.apiserver.validation.fields import (
     Errors,
     byte_length,
     check_enum,
+    check_immutable,
     check_required_fields,
     check_texts,
     duplicate,
@@ -28,7 +27,9 @@ from stowplan_cluster.apiserver.validation.fields import (
     invalid,
     not_supported,
     required,
+    same,
     too_long,
+    too_many,
 )
 from stowplan_cluster.apiserver.validation.metadata import check_template_metadata
 from stowplan_cluster.apiserver.validation.selector_costs import most_cost
@@ -36,7 +37,64 @@ from stowplan_cluster.apiserver.validation.selectors import check_node_selector
 from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
     from stowplan_cluster.apiserver.objects import JsonObject
+
+# Lists and maps with a size limit; items are not validated if the limit is exceeded.
+#
+# Upstream: pkg/apis/resource/validation (validateSlice, validateSet, validateMap).
+
+T = TypeVar("T")
+
+
+def check_list(
+    errors: Errors, path: str, items: Sequence[T] | None, limit: int, check: Callable[[Errors, str, T], None]
+) -> None:
+    items = items or []
+    if len(items) > limit:
+        errors.append(too_many(path, len(items), limit))
+        return
+    for index, item in enumerate(items):
+        check(errors, f"{path}[{index}]", item)
+
+
+def check_set(
+    errors: Errors,
+    path: str,
+    items: Sequence[T] | None,
+    limit: int,
+    check: Callable[[Errors, str, T], None],
+    key_of: Callable[[T], Hashable],
+) -> None:
+    """A list with unique keys."""
+    check_list(errors, path, items, limit, check)
+    if items is None or len(items) > limit:
+        return
+    seen: set[Hashable] = set()
+    for index, item in enumerate(items):
+        key = key_of(item)
+        if key in seen:
+            errors.append(duplicate(f"{path}[{index}]", key))
+        seen.add(key)
+
+
+def check_map(
+    errors: Errors,
+    path: str,
+    entries: Mapping[str, T],
+    limit: int,
+    check_key: Callable[[Errors, str, str], None],
+    check_value: Callable[[Errors, str, T], None] | None = None,
+) -> None:
+    if len(entries) > limit:
+        errors.append(too_many(path, len(entries), limit))
+        return
+    for key, value in entries.items():
+        check_key(errors, path, key)
+        if check_value is not None:
+            check_value(errors, f"{path}[{key}]", value)
+
 
 MAX_ID = 32
 EFFECTS = ("NoExecute", "NoSchedule", "None")

@@ -10,20 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import label_key_errors, label_value_errors
-from stowplan_cluster.apiserver.validation import names, semantic_versions
-from stowplan_cluster.apiserver.validation.bounded import check_list, check_map, check_set
-from stowplan_cluster.apiserver.validation.changes import check_immutable
-from stowplan_cluster.apiserver.validation.conditions import check_conditions
+from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.device_claims import (
     EFFECTS,
     check_binding_conditions,
+    check_list,
+    check_map,
     check_pool_name,
     check_qualified,
     check_request_name,
+    check_set,
 )
 from stowplan_cluster.apiserver.validation.fields import (
     Errors,
     check_enum,
+    check_immutable,
     check_length,
     check_texts,
     forbidden,
@@ -31,6 +32,7 @@ from stowplan_cluster.apiserver.validation.fields import (
     required,
     too_many,
 )
+from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_node_selector
 from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name
 
@@ -171,7 +173,7 @@ def _check_attribute(errors: Errors, path: str, attribute: JsonObject) -> None:
 
 
 def _check_text(errors: Errors, path: str, text: str, *, is_version: bool) -> None:
-    if is_version and semantic_versions.parse(text) is None:
+    if is_version and names.parse(text) is None:
         errors.append(invalid(path, text, "must be a string compatible with semver.org spec 2.0.0"))
     check_length(errors, path, text, _MAX_VALUE)
 

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan_cluster.apiserver.conversion import EVENT_FIELDS
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.changes import check_immutable, same
-from stowplan_cluster.apiserver.validation.fields import Errors, byte_length, check_texts, invalid, required
+from stowplan_cluster.apiserver.validation.fields import (
+    Errors,
+    byte_length,
+    check_immutable,
+    check_texts,
+    invalid,
+    required,
+    same,
+)
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

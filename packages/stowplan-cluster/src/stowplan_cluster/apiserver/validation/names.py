@@ -8,11 +8,17 @@ Upstream: k8s.io/apimachinery/pkg/util/validation/validation.go.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import dns1123_subdomain_errors
+from stowplan_cluster.apiserver.validation.fields import Errors, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NameRule = Callable[[str], tuple[str, ...]]
 
@@ -194,3 +200,74 @@ def http_path(value: str) -> tuple[str, ...]:
 def mask_trailing_dash(prefix: str) -> str:
     """Replace a trailing dash before validating a generateName, as a suffix follows it."""
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+
+
+# Validate IP addresses and CIDRs.
+#
+# Upstream: k8s.io/apimachinery/pkg/util/validation/ip.go.
+
+_LEADING_ZERO_RE = re.compile(r"(^|\.)0+(?=[0-9])")
+
+
+@lru_cache(maxsize=16384)
+def _address_problem(text: str) -> str:
+    version = _version_of(text)
+    if version == 0 or "%" in text:
+        if _version_of(_LEADING_ZERO_RE.sub(r"\1", text)) == 4:
+            return "must not have leading 0s"
+        return "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    if version == 6 and ipaddress.IPv6Address(text).ipv4_mapped is not None:
+        return "must not be an IPv4-mapped IPv6 address"
+    return ""
+
+
+def _version_of(text: str) -> int:
+    """4 or 6; 0 if it is not an address."""
+    try:
+        return ipaddress.ip_address(text).version
+    except ValueError:
+        return 0
+
+
+def check_ip(errors: Errors, path: str, text: str) -> None:
+    if problem := _address_problem(text):
+        errors.append(invalid(path, text, problem))
+
+
+def check_network(errors: Errors, path: str, text: str) -> None:
+    try:
+        if "/" not in text:
+            raise ValueError(text)
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        errors.append(invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+
+
+def is_dual_stack(texts: Sequence[str]) -> bool:
+    """Whether the addresses or CIDRs include both families."""
+    return {_version_of(text.partition("/")[0]) for text in texts} >= {4, 6}
+
+
+# Parse and compare semantic versions (semver.org 2.0.0).
+#
+# Upstream: github.com/blang/semver/v4, as the rules of several kinds use it.
+
+# Numbers have 64 bits, hence at most 20 digits; Python refuses to parse thousands of them.
+_NUMBER, _TAG = r"(0|[1-9][0-9]{0,19})", "[0-9a-zA-Z-]+"
+_BEFORE = r"(?:0|[1-9][0-9]{0,19}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
+_VERSION_RE = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_BEFORE}(?:\.{_BEFORE})*))?(?:\+{_TAG}(?:\.{_TAG})*)?")
+
+#: A comparison key; build metadata is ignored.
+Precedence = tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]
+ZERO: Precedence = (0, 0, 0, True, ())
+
+
+def parse(text: str) -> Precedence | None:
+    """Parse a version; None if it is invalid."""
+    match = _VERSION_RE.fullmatch(text)
+    if match is None:
+        return None
+    parts = match[4].split(".") if match[4] else []
+    # Numeric identifiers sort before alphanumeric ones.
+    before = tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
+    return int(match[1]), int(match[2]), int(match[3]), not before, before

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import is_qualified_name_errors
-from stowplan_cluster.apiserver.validation import semantic_versions
-from stowplan_cluster.apiserver.validation.changes import check_immutable_fields
-from stowplan_cluster.apiserver.validation.conditions import check_conditions
+from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.fields import (
     Errors,
+    check_immutable_fields,
     check_not_negative_fields,
     check_required_fields,
     check_supported,
@@ -22,8 +21,9 @@ from stowplan_cluster.apiserver.validation.fields import (
     not_supported,
     required,
 )
-from stowplan_cluster.apiserver.validation.rolling import check_percentage
+from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
+from stowplan_cluster.apiserver.validation.workloads import check_percentage
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
@@ -88,7 +88,7 @@ def check_candidate(errors: Errors, candidate: JsonObject) -> None:
         detail = "must be greater than or equal to `emulationVersion`"
         errors.append(invalid("spec.binaryVersion", spec["binaryVersion"], detail))
     check_required_fields(errors, "spec", spec, ("strategy",))
-    if strategy == _LEASE_STRATEGY and emulation == semantic_versions.ZERO:
+    if strategy == _LEASE_STRATEGY and emulation == names.ZERO:
         detail = f"must be specified when `strategy` is '{_LEASE_STRATEGY}'"
         errors.append(required("spec.emulationVersion", detail))
     if strategy:
@@ -100,9 +100,9 @@ def check_candidate_update(errors: Errors, candidate: JsonObject, old: JsonObjec
     check_immutable_fields(errors, "spec", candidate.get("spec") or {}, old.get("spec") or {}, "leaseName")
 
 
-def _check_version(errors: Errors, spec: JsonObject, name: str) -> semantic_versions.Precedence:
+def _check_version(errors: Errors, spec: JsonObject, name: str) -> names.Precedence:
     text = spec.get(name) or ""
-    version = semantic_versions.parse(text)
+    version = names.parse(text)
     if version is None and text:
         errors.append(invalid(f"spec.{name}", text, "must be a valid semantic version"))
-    return version or semantic_versions.ZERO
+    return version or names.ZERO

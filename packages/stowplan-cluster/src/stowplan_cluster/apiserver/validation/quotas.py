@@ -1,4 +1,4 @@
-"""Validate ResourceQuotas.
+"""Validate ResourceQuotas, and the Namespaces that they are for.
 
 Upstream: pkg/apis/core/validation (ValidateResourceQuota).
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.validation.fields import (
-    IMMUTABLE,
-    Errors,
-    invalid,
-    required,
-)
+from stowplan.kube.api.labels import label_key_errors
+from stowplan_cluster.apiserver.validation.fields import IMMUTABLE, Errors, check_texts, invalid, required
+from stowplan_cluster.apiserver.validation.metadata import check_known_finalizer
 from stowplan_cluster.apiserver.validation.resources import (
     check_quota_resource_name,
     check_resource_quantity,
@@ -119,3 +116,31 @@ def _as_in_go(selector: JsonObject | None) -> JsonObject:
     fields = ("scopeName", "ScopeName", ""), ("operator", "Operator", ""), ("values", "Values", None)
     shown = [{name: one.get(key, otherwise) for key, name, otherwise in fields} for one in requirements]
     return {"MatchExpressions": shown}
+
+
+# Validate Namespaces: finalizers, and the phase during deletion.
+#
+# Upstream: pkg/apis/core/validation (ValidateNamespace and its updates).
+
+
+def check_namespace(errors: Errors, namespace: JsonObject) -> None:
+    for finalizer in (namespace.get("spec") or {}).get("finalizers") or ():
+        _check_finalizer(errors, "spec.finalizers", finalizer)
+
+
+def check_namespace_update(errors: Errors, namespace: JsonObject, old: JsonObject, subresource: str) -> None:
+    if subresource == "finalize":
+        for index, finalizer in enumerate((namespace.get("spec") or {}).get("finalizers") or ()):
+            _check_finalizer(errors, f"spec.finalizers[{index}]", finalizer)
+    elif subresource == "status":
+        deleted = (namespace.get("metadata") or {}).get("deletionTimestamp")
+        expected, state = ("Terminating", "not empty") if deleted else ("Active", "empty")
+        phase = (namespace.get("status") or {}).get("phase", "")
+        if phase != expected:
+            detail = f"may only be '{expected}' if `deletionTimestamp` is {state}"
+            errors.append(invalid("status.Phase", phase, detail))
+
+
+def _check_finalizer(errors: Errors, path: str, finalizer: str) -> None:
+    check_texts(errors, path, finalizer, label_key_errors(finalizer))
+    check_known_finalizer(errors, path, finalizer)

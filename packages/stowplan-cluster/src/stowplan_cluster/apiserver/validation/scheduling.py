@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.changes import check_immutable, same
-from stowplan_cluster.apiserver.validation.conditions import check_conditions
 from stowplan_cluster.apiserver.validation.fields import (
     IMMUTABLE,
     Errors,
     check_enum,
+    check_immutable,
     check_supported,
     check_texts,
     duplicate,
     forbidden,
     invalid,
     required,
+    same,
     too_many,
 )
+from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_label_key
 
 if TYPE_CHECKING:

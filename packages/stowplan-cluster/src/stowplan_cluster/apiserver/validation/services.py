@@ -19,7 +19,7 @@ from stowplan_cluster.apiserver.validation.fields import (
     invalid,
     required,
 )
-from stowplan_cluster.apiserver.validation.ip_addresses import check_ip
+from stowplan_cluster.apiserver.validation.names import check_ip
 from stowplan_cluster.apiserver.validation.probes import check_port
 from stowplan_cluster.apiserver.validation.selectors import check_labels
 

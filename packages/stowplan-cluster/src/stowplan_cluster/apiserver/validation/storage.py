@@ -1,35 +1,224 @@
-"""Validate StorageClasses, CSI objects and VolumeAttachments.
+"""Validate PersistentVolumes, StorageClasses, CSI objects and VolumeAttachments.
 
 Upstream: pkg/apis/storage/validation.
 """
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import is_qualified_name_errors
+from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.api.quantity import value as whole
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.changes import check_immutable, check_immutable_fields
+from stowplan_cluster.apiserver.validation.claims import VOLUME_MODES, check_access_modes, check_class_name
 from stowplan_cluster.apiserver.validation.fields import (
+    IMMUTABLE,
+    NOT_POSITIVE,
     Errors,
     byte_length,
+    check_immutable,
+    check_immutable_fields,
     check_not_negative,
     check_supported,
     check_texts,
+    difference,
     duplicate,
     forbidden,
     invalid,
     not_supported,
     required,
+    same,
     too_long,
 )
-from stowplan_cluster.apiserver.validation.persistent_volumes import check_volume_spec
 from stowplan_cluster.apiserver.validation.resources import check_not_negative_quantity
-from stowplan_cluster.apiserver.validation.selectors import check_label_key, check_label_selector
-from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name
+from stowplan_cluster.apiserver.validation.selectors import check_label_key, check_label_selector, check_node_selector
+from stowplan_cluster.apiserver.validation.volumes import (
+    SIMPLE_SOURCES,
+    check_csi_driver_name,
+    check_host_path,
+    check_local,
+    check_nfs,
+    check_one_source,
+)
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
+
+# Validate PersistentVolumes: exactly one source, capacity, node affinity.
+#
+# Upstream: pkg/apis/core/validation (ValidatePersistentVolume and below).
+
+_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
+_SECRETS = (
+    "controllerPublishSecretRef",
+    "controllerExpandSecretRef",
+    "nodePublishSecretRef",
+    "nodeExpandSecretRef",
+)
+_GA_LABELS = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+
+
+def _check_csi(errors: Errors, path: str, source: JsonObject) -> None:
+    check_csi_driver_name(errors, f"{path}.driver", source.get("driver", ""))
+    if not source.get("volumeHandle"):
+        errors.append(required(f"{path}.volumeHandle"))
+    for name in _SECRETS:
+        if (secret := source.get(name)) is not None:
+            _check_secret(errors, f"{path}.{name}", secret)
+
+
+def _check_secret(errors: Errors, path: str, secret: JsonObject) -> None:
+    for field, rule in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
+        if value := secret.get(field):
+            check_texts(errors, f"{path}.{field}", value, rule(value))
+        else:
+            errors.append(required(f"{path}.{field}"))
+
+
+_SOURCES = {
+    "hostPath": check_host_path,
+    **SIMPLE_SOURCES,
+    "nfs": check_nfs,
+    "local": check_local,
+    "csi": _check_csi,
+}
+
+
+def check_volume(errors: Errors, volume: JsonObject) -> None:
+    check_volume_spec(errors, "spec", volume.get("spec") or {}, inline=False)
+
+
+def check_volume_spec(errors: Errors, path: str, spec: JsonObject, *, inline: bool) -> None:
+    """Validate a volume's spec; `inline` ones (of a VolumeAttachment) allow fewer fields."""
+    if inline:
+        _check_inline(errors, path, spec)
+    modes = spec.get("accessModes") or []
+    if not modes:
+        errors.append(required(f"{path}.accessModes"))
+    check_access_modes(errors, f"{path}.accessModes", modes)
+    if not inline:
+        _check_capacity(errors, f"{path}.capacity", spec.get("capacity") or {})
+        policy = spec.get("persistentVolumeReclaimPolicy") or None
+        check_supported(errors, f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
+        _check_node_affinity(errors, f"{path}.nodeAffinity", spec.get("nodeAffinity"))
+    source = check_one_source(errors, path, spec, _SOURCES)
+    if source == "local" and spec.get("nodeAffinity") is None:
+        errors.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+    _check_recycling(errors, path, spec)
+    if not inline:
+        check_class_name(errors, f"{path}.storageClassName", spec.get("storageClassName"))
+        check_supported(errors, f"{path}.volumeMode", spec.get("volumeMode"), VOLUME_MODES)
+    _check_attributes_class(errors, path, spec)
+
+
+def _check_inline(errors: Errors, path: str, spec: JsonObject) -> None:
+    for name in ("claimRef", "capacity", "nodeAffinity", "storageClassName"):
+        if spec.get(name):
+            errors.append(forbidden(f"{path}.{name}", "may not be specified in the context of inline volumes"))
+    if "csi" not in spec:
+        errors.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+    if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
+        detail = "may only be Retain in the context of inline volumes"
+        errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))
+    if spec.get("volumeMode") not in (None, "Filesystem"):
+        detail = "may not specify volumeMode other than Filesystem in the context of inline volumes"
+        errors.append(forbidden(f"{path}.volumeMode", detail))
+
+
+def _check_capacity(errors: Errors, path: str, capacity: JsonObject) -> None:
+    if not capacity:
+        errors.append(required(path))
+    if "storage" not in capacity or len(capacity) > 1:
+        errors.append(not_supported(path, capacity or None, ("storage",)))
+    for name, value in capacity.items():
+        if (nano := parse_quantity(value)) < 0:
+            errors.append(invalid(f"{path}[{name}]", whole(nano), "must be a valid resource quantity"))
+        if nano <= 0:
+            errors.append(invalid(f"{path}[{name}]", value, NOT_POSITIVE))
+
+
+def _check_node_affinity(errors: Errors, path: str, affinity: JsonObject | None) -> None:
+    if affinity is None:
+        return
+    if (selector := affinity.get("required")) is not None:
+        check_node_selector(errors, f"{path}.required", selector)
+    else:
+        errors.append(required(f"{path}.required", "must specify required node constraints"))
+
+
+def _check_recycling(errors: Errors, path: str, spec: JsonObject) -> None:
+    target = (spec.get("hostPath") or {}).get("path")
+    recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
+    if target and recycled and posixpath.normpath(target).strip("/") == "":
+        detail = "may not be 'recycle' for a hostPath mount of '/'"
+        errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))
+
+
+def _check_attributes_class(errors: Errors, path: str, spec: JsonObject) -> None:
+    name = spec.get("volumeAttributesClassName")
+    if name is None:
+        return
+    if not name:
+        errors.append(required(f"{path}.volumeAttributesClassName", "an empty string is disallowed"))
+    check_class_name(errors, f"{path}.volumeAttributesClassName", name)
+    if "csi" not in spec:
+        errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
+
+
+def check_volume_update(errors: Errors, volume: JsonObject, old: JsonObject, subresource: str) -> None:
+    if subresource == "status":
+        return
+    check_volume(errors, volume)
+    spec, old_spec = volume.get("spec") or {}, old.get("spec") or {}
+    source, before = _source(spec), _source(old_spec)
+    if "csi" in source and "csi" in before and "controllerExpandSecretRef" not in before["csi"]:
+        source["csi"] = {name: value for name, value in source["csi"].items() if name != "controllerExpandSecretRef"}
+    if not same(source, before):
+        detail = f"spec.persistentvolumesource is immutable after creation\n{difference(source, before)}"
+        errors.append(forbidden("spec.persistentvolumesource", detail))
+    check_immutable(errors, "volumeMode", spec.get("volumeMode"), old_spec.get("volumeMode"))
+    affinity, old_affinity = spec.get("nodeAffinity"), old_spec.get("nodeAffinity")
+    if old_affinity is not None and not same(affinity, _with_ga_labels(old_affinity, affinity)):
+        detail = f"{IMMUTABLE}, except for updating from beta label to GA"
+        errors.append(invalid("nodeAffinity", affinity, detail))
+    attributes = "volumeAttributesClassName"
+    if old_spec.get(attributes) is not None and spec.get(attributes) is None:
+        errors.append(forbidden(f"spec.{attributes}", "update from non-nil value to nil is forbidden"))
+
+
+def _source(spec: JsonObject) -> JsonObject:
+    return {name: spec[name] for name in _SOURCES if name in spec}
+
+
+def _with_ga_labels(old: JsonObject, new: JsonObject | None) -> JsonObject:
+    """The old affinity, with beta labels replaced by GA ones where the new one did so."""
+    old_terms, new_terms = _terms(old), _terms(new or {})
+    if len(old_terms) != len(new_terms):
+        return old
+    terms = []
+    for before, after in zip(old_terms, new_terms, strict=True):
+        renamed = [
+            entry | ({"key": now["key"]} if _GA_LABELS.get(entry.get("key", "")) == now.get("key") else {})
+            for entry, now in zip(
+                before.get("matchExpressions") or (), after.get("matchExpressions") or (), strict=False
+            )
+        ]
+        rest = (before.get("matchExpressions") or [])[len(renamed) :]
+        terms.append(before | {"matchExpressions": [*renamed, *rest]})
+    return old | {"required": (old.get("required") or {}) | {"nodeSelectorTerms": terms}}
+
+
+def _terms(affinity: JsonObject) -> list[JsonObject]:
+    return (affinity.get("required") or {}).get("nodeSelectorTerms") or []
+
 
 _MAX_PARAMETERS, _MAX_PARAMETERS_SIZE = 512, 256 * 1024
 _MAX_NODE_ID = 256

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import decode_json
-from stowplan_cluster.apiserver.conditions import set_condition
 from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.objects import set_condition
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import key_of

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.pod import FINISHED
-from stowplan_cluster.apiserver.conditions import set_condition
 from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.objects import set_condition
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import FAILED, PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of

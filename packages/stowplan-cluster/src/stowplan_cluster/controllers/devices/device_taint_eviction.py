@@ -22,7 +22,7 @@ from stowplan.kube.api.device_claims import ResourceClaim
 from stowplan.kube.api.devices import DeviceTaintRule, ResourceSlice
 from stowplan.kube.api.taints import NO_EXECUTE, tolerates
 from stowplan.kube.api.timestamps import parse_timestamp
-from stowplan_cluster.apiserver.conditions import condition_of
+from stowplan_cluster.apiserver.objects import condition_of
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.devices.device_views import (
     GROUPS_API,

@@ -13,7 +13,7 @@ from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.conditions import is_true
+from stowplan_cluster.apiserver.objects import is_true
 from stowplan_cluster.controllers.kubelet import kubelet_node
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Room, allocatable_of, requests_of
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.timestamps import micro_timestamp, timestamp
-from stowplan_cluster.apiserver.conditions import condition_of
+from stowplan_cluster.apiserver.objects import condition_of
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

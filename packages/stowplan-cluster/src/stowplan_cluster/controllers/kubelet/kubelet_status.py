@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.conditions import condition_of, set_condition
+from stowplan_cluster.apiserver.objects import condition_of, set_condition
 from stowplan_cluster.controllers.pods import FAILED, PENDING, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:

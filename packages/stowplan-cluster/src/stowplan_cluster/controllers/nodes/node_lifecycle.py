@@ -28,7 +28,7 @@ from stowplan.kube.api.taints import (
     UNREACHABLE,
     UNSCHEDULABLE,
 )
-from stowplan_cluster.apiserver.conditions import condition_of, is_true
+from stowplan_cluster.apiserver.objects import condition_of, is_true
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.kubelet.kubelet_node import LEASE_NAMESPACE, LEASES

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.decode import decode_json
-from stowplan_cluster.apiserver.admission.storage import CLAIM_FINALIZER, VOLUME_FINALIZER
+from stowplan_cluster.apiserver.admission.plugins import CLAIM_FINALIZER, VOLUME_FINALIZER
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import node_of

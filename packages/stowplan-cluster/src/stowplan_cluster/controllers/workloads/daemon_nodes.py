@@ -30,8 +30,7 @@ from stowplan.kube.api.taints import (
     untolerated,
 )
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.json_values import copy_of
-from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of
 from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.pods import Pod
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.whole_numbers import whole_number
-from stowplan_cluster.apiserver.conditions import condition_of
+from stowplan_cluster.apiserver.objects import condition_of
 from stowplan_cluster.controllers.pods import seconds_of
 from stowplan_cluster.controllers.views import Deployment, ReplicaSet, scaled
 

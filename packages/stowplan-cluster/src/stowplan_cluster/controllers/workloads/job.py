@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.kube.api.whole_numbers import whole_number
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.conditions import condition_of, is_true, set_condition
+from stowplan_cluster.apiserver.objects import condition_of, is_true, set_condition
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import FAILED, PODS, SUCCEEDED, Pod, by_deletion_order, decode_pod, seconds_of

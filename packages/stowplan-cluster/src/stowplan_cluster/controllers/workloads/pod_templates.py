@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan_cluster.apiserver.json_values import copy_of
+from stowplan_cluster.apiserver.objects import copy_of
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PODS, Pod
 

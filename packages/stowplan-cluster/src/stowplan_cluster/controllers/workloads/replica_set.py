@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.meta import controller_of
-from stowplan_cluster.apiserver.conditions import condition_of, set_condition
+from stowplan_cluster.apiserver.objects import condition_of, set_condition
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS, Pod, by_deletion_order, decode_pod, next_availability
 from stowplan_cluster.controllers.views import (

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.api_errors import ApiError, conflict
-from stowplan_cluster.apiserver.json_values import copy_of
+from stowplan_cluster.apiserver.objects import copy_of
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PENDING, PODS, Pod, decode_pod, next_availability

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan_cluster.apiserver.conditions import condition_of, is_true
+from stowplan_cluster.apiserver.objects import condition_of, is_true
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import seconds_of
 from stowplan_cluster.controllers.views import JOBS, Job, Key

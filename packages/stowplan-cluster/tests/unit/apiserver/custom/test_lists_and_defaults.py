@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_cluster.apiserver.custom.defaulting import apply_schema_defaults
-from stowplan_cluster.apiserver.custom.lists import list_errors
+from stowplan_cluster.apiserver.custom.objects import list_errors
+from stowplan_cluster.apiserver.custom.structural import apply_schema_defaults
 
 SET = {"type": "array", "x-kubernetes-list-type": "set", "items": {}}
 MAP = {

@@ -6,8 +6,7 @@ import pytest
 
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.defaults.aggregates import container_totals, qos_class
-from stowplan_cluster.apiserver.defaults.images import pull_policy
-from stowplan_cluster.apiserver.defaults.quantities import whole_millis
+from stowplan_cluster.apiserver.defaults.pods import pull_policy, whole_millis
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 
 CATALOGUE = Catalogue(BUILT_IN)

@@ -7,17 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan_cluster.apiserver.managed_fields.field_sets import (
+    BadElementError,
     decoded,
     difference,
+    element_of,
     has,
+    in_order,
     intersection,
     is_member,
     ordered,
+    path_text,
     paths,
     union,
     without,
 )
-from stowplan_cluster.apiserver.managed_fields.path_elements import BadElementError, element_of, in_order, path_text
 from stowplan_cluster.apiserver.schema.types import MAP, SET, ListType, Scalar, Struct
 
 STEPS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"', "i:0"])

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan_cluster.apiserver.schema import conform
-from stowplan_cluster.apiserver.schema.conform import JSON_SCHEMA
+from stowplan_cluster.apiserver.schema.conform import JSON_SCHEMA, canonical_quantity
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.protobuf import MAGIC, MAX_DEPTH, decode
-from stowplan_cluster.apiserver.schema.scalars import canonical_quantity
 from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct, Zero
 from support.examples import times
 

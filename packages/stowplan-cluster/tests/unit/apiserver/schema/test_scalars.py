@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stowplan_cluster.apiserver.schema.scalars import (
+from stowplan_cluster.apiserver.schema.conform import (
     canonical_base64,
     canonical_micro_time,
     canonical_quantity,

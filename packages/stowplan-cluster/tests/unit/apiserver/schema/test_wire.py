@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_cluster.apiserver.schema import wire
-from stowplan_cluster.apiserver.schema.wire import BYTES, FIXED32, FIXED64, VARINT, Malformed, fields
+from stowplan_cluster.apiserver.schema import protobuf
+from stowplan_cluster.apiserver.schema.protobuf import BYTES, FIXED32, FIXED64, VARINT, Malformed, fields
 
 
 def read(data):
@@ -53,16 +53,16 @@ def test_malformed(data, why):
 @pytest.mark.parametrize(
     ("reader", "kind", "value", "expected"),
     [
-        pytest.param(wire.int32, VARINT, (1 << 64) - 5, -5, id="a negative number has ten bytes"),
-        pytest.param(wire.int32, VARINT, (1 << 32) - 5, -5, id="or five"),
-        pytest.param(wire.int32, VARINT, (1 << 32) + 5, 5, id="beyond 32 bits is cut off"),
-        pytest.param(wire.int64, VARINT, (1 << 64) - 5, -5, id="negative, 64 bits"),
-        pytest.param(wire.int64, VARINT, (1 << 63) - 1, (1 << 63) - 1, id="the largest"),
-        pytest.param(wire.flag, VARINT, 2, True, id="true"),
-        pytest.param(wire.flag, VARINT, 0, False, id="false"),
-        pytest.param(wire.text, BYTES, "é".encode(), "é", id="text"),
-        pytest.param(wire.base64, BYTES, b"\x00\xff", "AP8=", id="bytes"),
-        pytest.param(wire.double, FIXED64, struct.pack("<d", 0.5), 0.5, id="double"),
+        pytest.param(protobuf.int32, VARINT, (1 << 64) - 5, -5, id="a negative number has ten bytes"),
+        pytest.param(protobuf.int32, VARINT, (1 << 32) - 5, -5, id="or five"),
+        pytest.param(protobuf.int32, VARINT, (1 << 32) + 5, 5, id="beyond 32 bits is cut off"),
+        pytest.param(protobuf.int64, VARINT, (1 << 64) - 5, -5, id="negative, 64 bits"),
+        pytest.param(protobuf.int64, VARINT, (1 << 63) - 1, (1 << 63) - 1, id="the largest"),
+        pytest.param(protobuf.flag, VARINT, 2, True, id="true"),
+        pytest.param(protobuf.flag, VARINT, 0, False, id="false"),
+        pytest.param(protobuf.text, BYTES, "é".encode(), "é", id="text"),
+        pytest.param(protobuf.base64, BYTES, b"\x00\xff", "AP8=", id="bytes"),
+        pytest.param(protobuf.double, FIXED64, struct.pack("<d", 0.5), 0.5, id="double"),
     ],
 )
 def test_values(reader, kind, value, expected):
@@ -72,12 +72,14 @@ def test_values(reader, kind, value, expected):
 @pytest.mark.parametrize(
     ("reader", "kind", "value", "why"),
     [
-        pytest.param(wire.int32, BYTES, b"", "expected a number, got a length and bytes", id="bytes for a number"),
-        pytest.param(wire.text, VARINT, 1, "expected a length and bytes, got a number", id="a number for text"),
-        pytest.param(wire.text, FIXED32, b"abcd", "expected a length and bytes, got 4 bytes", id="4 bytes for text"),
-        pytest.param(wire.text, BYTES, b"\xff", "text that is not in UTF-8", id="no UTF-8"),
-        pytest.param(wire.double, FIXED32, b"abcd", "expected 8 bytes, got 4 bytes", id="float for double"),
-        pytest.param(wire.double, FIXED64, struct.pack("<d", float("nan")), "JSON has no number nan", id="NaN"),
+        pytest.param(protobuf.int32, BYTES, b"", "expected a number, got a length and bytes", id="bytes for a number"),
+        pytest.param(protobuf.text, VARINT, 1, "expected a length and bytes, got a number", id="a number for text"),
+        pytest.param(
+            protobuf.text, FIXED32, b"abcd", "expected a length and bytes, got 4 bytes", id="4 bytes for text"
+        ),
+        pytest.param(protobuf.text, BYTES, b"\xff", "text that is not in UTF-8", id="no UTF-8"),
+        pytest.param(protobuf.double, FIXED32, b"abcd", "expected 8 bytes, got 4 bytes", id="float for double"),
+        pytest.param(protobuf.double, FIXED64, struct.pack("<d", float("nan")), "JSON has no number nan", id="NaN"),
     ],
 )
 def test_invalid_values(reader, kind, value, why):

@@ -1,6 +1,6 @@
 """Encode protobuf fields and messages.
 
-Decoding is elsewhere (`apiserver/schema/wire.py`), as its input is not trusted.
+Decoding is elsewhere (`apiserver/schema/protobuf.py`), as its input is not trusted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 import pytest
 
-from stowplan_cluster.apiserver.validation.semantic_versions import parse
+from stowplan_cluster.apiserver.validation.names import parse
 
 ORDERED = ["1.0.0-1", "1.0.0-2", "1.0.0-10", "1.0.0-a", "1.0.0-a.1", "1.0.0-b", "1.0.0", "1.0.1", "1.2.0", "1.10.0"]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_cluster.apiserver.tables.durations import human_duration, time_since
+from stowplan_cluster.apiserver.tables.cells import human_duration, time_since
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 

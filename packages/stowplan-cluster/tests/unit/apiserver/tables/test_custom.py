@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan_cluster.apiserver.tables.jsonpath import JsonPath, JsonPathError
+from stowplan_cluster.apiserver.tables.custom import JsonPath, JsonPathError
 
 #: More digits than Python parses.
 LONG = "9" * 5000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_cluster.apiserver.json_values import (
+from stowplan_cluster.apiserver.objects import (
     copy_of,
     equal,
     go_number,
