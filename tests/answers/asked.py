@@ -7,8 +7,8 @@ from random import Random
 
 from answers.states import State, ordered
 from stowplan.app.sources.cluster_source import ClusterSource
+from stowplan.ask.loading.event_query import EventQuery
 from stowplan.ask.loading.live_cluster import read_from
-from stowplan.ask.loading.wanted_events import EventsWanted
 from stowplan.ask.loading.workloads import workload_of
 from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if import what_if
@@ -25,7 +25,7 @@ class Asked:
         cluster = Cluster((), random=random)
         kinds = cluster.kinds_read(report=_unexpected)
         reading = read_from(
-            living.api, kinds, events=EventsWanted(namespace=None, of_workloads=True), workloads=living.workloads
+            living.api, kinds, events=EventQuery(namespace=None, of_workloads=True), workloads=living.workloads
         )
         read = living.loop.run_until_complete(reading)
         with contextlib.redirect_stderr(io.StringIO()):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.about import EXIT_CODES, about_a_cluster, answer, cluster_of
+from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_node, complete_zone
 from stowplan.app.command_line.errors import InputError, reported
 
@@ -76,7 +76,7 @@ def _note_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--disable-eviction", is_flag=True, help="Delete pods instead of evicting them: budgets do not block.")
 @click.option("--force", is_flag=True, help="With --exit-code: do not count pods that no controller recreates.")
 @_kubectls_flags
-@about_a_cluster(
+@question_options(
     no="a pod finds no node, a disruption budget blocks the drain, or, without --force, a pod is lost for good"
 )
 def drain(

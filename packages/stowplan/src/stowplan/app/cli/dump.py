@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from stowplan.app.cli.about import config_option
+from stowplan.app.cli.cluster_options import config_option
 from stowplan.app.cli.live_cluster import live_cluster
 from stowplan.app.cli.shell_completion import complete_file, complete_namespace
 from stowplan.app.command_line.errors import InputError, reported

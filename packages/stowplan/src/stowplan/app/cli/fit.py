@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.about import EXIT_CODES, NAMESPACE, about_a_cluster, answer, cluster_of
+from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, answer, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.app.command_line.errors import InputError, reported
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     help="Try to add nodes like the Node in this file. Repeatable.",
 )
 @NAMESPACE
-@about_a_cluster(no="fewer fit than --more wants, or none without it")
+@question_options(no="fewer fit than --more wants, or none without it")
 def fit(
     *,
     words: tuple[str, ...],
@@ -134,7 +134,7 @@ def _wanted(words: Sequence[str]) -> Reference | Path:
 
 
 def _kinds(about: ClusterSource, likes: Sequence[str], templates: Sequence[str]) -> list[NodeKind] | None:
-    return [*_likes(about, likes), *_templates(templates)] or None
+    return [*_node_kinds(about, likes), *_templates(templates)] or None
 
 
 def _is_file(what: str) -> bool:
@@ -155,7 +155,7 @@ def _pod_of(
     return pod, claim_templates_of(pod, files, recursive=recursive)
 
 
-def _likes(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind]:
+def _node_kinds(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind]:
     from stowplan.app.sources.references import reference
     from stowplan.ask.what_if.nodes import NodeKind
 

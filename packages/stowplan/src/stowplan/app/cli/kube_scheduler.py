@@ -21,10 +21,10 @@ def main(arguments: Sequence[str] | None = None, *, opener: ClusterConnector | N
     """Run the command and return its exit code; `opener` connects to the cluster, None: over HTTP."""
     collect_no_garbage_yet()
     with stop_signals() as stop:
-        from stowplan.app.command_line.standard_streams import discard_unwritable_output, open_closed
+        from stowplan.app.command_line.standard_streams import discard_unwritable_output, replace_missing_streams
         from stowplan.app.daemon.command import command
 
-        open_closed()
+        replace_missing_streams()
         try:
             return command(sys.argv[1:] if arguments is None else arguments, stop, opener)
         finally:

@@ -8,7 +8,7 @@ import click
 
 from stowplan import __version__
 from stowplan.app.command_line.commands import Commands, Section
-from stowplan.app.command_line.standard_streams import open_closed
+from stowplan.app.command_line.standard_streams import replace_missing_streams
 from stowplan.kube.timing.garbage import collect_garbage_less_often
 
 _QUESTIONS = Section(
@@ -85,7 +85,7 @@ def cli() -> None:
 
 def main() -> None:
     collect_garbage_less_often()
-    open_closed()
+    replace_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         # Print a replacement for characters that the terminal cannot show, instead of failing.
         if hasattr(stream, "reconfigure"):

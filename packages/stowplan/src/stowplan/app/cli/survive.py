@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.app.cli.about import EXIT_CODES, about_a_cluster, answer, cluster_of
+from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
 from stowplan.app.cli.progress import Progress
 from stowplan.app.cli.shell_completion import complete_node
 from stowplan.app.command_line.errors import reported
@@ -26,7 +26,7 @@ from stowplan.app.command_line.errors import reported
     shell_complete=complete_node,
     help="Show only the loss of this node, or of this value of the label.",
 )
-@about_a_cluster(no="some loss leaves a pod without a node, or deletes one for good")
+@question_options(no="some loss leaves a pod without a node, or deletes one for good")
 def survive(*, by: str | None, only: str | None, output: str, exit_code: bool, **source: Any) -> None:
     """Show what the loss of each node, zone or rack would cost, one loss at a time. Controllers recreate its pods, and
     the scheduler looks for other nodes. Pods that find none are stranded; pods without a controller are gone; pods

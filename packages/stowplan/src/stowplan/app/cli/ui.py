@@ -10,8 +10,14 @@ import click
 from msgspec.structs import replace
 
 from stowplan import __version__
-from stowplan.app.cli.about import a_cluster, a_scheduler, check_recursive, cluster_of, config_option
-from stowplan.app.cli.config.about import known_plugins
+from stowplan.app.cli.cluster_options import (
+    check_recursive,
+    cluster_of,
+    cluster_options,
+    config_option,
+    scheduler_options,
+)
+from stowplan.app.cli.config.config_options import known_plugins
 from stowplan.app.cli.live_cluster import connection_of
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import complete_file
@@ -73,7 +79,7 @@ _ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "pod
 
 
 @click.command(short_help="The cluster as a stow plan in your browser.")
-@a_cluster
+@cluster_options
 @click.option(
     "--recording",
     "recordings",
@@ -93,7 +99,7 @@ _ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "pod
 )
 @click.option("--at", metavar="TIME", help="Show this moment of the recording, such as 2026-11-20T12:03 (UTC).")
 @config_option()
-@a_scheduler
+@scheduler_options
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

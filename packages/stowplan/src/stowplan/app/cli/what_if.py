@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.about import EXIT_CODES, NAMESPACE, about_a_cluster, answer, cluster_of
+from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, answer, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_file, complete_node, complete_workload
 from stowplan.app.command_line.errors import InputError, reported
 from stowplan.kube.structs import PlainStruct
@@ -82,7 +82,7 @@ _PAIR = (str, str)
     help="Change the scheduler's KubeSchedulerConfiguration to this one, from that of --base-config.",
 )
 @NAMESPACE
-@about_a_cluster(config="--base-config", no="a pod is pending after the changes")
+@question_options(config="--base-config", no="a pod is pending after the changes")
 def what_if(
     *,
     add_nodes: int | None,
@@ -137,7 +137,7 @@ def what_if(
         changes += (_label(changed(node), text) for node, text in labels)
         changes += (_taint(changed(node), text) for node, text in taints)
         changes += (one.change(about, source["files"], recursive=source["recursive"]) for one in scaled)
-        changes += _puts(about, applied)
+        changes += _put_changes(about, applied)
     with reported(new_config):
         changes += [Reconfigure(new_config)] if new_config else []
         if not changes:
@@ -203,7 +203,7 @@ class _Scaling(PlainStruct, frozen=True):
         return Scale(kind, namespace, name, self.replicas, None if template is None else about.admitted(template))
 
 
-def _puts(about: ClusterSource, files: tuple[str, ...]) -> Iterator[Put]:
+def _put_changes(about: ClusterSource, files: tuple[str, ...]) -> Iterator[Put]:
     from stowplan.app.sources.cluster_source import note
     from stowplan.ask.loading.files import objects_of_files
     from stowplan.ask.what_if.changes import Put

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stowplan.app.command_line.errors import InputError
-from stowplan.app.command_line.standard_streams import complain
+from stowplan.app.command_line.standard_streams import print_to_stderr
 from stowplan.scheduler.framework.status import RAISED
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class ContributedCommands:
             first = self._points.setdefault(point.name, point)
             if point.name in taken:
                 del self._points[point.name]
-                complain(f"warning: {_described(point)} is not used: stowplan has a command of that name")
+                print_to_stderr(f"warning: {_described(point)} is not used: stowplan has a command of that name")
             elif first is not point:
-                complain(f"warning: {_described(point)} is not used: {_described(first)} comes first")
+                print_to_stderr(f"warning: {_described(point)} is not used: {_described(first)} comes first")
 
     def __contains__(self, name: str) -> bool:
         return name in self._points
@@ -55,7 +55,7 @@ class ContributedCommands:
                 self._loaded[name] = self.load(name)
             except InputError as error:
                 self._loaded[name] = None
-                complain(f"warning: {error.format_message()}")
+                print_to_stderr(f"warning: {error.format_message()}")
         return self._loaded[name]
 
     def load(self, name: str) -> click.Command:

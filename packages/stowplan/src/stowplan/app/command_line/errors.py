@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.command_line.standard_streams import complain, discard_output
+from stowplan.app.command_line.standard_streams import discard_output, print_to_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,14 +80,14 @@ def handle_closed_output() -> int:
 
 
 def disk_full(error: OSError) -> int:
-    complain(f"error: standard output: {error.strerror}")
+    print_to_stderr(f"error: standard output: {error.strerror}")
     return 1
 
 
 def internal_error(error: Exception) -> int:
-    complain(f"internal error: {type(error).__name__}: {error}")
+    print_to_stderr(f"internal error: {type(error).__name__}: {error}")
     if os.environ.get(DEBUG_VARIABLE):
-        complain("".join(traceback.format_exception(error)))
+        print_to_stderr("".join(traceback.format_exception(error)))
     else:
-        complain(f"This is a bug in Stowplan. {DEBUG_VARIABLE}=1 shows where it comes from.")
+        print_to_stderr(f"This is a bug in Stowplan. {DEBUG_VARIABLE}=1 shows where it comes from.")
     return 1

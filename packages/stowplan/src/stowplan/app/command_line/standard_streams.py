@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TextIO
 
 
-def open_closed() -> None:
+def replace_missing_streams() -> None:
     """Replace standard streams that were closed at startup, for which Python has None."""
     sys.stdout = sys.stdout or _nothing()
     sys.stderr = sys.stderr or _nothing()
@@ -30,12 +30,12 @@ def answer(text: str) -> int:
         # The reader has closed the pipe.
         return 0
     except OSError as error:
-        complain(f"Error: standard output: {error.strerror}")
+        print_to_stderr(f"Error: standard output: {error.strerror}")
         return 1
     return 0
 
 
-def complain(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Write to stderr; if that fails, only the exit code remains."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)

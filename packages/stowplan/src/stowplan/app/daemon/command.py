@@ -33,7 +33,7 @@ from stowplan.app.command_line.flags.retired import (
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.app.command_line.flags.validation import option_errors, serving_errors
 from stowplan.app.command_line.flags.versions import shown, versions_of
-from stowplan.app.command_line.standard_streams import answer, complain
+from stowplan.app.command_line.standard_streams import answer, print_to_stderr
 from stowplan.app.daemon.errors import CommandError, LeaseLost
 from stowplan.kube.api.field_errors import aggregate, go_quote
 from stowplan.kube.config import ConfigError, load_config
@@ -69,7 +69,7 @@ def command(arguments: Sequence[str], stop: StopSignals, opener: ClusterConnecto
     try:
         line = flags.parse(arguments)
     except FlagError as error:
-        complain(_usage(sys.stderr))
+        print_to_stderr(_usage(sys.stderr))
         return _refuse(error)
     if line["help"]:
         return answer(f"{_ABOUT}\n\n{_usage(sys.stdout)}")
@@ -86,15 +86,15 @@ def command(arguments: Sequence[str], stop: StopSignals, opener: ClusterConnecto
         return answer(_version(line["version"]))
     problems = list(log_option_errors(line, gates.features))
     if problems:
-        complain(str(aggregate(problems)))
+        print_to_stderr(str(aggregate(problems)))
         return 1
     return _logging(line, gates, opener, stop)
 
 
 def _refuse(error: FlagError) -> int:
     for hint in error.hints:
-        complain(f"hint: {hint}")
-    complain(f"Error: {error}")
+        print_to_stderr(f"hint: {hint}")
+    print_to_stderr(f"Error: {error}")
     return 1
 
 

@@ -12,7 +12,13 @@ from stowplan.app.command_line.event_loop import first_of, run, running
 from stowplan.app.command_line.flags.retired import uses_policy_file
 from stowplan.kube.config import ClientConnection, ConfigError
 from stowplan.kube.config.load import load_upgraded
-from stowplan.kube.config.older.command_line import of_policy, of_provider, of_today, policy_of_file, policy_of_text
+from stowplan.kube.config.older.command_line import (
+    of_default_profile,
+    of_policy,
+    of_provider,
+    policy_of_file,
+    policy_of_text,
+)
 from stowplan.kube.config.older.upgrade import log_upgrade
 from stowplan.net.client.connection import connect_from_scheduler_flags
 
@@ -63,7 +69,7 @@ def _upgrade(line: CommandLine, plugins: Declarations, stop: StopSignals) -> Upg
     weight: int | None = line["hard-pod-affinity-symmetric-weight"] if weighed else None
     if line["algorithm-provider"]:
         return of_provider(line["algorithm-provider"], scheduler_name=name, weight=weight, plugins=plugins)
-    return of_today(scheduler_name=name, weight=weight, plugins=plugins)
+    return of_default_profile(scheduler_name=name, weight=weight, plugins=plugins)
 
 
 def _policy(line: CommandLine, stop: StopSignals) -> Document | None:

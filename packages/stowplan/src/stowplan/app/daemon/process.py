@@ -134,7 +134,7 @@ async def opened(job: Job) -> AsyncIterator[ConnectedCluster]:
                 registry=job.registry,
                 settings=settings,
                 features=job.features,
-                give_up_waiting=api.give_up_binds,
+                give_up_waiting=api.cancel_queued_binds,
                 metrics=None if job.metrics is None else job.metrics.scheduler,
                 recorder=job.recorder,
                 documents=documents,

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from stowplan.app.sources.running_scheduler import SchedulerEndpoint
     from stowplan.ask.explain.text.overview import Group
     from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
+    from stowplan.ask.loading.event_query import EventQuery
     from stowplan.ask.loading.live_cluster import LiveCluster
-    from stowplan.ask.loading.wanted_events import EventsWanted
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.net.client.cluster_flags import ClusterFlags
     from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -98,7 +98,7 @@ class ClusterSource:
         """Groups are scheduled as groups if the files contain any."""
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
         gates = GROUP_GATES if any(isinstance(obj, PodGroup) for obj in found.objects) else None
-        cluster = Cluster.of_filed(found, config=config, plugins=named_plugins(plugins), feature_gates=gates)
+        cluster = Cluster.of_loaded_files(found, config=config, plugins=named_plugins(plugins), feature_gates=gates)
         note(*cluster.notes)
         return cls(cluster, _finished(found.objects), workloads=found.manifests)
 
@@ -133,7 +133,7 @@ class ClusterSource:
         live: ClusterFlags,
         config: str | Mapping[str, Any] | None,
         plugins: Sequence[str],
-        events: EventsWanted | None = None,
+        events: EventQuery | None = None,
         workloads: Collection[WorkloadName] = (),
         gates: Mapping[str, bool] | None = None,
     ) -> ClusterSource:
@@ -205,7 +205,7 @@ class ClusterSource:
         try:
             source = await cls.of_live_cluster(
                 live=endpoint.live,
-                config=_askable(configuration),
+                config=_config_for_questions(configuration),
                 plugins=plugins,
                 gates=gates,
             )
@@ -453,7 +453,7 @@ class ClusterSource:
         return None
 
 
-def _askable(configuration: ConfigurationRecord) -> dict[str, Any]:
+def _config_for_questions(configuration: ConfigurationRecord) -> dict[str, Any]:
     """A running scheduler's configuration, without the extenders that only the scheduler itself can call."""
     found: dict[str, Any] = first_value(configuration.yaml)
     secret = configuration.without_secrets

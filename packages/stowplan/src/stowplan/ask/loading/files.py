@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stowplan.kube.api.meta import ApiStruct
 
 
-class Filed(PlainStruct, frozen=True):
+class LoadedFiles(PlainStruct, frozen=True):
     """The result."""
 
     objects: Sequence[ApiStruct]
@@ -43,7 +43,7 @@ def objects_of_files(
     *,
     recursive: bool = False,
     beside: Sequence[ApiStruct] = (),
-) -> Filed:
+) -> LoadedFiles:
     """Load files, directories and, for `-`, `stdin`; raises LoadError.
 
     `beside`: existing objects; their nodes get DaemonSet pods, and their priority and storage classes apply,
@@ -64,4 +64,4 @@ def objects_of_files(
     admitted = admit((*classes, *objects))
     notes = (*loaded.notes, *checks, *made.notes, *device_notes, *claim_notes, *admitted.notes)
     named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
-    return Filed(admitted.objects[len(classes) :], notes, made.workloads, named)
+    return LoadedFiles(admitted.objects[len(classes) :], notes, made.workloads, named)

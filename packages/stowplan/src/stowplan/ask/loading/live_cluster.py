@@ -35,7 +35,7 @@ from stowplan.scheduler.framework.explanations.formatting import listed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
-    from stowplan.ask.loading.wanted_events import EventsWanted
+    from stowplan.ask.loading.event_query import EventQuery
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.kube.api.documents import Documents
     from stowplan.kube.api.port import Api, Listing
@@ -81,7 +81,7 @@ async def read_live_cluster(
     live: ClusterFlags,
     *,
     agent: str,
-    events: EventsWanted | None = None,
+    events: EventQuery | None = None,
     workloads: Collection[WorkloadName] = (),
     documents: Documents | None = None,
 ) -> LiveCluster:
@@ -134,7 +134,7 @@ async def read_from(
     api: Api,
     kinds: Sequence[WatchedKind],
     *,
-    events: EventsWanted | None = None,
+    events: EventQuery | None = None,
     workloads: Collection[WorkloadName] = (),
     namespace: str = "default",
 ) -> LiveCluster:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.ask.loading.files import Filed
+    from stowplan.ask.loading.files import LoadedFiles
     from stowplan.ask.loading.live_cluster import LiveCluster
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.transaction import Transaction
@@ -182,10 +182,12 @@ class Cluster:
         if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
             given = next((repr(path) for path in paths if not isinstance(path, str | os.PathLike)), "nothing")
             raise ClusterError(f'from_files: want paths, got {given}: from_files("nodes.yaml", "pods.yaml")')
-        return cls.of_filed(objects_of_files([os.fspath(path) for path in paths], recursive=recursive), **options)
+        return cls.of_loaded_files(
+            objects_of_files([os.fspath(path) for path in paths], recursive=recursive), **options
+        )
 
     @classmethod
-    def of_filed(cls, found: Filed, **options: Unpack[ClusterOptions]) -> Self:
+    def of_loaded_files(cls, found: LoadedFiles, **options: Unpack[ClusterOptions]) -> Self:
         """Create a cluster from what was read from files; new claims are bound as controllers would."""
         cluster = cls(found.objects, **options)
         claims = (one for one in found.objects if isinstance(one, t.PersistentVolumeClaim))

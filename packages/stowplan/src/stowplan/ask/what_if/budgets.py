@@ -66,7 +66,7 @@ class Budgets:
         for name in self.of(pod):
             self._left[name] -= not self._goes_uncounted(name, pod)
 
-    def back(self, pod: PodInfo) -> None:
+    def mark_recreated(self, pod: PodInfo) -> None:
         """The recreated pod has a node: return its disruption to its budgets."""
         for name in self.of(pod):
             self._left[name] += not self._goes_uncounted(name, pod)

@@ -19,7 +19,7 @@ from stowplan.ask.loading.workloads import belongs_to, workload_of
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.names import near_names
 from stowplan.ask.offline.objects import decoded
-from stowplan.ask.what_if.claims import let_go, with_own_claims
+from stowplan.ask.what_if.claims import release_claims, with_own_claims
 from stowplan.ask.what_if.nodes import MOST_NODES, NodeTemplate, node_named, pods_on
 from stowplan.ask.what_if.pods import Fate, fate_of, named, ordinal_names, pods_of, recreated
 from stowplan.ask.what_if.settling import put_back
@@ -338,7 +338,7 @@ def _forget(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
     """Remove pods without recreating them."""
     for info in list(infos):
         cluster.remove(info.pod)
-        let_go(cluster, [info.pod])
+        release_claims(cluster, [info.pod])
 
 
 def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
@@ -347,4 +347,4 @@ def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
     for key, _ in leaving:
         cluster.evict(key)
     put_back(cluster, (pod for _, pod in leaving if fate_of(pod) is Fate.RECREATED))
-    let_go(cluster, (pod for _, pod in leaving))
+    release_claims(cluster, (pod for _, pod in leaving))

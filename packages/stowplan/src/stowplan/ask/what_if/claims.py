@@ -98,7 +98,7 @@ def _user(namespace: str, name: str, uid: str) -> str:
 _BY_USER = ObjectIndex("pods that use a claim", _users)
 
 
-def let_go(cluster: Cluster, pods: Iterable[Pod]) -> None:
+def release_claims(cluster: Cluster, pods: Iterable[Pod]) -> None:
     """Release the claims of pods that left their nodes; pods without claims cost nothing."""
     users = [_user(p.metadata.namespace, p.metadata.name, p.metadata.uid) for p in pods if uses_claims(p)]
     gone, objects = frozenset(users), cluster.state.objects

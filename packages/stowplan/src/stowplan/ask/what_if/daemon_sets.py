@@ -13,7 +13,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.ask.loading.daemon_sets import node_of, tied_to, untied, wanted_on
-from stowplan.ask.what_if.claims import let_go, with_own_claims
+from stowplan.ask.what_if.claims import release_claims, with_own_claims
 from stowplan.ask.what_if.pods import named, recreated
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.taints import NO_EXECUTE
@@ -59,7 +59,7 @@ class DaemonSets:
             for node_name, info in daemons.pods.items():
                 if node_name not in nodes or not _may_stay(daemons.template, nodes[node_name]):
                     self._cluster.remove(info.pod)
-                    let_go(self._cluster, [info.pod])
+                    release_claims(self._cluster, [info.pod])
             if name in self._everywhere:
                 for node_name, node in nodes.items():
                     if node_name not in daemons.pods and wanted_on(daemons.template, node):

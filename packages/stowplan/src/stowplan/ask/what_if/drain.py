@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.budgets import Budgets
-from stowplan.ask.what_if.claims import let_go
+from stowplan.ask.what_if.claims import release_claims
 from stowplan.ask.what_if.nodes import cordoned, node_named, pods_on
 from stowplan.ask.what_if.pods import Fate, fate_of
 from stowplan.ask.what_if.records import BlockRecord, DrainRecord, MoveRecord, StrandedRecord
@@ -78,9 +78,9 @@ class _Drain:
         self._of_daemon_sets = False
 
     def run(self, names: list[str], rolling: int | None) -> DrainRecord:
-        order = sorted(names, key=self._trouble)
+        order = sorted(names, key=self._drain_order)
         if rolling is None:
-            self._out(order)
+            self._drain_nodes(order)
         else:
             for start in range(0, len(order), rolling):
                 self._turn(order[start : start + rolling])
@@ -96,7 +96,7 @@ class _Drain:
             notes=tuple(self._notes()),
         )
 
-    def _trouble(self, name: str) -> tuple[int, int]:
+    def _drain_order(self, name: str) -> tuple[int, int]:
         """A sort key: nodes without blocking budgets first, then by number of pods."""
         pods = self._pods_on(name)
         held = sum(self._refusal(info) is not None for info in pods if _is_evicted(info))
@@ -112,13 +112,13 @@ class _Drain:
     def _turn(self, names: list[str]) -> None:
         """Drain some nodes, then return them."""
         as_they_were = [node_named(self._cluster, name) for name in names]
-        self._out(names)
+        self._drain_nodes(names)
         for node in as_they_were:
             self._cluster.add(node)
         # There is room again for stranded pods.
         self._waited |= dict.fromkeys(self._try_again())
 
-    def _out(self, names: list[str]) -> None:
+    def _drain_nodes(self, names: list[str]) -> None:
         for name in names:
             self._cluster.add(cordoned(node_named(self._cluster, name)))
         blocks: dict[str, BlockRecord] = {}
@@ -149,7 +149,7 @@ class _Drain:
         self._note(settling, {record.pod: record.from_ for record in waiting.values()})
         found = [info for info in pods if info.key in settling.found]
         for info in found:
-            self._budgets.back(info)
+            self._budgets.mark_recreated(info)
         return [info.key for info in found]
 
     def _evict(self, info: PodInfo, node: str) -> BlockRecord | None:
@@ -169,7 +169,7 @@ class _Drain:
         self._cluster.evict(info.key)
         if fate is Fate.LOST:
             self._lost.append(info.key)
-            let_go(self._cluster, [info.pod])
+            release_claims(self._cluster, [info.pod])
         elif fate is Fate.RECREATED:
             self._settle(info, node)
         return None
@@ -179,7 +179,7 @@ class _Drain:
         settling.settle([info.pod])
         self._note(settling, {info.key: node})
         if info.key in settling.found:
-            self._budgets.back(info)
+            self._budgets.mark_recreated(info)
 
     def _note(self, settling: Settling, homes: dict[str, str]) -> None:
         """`homes`: pod -> the drained node; pods that were preempted move, too."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 from msgspec.structs import replace
 
-from stowplan.ask.what_if.claims import let_go
+from stowplan.ask.what_if.claims import release_claims
 from stowplan.ask.what_if.nodes import NodeTemplate, kinds_of, node_named
 from stowplan.ask.what_if.pods import Fate, fate_of
 from stowplan.ask.what_if.settling import put_back
@@ -104,7 +104,7 @@ def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> Reli
                 if cluster.state.placed(info.uid) is not None:
                     cluster.evict(info.key)
                     moved += [info.pod] if fate_of(info.pod) is Fate.RECREATED else []
-            let_go(cluster, (info.pod for info in change.leaving))
+            release_claims(cluster, (info.pod for info in change.leaving))
             for obj in change.objects:
                 cluster.add(obj)
         pods = [cluster.pod(key).pod for key in keys]

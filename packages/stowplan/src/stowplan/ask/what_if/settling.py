@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.ask.what_if.claims import let_go, uses_claims, with_own_claims
+from stowplan.ask.what_if.claims import release_claims, uses_claims, with_own_claims
 from stowplan.ask.what_if.ordered_sets import FirstWaiting, NotCreatedYet, not_created, set_of
 from stowplan.ask.what_if.pods import Fate, compiled_copies, fate_of, recreated
 from stowplan.ask.what_if.volume_claims import LostVolumes, bind_claims_of
@@ -134,7 +134,7 @@ class Settling:
         for pod in gone:
             self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
         back = [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
-        let_go(self._cluster, (pod for pod in gone if pod not in back))
+        release_claims(self._cluster, (pod for pod in gone if pod not in back))
         return put_back(self._cluster, back)
 
 
@@ -162,7 +162,7 @@ def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
     keys = []
     for pod in pods:
         fresh = with_own_claims(cluster, recreated(pod), pod)
-        let_go(cluster, [pod])
+        release_claims(cluster, [pod])
         cluster.add(fresh)
         keys.append(f"{fresh.metadata.namespace or 'default'}/{fresh.metadata.name}")
     return keys

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.certain import CertainPods
-from stowplan.ask.what_if.claims import let_go
+from stowplan.ask.what_if.claims import release_claims
 from stowplan.ask.what_if.nodes import nodes_of, pods_on, zone_of
 from stowplan.ask.what_if.pods import Fate, fate_of
 from stowplan.ask.what_if.records import LossRecord, StrandedRecord, SurviveRecord
@@ -131,4 +131,4 @@ def _evict(cluster: Cluster, pods: list[PodInfo], back: list[Pod]) -> None:
         cluster.evict(info.key)
     # Recreated pods release their claims when they are recreated.
     returning = {pod.metadata.uid for pod in back}
-    let_go(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))
+    release_claims(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))

@@ -29,7 +29,7 @@ from stowplan.kube.config.schema import API_VERSION, CONFIGURATION_KIND
 from stowplan.kube.config.source import GivenSource, read_source
 from stowplan.kube.config.suggestions import MAX_HINTS, header_hints, plugin_hints
 from stowplan.kube.config.types import Configuration
-from stowplan.kube.config.unused import unknown_arguments, unused_plugins
+from stowplan.kube.config.unused_settings import unknown_arguments, unused_plugins
 from stowplan.kube.config.validation import configuration_errors
 
 _LOG = logging.getLogger(__name__)

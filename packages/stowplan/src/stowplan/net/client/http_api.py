@@ -111,7 +111,7 @@ class HttpApi:
     async def close(self) -> None:
         await self._transport.close()
 
-    def give_up_binds(self) -> None:
+    def cancel_queued_binds(self) -> None:
         """At shutdown: cancel the tasks of binds that wait for their turn, and send the rest without a limit."""
         self._turns.give_up("bind")
 

@@ -26,8 +26,8 @@ from stowplan.kube.api.users import MASTERS
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.access_metrics import AuthorizationMetrics
+from stowplan.net.serving.review_cache import ReviewCache
 from stowplan.net.serving.reviews import FAILURES
-from stowplan.net.serving.shared_answers import SharedAnswers
 from stowplan.net.serving.user import AuthorizationFailed, escaped
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class AccessReviews:
         self, reviewer: Reviewer, *, clock: Callable[[], float], yes_kept_for: float, no_kept_for: float
     ) -> None:
         self._reviewer = reviewer
-        self._answers: SharedAnswers[SubjectAccessReviewStatus] = SharedAnswers(
+        self._answers: ReviewCache[SubjectAccessReviewStatus] = ReviewCache(
             clock=clock, seconds_of=lambda status: yes_kept_for if status.allowed else no_kept_for
         )
 

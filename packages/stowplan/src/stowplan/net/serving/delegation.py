@@ -102,7 +102,7 @@ def check_authentication(options: AuthenticationOptions, *, gate: Gate) -> list[
         "requestheader-extra-headers-prefix": options.requestheader_extra_headers_prefix,
         "requestheader-allowed-names": options.requestheader_allowed_names,
     }
-    errors = [f'empty value in "{flag}"' for flag, values in headers.items() if not _all_say_something(values)]
+    errors = [f'empty value in "{flag}"' for flag, values in headers.items() if not _all_non_empty(values)]
     for flag, standard, what in (
         ("requestheader-username-headers", "X-Remote-User", "header"),
         ("requestheader-group-headers", "X-Remote-Group", "header"),
@@ -117,13 +117,13 @@ def _uid_errors(headers: Sequence[str], gate: Gate) -> list[str]:
     flag = "requestheader-uid-headers"
     if not gate(UID_HEADERS):
         return [f'--{flag} requires the "{UID_HEADERS}" feature to be enabled'] if headers else []
-    errors = [] if _all_say_something(headers) else [f'empty value in "{flag}"']
+    errors = [] if _all_non_empty(headers) else [f'empty value in "{flag}"']
     if not _has_standard(headers, "X-Remote-Uid"):
         errors.append(_no_aggregation(flag, "X-Remote-Uid", "header"))
     return errors
 
 
-def _all_say_something(values: Sequence[str]) -> bool:
+def _all_non_empty(values: Sequence[str]) -> bool:
     return all(value.strip() for value in values)
 
 

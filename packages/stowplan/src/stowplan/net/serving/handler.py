@@ -97,7 +97,7 @@ class Handler:
         self._log(request, response, self._times.clock() - since, error)
         if isinstance(response, Stream):
             return await _streamed(request, response)
-        return _as_aiohttp_has_it(response)
+        return _to_aiohttp(response)
 
     async def _answer(self, request: BaseRequest) -> Answer:
         path, query = _split_target(request.raw_path)
@@ -202,7 +202,7 @@ def _refused(request: BaseRequest, error: ApiError) -> Response:
     return error_response(error, request.headers, _query_of(request.raw_path))
 
 
-def _as_aiohttp_has_it(response: Response) -> web.Response:
+def _to_aiohttp(response: Response) -> web.Response:
     answer = web.Response(
         status=response.status, body=response.body, headers={**ALWAYS, "Content-Type": response.content_type}
     )

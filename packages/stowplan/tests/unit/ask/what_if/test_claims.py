@@ -3,7 +3,7 @@
 from stowplan import Cluster
 from stowplan.ask.explain.text.overview import Group
 from stowplan.ask.what_if import drain, fit, survive
-from stowplan.ask.what_if.claims import let_go
+from stowplan.ask.what_if.claims import release_claims
 from stowplan.ask.what_if.relief import relief
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.types import ResourceClaim
@@ -99,7 +99,7 @@ def test_devices_are_freed_by_the_last_user_of_a_claim():
     cluster = cluster_of(gpu_node("a", 1), [pod, held])
     with cluster.transaction():
         cluster.evict("default/p")
-        let_go(cluster, [decode_object(pod)])
+        release_claims(cluster, [decode_object(pod)])
         assert claims(cluster)["c"].status.allocation is None
     assert claims(cluster)["c"].status.allocation is not None
 

@@ -17,8 +17,8 @@ from stowplan.kube.config.reports.conversion import converted, converted_text
 from stowplan.kube.config.reports.differences import differences
 from stowplan.kube.config.reports.effective import effective_profiles
 from stowplan.kube.config.reports.fields import UnknownFieldError, explain_field, known_paths
-from stowplan.kube.config.reports.idle import idle_settings
 from stowplan.kube.config.schema import CONFIGURATION, POINTS, Pointer, Slice, Struct
+from stowplan.kube.config.unused_settings import unused_settings
 from stowplan.scheduler.in_tree.discovery import declarations
 from support.examples import sampled
 from support.older_configurations import OLDER, config, named
@@ -325,6 +325,11 @@ def test_default_plugins_that_do_not_run():
 # --- what does nothing
 
 
+def unused_settings_of(source):
+    found = loaded(source)
+    return list(unused_settings(found.fields, found.configuration, declarations()))
+
+
 def test_settings_without_effect():
     source = {
         **v1(
@@ -339,7 +344,7 @@ def test_settings_without_effect():
         ),
         "leaderElection": {"leaderElect": False, "leaseDuration": "1m"},
     }
-    found = list(idle_settings(loaded(source), declarations()))
+    found = unused_settings_of(source)
     assert [line.partition(":")[0] for line in found] == [
         "profiles[0].pluginConfig[0]",
         "profiles[0].plugins.score.disabled[0]",
@@ -354,7 +359,7 @@ def test_settings_without_effect():
 
 
 def test_the_defaults_have_no_settings_without_effect():
-    assert list(idle_settings(loaded(loaded(None).configuration.to_dict()), declarations())) == []
+    assert unused_settings_of(loaded(None).configuration.to_dict()) == []
 
 
 # --- fields

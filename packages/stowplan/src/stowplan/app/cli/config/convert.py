@@ -6,7 +6,7 @@ import json
 
 import click
 
-from stowplan.app.cli.config.about import file_argument, known_plugins, read, refused, shown, what_exists
+from stowplan.app.cli.config.config_options import file_argument, known_plugins, plugin_options, read, refused, shown
 from stowplan.app.cli.data_output import output_option
 from stowplan.app.command_line.feature_gates import features_of
 from stowplan.kube.config import ConfigError
@@ -19,7 +19,7 @@ from stowplan.kube.config.reports.kube_scheduler import refusals
 
 @click.command(short_help="Convert any version, or a policy, to v1.")
 @file_argument()
-@what_exists
+@plugin_options
 @output_option("yaml", "json")
 def convert(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
     """Convert FILE, a configuration of any version or a Policy, to an equivalent KubeSchedulerConfiguration of v1.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.config.about import file_argument, known_plugins, load, shown, what_exists
+from stowplan.app.cli.config.config_options import file_argument, known_plugins, load, plugin_options, shown
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.command_line.feature_gates import features_of
 from stowplan.kube.config.load import load_document
@@ -22,7 +22,7 @@ _DIFFERENT = 1
 @click.command(short_help="Compare what two files mean, not their text.")
 @file_argument("left")
 @file_argument("right", required=False)
-@what_exists
+@plugin_options
 @output_option("text", "json", "yaml")
 @click.pass_context
 def diff(
@@ -51,14 +51,14 @@ def diff(
         sides = (given, load(right, known, features))
     found = differences(sides[0].configuration, sides[1].configuration)
     if output == "text":
-        _tell(names, found)
+        _print_report(names, found)
     else:
         record = {"left": names[0], "right": names[1], "differences": [one.to_dict() for one in found]}
         write_data(record, output)
     ctx.exit(_DIFFERENT if found else 0)
 
 
-def _tell(names: tuple[str, str], found: list[Difference]) -> None:
+def _print_report(names: tuple[str, str], found: list[Difference]) -> None:
     if not found:
         return
     click.echo(f"--- {names[0]}")

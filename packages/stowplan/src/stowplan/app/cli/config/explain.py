@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from stowplan.app.cli.config.about import known_plugins, what_exists
+from stowplan.app.cli.config.config_options import known_plugins, plugin_options
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.command_line.errors import InputError
 from stowplan.app.command_line.feature_gates import features_of
@@ -34,7 +34,7 @@ class _FieldPath(click.ParamType[str]):
 
 @click.command(short_help="Describe a field: type, default, versions.")
 @click.argument("field", type=_FieldPath(), default="")
-@what_exists
+@plugin_options
 @output_option("text", "json", "yaml")
 def explain(*, field: str, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
     """Describe FIELD: its type, default and range, which versions have it and what it does. FIELD is a path in the

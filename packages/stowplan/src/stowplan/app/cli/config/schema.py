@@ -6,7 +6,7 @@ import json
 
 import click
 
-from stowplan.app.cli.config.about import known_plugins
+from stowplan.app.cli.config.config_options import known_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.kube.config.reports.json_schema import json_schema
 

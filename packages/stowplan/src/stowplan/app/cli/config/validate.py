@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.config.about import file_argument, known_plugins, read, shown, what_exists
+from stowplan.app.cli.config.config_options import file_argument, known_plugins, plugin_options, read, shown
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.command_line.feature_gates import features_of
 from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.errors import ConfigFileError
 from stowplan.kube.config.load import load_document
-from stowplan.kube.config.reports.idle import idle_settings
 from stowplan.kube.config.reports.kube_scheduler import refusals
 from stowplan.kube.config.schema import API_VERSION
-from stowplan.kube.config.unused import unused_plugins
+from stowplan.kube.config.unused_settings import unused_plugins, unused_settings
 
 if TYPE_CHECKING:
     from stowplan.kube.config import Declarations, FeatureGates
@@ -29,7 +28,7 @@ _MAX_WARNINGS = 100
 
 @click.command(short_help="Check whether a scheduler would start with it.")
 @file_argument("files", nargs=-1, required=True)
-@what_exists
+@plugin_options
 @output_option("text", "json", "yaml")
 @click.pass_context
 def validate(
@@ -47,7 +46,7 @@ def validate(
     found = [_validated(file, known, features, plugin_names(plugins)) for file in files]
     if output == "text":
         for record in found:
-            _tell(record)
+            _print_report(record)
     else:
         write_data({"files": found}, output)
     ctx.exit(0 if all(record["valid"] for record in found) else _INVALID)
@@ -65,13 +64,16 @@ def _validated(file: str, known: Declarations, features: FeatureGates, asked_for
         record["unreadable"] = isinstance(error, ConfigFileError)
         return record
     upgrade = loaded.upgrade
+    older_version = upgrade.origin if upgrade is not None else ""
     record["valid"] = True
-    record["version"] = upgrade.origin if upgrade is not None and upgrade.origin else API_VERSION
+    record["version"] = older_version or API_VERSION
     record["profiles"] = [profile.scheduler_name for profile in loaded.configuration.profiles]
     warnings = upgrade.warnings if upgrade is not None else ()
+    # Those of an older version: the conversion has already warned, and the paths would be those of its result.
+    settings = () if older_version else unused_settings(loaded.fields, loaded.configuration, known)
     unused = unused_plugins(loaded.configuration, asked_for)
     refused = refusals("it", document, loaded.configuration, known, features)
-    record["warnings"] = list(islice(chain(refused, warnings, idle_settings(loaded, known), unused), _MAX_WARNINGS))
+    record["warnings"] = list(islice(chain(refused, warnings, settings, unused), _MAX_WARNINGS))
     return record
 
 
@@ -87,7 +89,7 @@ def _check_kubeconfig(path: str) -> None:
         raise ConfigError(str(error), "clientConnection.kubeconfig is read on the machine of the scheduler") from None
 
 
-def _tell(record: dict[str, Any]) -> None:
+def _print_report(record: dict[str, Any]) -> None:
     if not record["valid"]:
         prefix = "" if record["unreadable"] else f"{record['file']}: "
         click.echo(f"error: {prefix}{record['error']}", err=True)

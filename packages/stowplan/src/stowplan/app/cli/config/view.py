@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from stowplan.app.cli.config.about import file_argument, known_plugins, read, refused, shown, what_exists
+from stowplan.app.cli.config.config_options import file_argument, known_plugins, plugin_options, read, refused, shown
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.command_line.feature_gates import features_of
 from stowplan.ask.explain.text.tables import Grid, Line, write
@@ -33,7 +33,7 @@ _INVALID = 2
 
 @click.command(short_help="Show which plugins run where, and where each comes from.")
 @file_argument("files", nargs=-1, required=True)
-@what_exists
+@plugin_options
 @output_option("text", "json", "yaml")
 @click.pass_context
 def view(

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.about import NO, a_cluster, a_scheduler, cluster_of, config_option, exit_code_option, role_option
+from stowplan.app.cli.cluster_options import (
+    NO,
+    cluster_of,
+    cluster_options,
+    config_option,
+    exit_code_option,
+    role_option,
+    scheduler_options,
+)
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.cli.shell_completion import complete_file, complete_namespace, complete_pod, complete_question
 from stowplan.app.command_line.errors import InputError, reported
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
     metavar="[[KIND/][NS/]NAME… | KIND NAME… | node NAME | podgroup NAME | pending]",
     shell_complete=complete_question,
 )
-@a_cluster
+@cluster_options
 @click.option(
     "--recording",
     metavar="FILE",
@@ -78,7 +86,7 @@ if TYPE_CHECKING:
 @exit_code_option("any of the pods gets no node")
 @output_option("text", "wide", "json", "yaml", more="; wide explains every group of pods and every node")
 @role_option
-@a_scheduler
+@scheduler_options
 def explain(**given: Any) -> None:
     """Show which node a pod gets and why, why every other node was refused, and what would help a pod that fits
     nowhere. Or show what is on a node, which pending pods it takes and why it refuses the others.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stowplan.app.command_line.errors import InputError
 from stowplan.app.sources.references import Reference, kind_of, reference, references
 from stowplan.app.sources.selection import Selection
-from stowplan.ask.loading.wanted_events import EventsWanted
+from stowplan.ask.loading.event_query import EventQuery
 from stowplan.kube.api.manifest_folders import SUFFIXES
 from stowplan.kube.structs import PlainStruct
 
@@ -82,19 +82,19 @@ class Question(PlainStruct, frozen=True):
         names = [] if self.what == "podgroup" else self.names
         return Selection.of(names, namespace=options.namespace, labels=options.selector, fields=options.field_selector)
 
-    def events(self, selection: Selection) -> EventsWanted | None:
+    def events(self, selection: Selection) -> EventQuery | None:
         """The Events to read for the answer."""
         if self.what not in ("pods", "pending"):
             return None
         if not selection.names:
-            return EventsWanted(namespace=selection.namespace)
+            return EventQuery(namespace=selection.namespace)
         if selection.is_one_pod:
             (pod,) = selection.names
             namespace = pod.namespace or selection.namespace
-            return EventsWanted(pod=f"{namespace}/{pod.name}" if namespace else pod.name)
+            return EventQuery(pod=f"{namespace}/{pod.name}" if namespace else pod.name)
         namespaces = {wanted.namespace or selection.namespace or "" for wanted in selection.names}
         within = namespaces.pop() if len(namespaces) == 1 else None
-        return EventsWanted(namespace=within, of_workloads=bool(selection.workloads()))
+        return EventQuery(namespace=within, of_workloads=bool(selection.workloads()))
 
 
 def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[What, list[Reference]]:

@@ -36,7 +36,7 @@ def of_policy(policy: Document, *, scheduler_name: str, plugins: Declarations) -
     return finished(draft, POLICY_KIND)
 
 
-def of_today(*, scheduler_name: str, weight: int | None, plugins: Declarations) -> Upgrade:
+def of_default_profile(*, scheduler_name: str, weight: int | None, plugins: Declarations) -> Upgrade:
     """The current default profile under another name, or with another weight."""
     draft = _draft(scheduler_name, plugins)
     _weigh(draft, weight)

@@ -24,7 +24,7 @@ from stowplan.kube.timing.reports import Reports
 from stowplan.net.client.errors import RequestDropped
 from stowplan.net.client.events.event_forms import CoreV1, EventsV1, namespace_of_event
 from stowplan.net.client.events.event_series import FINISH_TIME, REFRESH_TIME, EventKey, EventSeries
-from stowplan.net.client.workers import Workers
+from stowplan.net.client.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,7 +60,7 @@ class EventBroadcaster:
         self._times = times
         self._reports = Reports(report, clock=times.clock)
         self._series = EventSeries()
-        self._workers: Workers[RecordedEvent] = Workers(self._send, limit=MAX_IN_FLIGHT, failed=self._send_failed)
+        self._queue: WorkQueue[RecordedEvent] = WorkQueue(self._send, limit=MAX_IN_FLIGHT, failed=self._send_failed)
         #: None until the served version is known.
         self._form = form
         self._nanoseconds = 0
@@ -71,7 +71,7 @@ class EventBroadcaster:
     @property
     def idle(self) -> bool:
         """Whether nothing is in progress or can start before time passes."""
-        return self._workers.idle
+        return self._queue.idle
 
     def recorder(self, reporting_controller: str) -> Recorder:
         return Recorder(self, reporting_controller, f"{reporting_controller}-{self._hostname}")
@@ -80,7 +80,7 @@ class EventBroadcaster:
         if key.type not in _TYPES:
             self._reports.say("An event is of no known type", f"{key.type!r}, reason {key.reason!r}; use {_TYPES}")
             return
-        if len(self._workers.waiting) >= MAX_QUEUED:
+        if len(self._queue.waiting) >= MAX_QUEUED:
             self.dropped += 1
             self._reports.say("Too many events wait to be sent; one is dropped", _about(key))
             return
@@ -89,27 +89,27 @@ class EventBroadcaster:
         self._nanoseconds = max(int(now * 1e9), self._nanoseconds + 1)
         due = self._series.observe(key, _cut(note), time=now, nanoseconds=self._nanoseconds)
         if due is not None:
-            self._workers.put(due)
+            self._queue.put(due)
             forgotten = self._series.excess()
             if forgotten is not None:
-                self._workers.put(forgotten)
+                self._queue.put(forgotten)
 
     async def run(self) -> None:
         """Send until cancelled."""
         self._form = self._form or await self._served_form()
-        self._workers.start()
+        self._queue.start()
         try:
             await self._tend_series()
         finally:
-            await self._workers.halt()
+            await self._queue.halt()
 
     async def flush(self, seconds: float) -> None:
         """Send waiting events, each with at most one more try, within the time; drop the rest."""
         self._last_try = True
         if self._form is not None:
-            await self._workers.finish(self._times.sleep(seconds))
-        if self._workers.waiting:
-            self._reports.say("Events are lost at the end", str(len(self._workers.waiting)))
+            await self._queue.finish(self._times.sleep(seconds))
+        if self._queue.waiting:
+            self._reports.say("Events are lost at the end", str(len(self._queue.waiting)))
         self._reports.close()
 
     async def _served_form(self) -> EventForm:
@@ -133,7 +133,7 @@ class EventBroadcaster:
                 slept = 0.0
                 due += self._series.refresh()
             for event in due:
-                self._workers.put(event)
+                self._queue.put(event)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class EventBroadcaster:
                 self._reports.say("An event is lost, the tries are used up", f"{_about(event.key)}: {problem}")
                 break
             self._reports.say("Events cannot be sent for now", f"{_about(event.key)}: {problem}")
-            await self._workers.rest(self._pause())
+            await self._queue.rest(self._pause())
         event.attempted = True
 
     def _pause(self) -> Awaitable[object]:

@@ -110,13 +110,13 @@ def _keeps(documents: Documents | None, kind: type[ApiStruct]) -> bool:
 
 def _decode_page_by_item(data: bytes, kind: type[T], documents: Documents | None = None) -> tuple[_RawPage, Listing[T]]:
     try:
-        return _taken_apart(data, kind, documents)
+        return _decode_items(data, kind, documents)
     except _NO_JSON as error:
         # This applies within an object, too: in invalid JSON, neither its end nor its name can be trusted.
         raise _no_list(str(error)) from None
 
 
-def _taken_apart(data: bytes, kind: type[T], documents: Documents | None) -> tuple[_RawPage, Listing[T]]:
+def _decode_items(data: bytes, kind: type[T], documents: Documents | None) -> tuple[_RawPage, Listing[T]]:
     page = _raw_page_decoder.decode(data)
     items: list[T] = []
     bad: list[BadObject] = []
@@ -124,7 +124,7 @@ def _taken_apart(data: bytes, kind: type[T], documents: Documents | None) -> tup
         try:
             items.append(_decode_object(raw, kind, documents))
         except DecodeError as error:
-            bad.append(_bad_object(_loosely(raw), error))
+            bad.append(_bad_object(_decode_untyped(raw), error))
     return page, Listing(items, page.metadata.resource_version, page.metadata.continue_, bad)
 
 
@@ -201,15 +201,15 @@ class WatchDecoder(Generic[T]):
 
     def _by_parts(self, line: bytes) -> WatchEvent[T]:
         try:
-            return self._taken_apart(line)
+            return self._decode_raw(line)
         except (*_NO_JSON, DecodeError) as error:
             raise _no_event(str(error)) from None
 
-    def _taken_apart(self, line: bytes) -> WatchEvent[T]:
+    def _decode_raw(self, line: bytes) -> WatchEvent[T]:
         event = _raw_line_decoder.decode(line)
         if event.type == "ERROR":
             raise error_of(decode_json(bytes(event.object), Status))
-        content = _loosely(event.object)
+        content = _decode_untyped(event.object)
         version = _text(_metadata_of(content), "resourceVersion")
         if event.type == "BOOKMARK":
             return WatchEvent("BOOKMARK", version)
@@ -228,7 +228,7 @@ def _no_event(why: str) -> Unreachable:
     return Unreachable(f"the line is not a watch event: {why}")
 
 
-def _loosely(raw: msgspec.Raw) -> object:
+def _decode_untyped(raw: msgspec.Raw) -> object:
     return msgspec.json.decode(raw)
 
 

@@ -37,7 +37,7 @@ class RequestHeaders(PlainStruct, frozen=True, kw_only=True):
     #: Common names of front proxies; empty: any that is signed by the authorities.
     allowed_names: tuple[str, ...] = ()
 
-    def speak_of_a_user(self, header: str) -> bool:
+    def is_identity_header(self, header: str) -> bool:
         header = header.lower()
         named = (*self.usernames, *self.uids, *self.groups)
         return any(header == name.lower() for name in named) or any(
@@ -123,6 +123,6 @@ def without(headers: Headers, *spoken_of: RequestHeaders, names: Sequence[str] =
         CIMultiDict(
             (header, value)
             for header, value in headers.items()
-            if header.lower() not in dropped and not any(each.speak_of_a_user(header) for each in spoken_of)
+            if header.lower() not in dropped and not any(each.is_identity_header(header) for each in spoken_of)
         )
     )

@@ -17,8 +17,8 @@ from stowplan.kube.api.reviews import TokenReview, TokenReviewSpec, TokenReviewS
 from stowplan.kube.api.users import UserInfo
 from stowplan.kube.klog import get_logger
 from stowplan.net.serving.access_metrics import TokenCacheMetrics
+from stowplan.net.serving.review_cache import ReviewCache
 from stowplan.net.serving.reviews import FAILURES, answer_within
-from stowplan.net.serving.shared_answers import SharedAnswers
 from stowplan.net.serving.user import Rejected
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ class ReviewedTokens:
         self._key = key
         self._times = times
         self._metrics = TokenCacheMetrics(metrics, clock=times.clock)
-        self._answers: SharedAnswers[TokenReviewStatus] = SharedAnswers(
-            clock=times.clock, seconds_of=lambda _: kept_for
-        )
+        self._answers: ReviewCache[TokenReviewStatus] = ReviewCache(clock=times.clock, seconds_of=lambda _: kept_for)
 
     async def owner_of(self, token: str, *, source: str) -> UserInfo | None:
         status = await self._status(token, source)

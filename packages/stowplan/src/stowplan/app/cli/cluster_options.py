@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.ask.explain.text.tables import Block
-    from stowplan.ask.loading.wanted_events import EventsWanted
+    from stowplan.ask.loading.event_query import EventQuery
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.ask.offline import Cluster
     from stowplan.ask.what_if.records import NotedAnswer
@@ -110,7 +110,7 @@ _OF_ITS_OWN = (
 )
 
 
-def a_scheduler(command: Callable[..., Any]) -> Any:
+def scheduler_options(command: Callable[..., Any]) -> Any:
     """Options that select a running scheduler, and the credentials; `SchedulerEndpoint` takes their values."""
     asked = _from_scheduler(
         "Ask a running Stowplan scheduler: what it knows and would decide now. URL: of its secure port, "
@@ -119,7 +119,7 @@ def a_scheduler(command: Callable[..., Any]) -> Any:
     return _applied((asked, *_ACCESS), command)
 
 
-def a_cluster(command: Callable[..., Any]) -> Any:
+def cluster_options(command: Callable[..., Any]) -> Any:
     """Options that select a cluster; `cluster_of` takes their values, and the configuration's."""
     return _applied((*_FILES, live_cluster, PLUGINS, POD_GROUPS), command)
 
@@ -146,13 +146,13 @@ def role_option(command: Callable[..., Any]) -> Any:
     )(or_role)
 
 
-def about_a_cluster(config: str = "--config", *, no: str) -> Callable[[Callable[..., Any]], Any]:
+def question_options(config: str = "--config", *, no: str) -> Callable[[Callable[..., Any]], Any]:
     """Options of a command, whose values `cluster_of` and `answer` take.
 
     `config`: the name of the configuration option; `no`: when the answer is no, for --exit-code.
     """
     options = (
-        a_cluster,
+        cluster_options,
         config_option(config),
         role_option,
         _from_scheduler(
@@ -176,7 +176,7 @@ def cluster_of(
     plugins: Sequence[str],
     pod_groups: bool,
     groups: bool = False,
-    events: EventsWanted | None = None,
+    events: EventQuery | None = None,
     workloads: Collection[WorkloadName] = (),
     namespace: str | None = None,
     from_scheduler: str | None = None,
@@ -231,7 +231,7 @@ def _cluster_of(
     plugins: Sequence[str],
     recursive: bool,
     groups: bool,
-    events: EventsWanted | None,
+    events: EventQuery | None,
     workloads: Collection[WorkloadName],
 ) -> ClusterSource:
     from stowplan.app.command_line.event_loop import run

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Workers(Generic[T]):
+class WorkQueue(Generic[T]):
     def __init__(
         self, work: Callable[[T], Awaitable[None]], *, limit: int, failed: Callable[[T, Exception], None]
     ) -> None:
@@ -41,7 +41,7 @@ class Workers(Generic[T]):
 
     def put(self, thing: T) -> None:
         self.waiting.append(thing)
-        self._hire()
+        self._start_worker()
 
     async def rest(self, until: Awaitable[object]) -> None:
         """Sleep within an item."""
@@ -54,7 +54,7 @@ class Workers(Generic[T]):
     def start(self) -> None:
         """Start processing, including items added earlier."""
         self._started = True
-        self._hire()
+        self._start_worker()
 
     async def halt(self) -> None:
         """Stop immediately; unfinished items are queued again."""
@@ -79,7 +79,7 @@ class Workers(Generic[T]):
             await asyncio.gather(timer, return_exceptions=True)
             await self.halt()
 
-    def _hire(self) -> None:
+    def _start_worker(self) -> None:
         if self._started and self.waiting and self._working == len(self._tasks) < self._limit:
             self._tasks.add(asyncio.get_running_loop().create_task(self._run()))
 
@@ -90,7 +90,7 @@ class Workers(Generic[T]):
                 thing = self.waiting.popleft()
                 self._working += 1
                 if self.waiting:
-                    loop.call_soon(self._hire)
+                    loop.call_soon(self._start_worker)
                 try:
                     await self._work(thing)
                 except asyncio.CancelledError:

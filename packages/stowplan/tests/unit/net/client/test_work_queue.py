@@ -1,11 +1,11 @@
-"""Workers that process a queue: as many as needed up to a limit, in order, without blocking others."""
+"""WorkQueue that process a queue: as many as needed up to a limit, in order, without blocking others."""
 
 import asyncio
 
 import pytest
 
 from stowplan.kube.timing.manual_time import ManualTime, settle
-from stowplan.net.client.workers import Workers
+from stowplan.net.client.work_queue import WorkQueue
 
 
 class Work:
@@ -13,7 +13,7 @@ class Work:
 
     def __init__(self, *, limit=3, now=False, bad=()):
         self.bad = bad
-        self.workers = Workers(self.do, limit=limit, failed=self.fail)
+        self.workers = WorkQueue(self.do, limit=limit, failed=self.fail)
         self.begun, self.done, self.failed = [], [], []
         self.gate = asyncio.Event()
         if now:
@@ -113,7 +113,7 @@ async def test_finishing_takes_no_longer_than_allowed(in_time, left):
 
 async def test_resting_workers_do_not_count_as_busy():
     time = ManualTime()
-    workers = Workers(lambda _: workers.rest(time.sleep(1.0)), limit=2, failed=pytest.fail)
+    workers = WorkQueue(lambda _: workers.rest(time.sleep(1.0)), limit=2, failed=pytest.fail)
     workers.start()
     workers.put("a")
     assert not workers.idle

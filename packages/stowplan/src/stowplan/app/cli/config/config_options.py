@@ -37,7 +37,7 @@ _OPTIONS = (
 )
 
 
-def what_exists(command: Callable[..., Any]) -> Any:
+def plugin_options(command: Callable[..., Any]) -> Any:
     """Options that select plugins and feature gates, for `known_plugins` and `features_of`."""
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
 

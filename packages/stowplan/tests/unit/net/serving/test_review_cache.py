@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.kube.timing.manual_time import settle
-from stowplan.net.serving.shared_answers import SharedAnswers
+from stowplan.net.serving.review_cache import ReviewCache
 from support.examples import times
 
 
@@ -35,7 +35,7 @@ STEPS = st.lists(st.one_of(st.tuples(st.just("ask"), KEYS), st.tuples(st.just("w
 def test_least_recently_used_and_expired_entries_are_dropped(steps):
     async def play():
         clock = Clock()
-        answers = SharedAnswers(clock=clock, seconds_of=lambda answer: answer[1], most=2)
+        answers = ReviewCache(clock=clock, seconds_of=lambda answer: answer[1], most=2)
         plain = []  # (key, answer, until), what was used last at the end
         for number, (what, value) in enumerate(steps):
             if what == "wait":
@@ -58,7 +58,7 @@ def test_least_recently_used_and_expired_entries_are_dropped(steps):
 
 
 async def test_a_failure_without_waiters_is_ignored():
-    answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
+    answers = ReviewCache(clock=Clock(), seconds_of=lambda _: 1.0)
     gate = asyncio.Event()
 
     async def question():
@@ -74,7 +74,7 @@ async def test_a_failure_without_waiters_is_ignored():
 
 
 async def test_a_failure_is_raised_for_all_waiters():
-    answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
+    answers = ReviewCache(clock=Clock(), seconds_of=lambda _: 1.0)
 
     async def question():
         raise ValueError("no")
@@ -85,7 +85,7 @@ async def test_a_failure_is_raised_for_all_waiters():
 
 
 async def test_closing_cancels_requests():
-    answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
+    answers = ReviewCache(clock=Clock(), seconds_of=lambda _: 1.0)
     waiting = asyncio.ensure_future(answers.ask(b"a", asyncio.Event().wait, kind="k"))
     await settle()
     await answers.close()
@@ -94,7 +94,7 @@ async def test_closing_cancels_requests():
 
 
 async def test_requests_of_a_kind_wait_for_each_other_until_they_are_answered():
-    answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 0.0, most_asked=1)
+    answers = ReviewCache(clock=Clock(), seconds_of=lambda _: 0.0, most_asked=1)
     gates, begun = {key: asyncio.Event() for key in "abc"}, []
 
     def ask(key, kind):

@@ -1,4 +1,4 @@
-"""Detect settings without effect, which the reference accepts silently."""
+"""Detect settings and plugins without effect, which the reference accepts silently."""
 
 from __future__ import annotations
 
@@ -7,27 +7,44 @@ from typing import TYPE_CHECKING, Any
 from stowplan.kube.config.plugins import ALL
 from stowplan.kube.config.schema import POINTS
 from stowplan.kube.config.suggestions import unknown_plugin_hint
-from stowplan.kube.config.unused import unknown_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from stowplan.kube.config.declaration import Declarations
-    from stowplan.kube.config.load import Loaded
-    from stowplan.kube.config.types import Profile
+    from stowplan.kube.config.types import Configuration, Profile
 
 
-def idle_settings(loaded: Loaded, plugins: Declarations) -> Iterator[str]:
-    if loaded.upgrade is not None and loaded.upgrade.origin:
-        # The paths would be those of the converted file, and the conversion has already warned.
-        return
-    yield from unknown_arguments(loaded.fields, plugins)
-    for i, given in enumerate(loaded.fields.get("profiles") or ()):
-        profile = loaded.configuration.profiles[i]
+def unknown_arguments(fields: Mapping[str, Any], plugins: Declarations) -> Iterator[str]:
+    """A message for each entry of pluginConfig in the file without such a plugin."""
+    for i, profile in enumerate(fields.get("profiles") or ()):
+        for j, entry in enumerate(profile.get("pluginConfig") or ()):
+            name = entry.get("name", "")
+            if name not in plugins:
+                path = f"profiles[{i}].pluginConfig[{j}]"
+                yield f"{path}: there is no such plugin, its args have no effect; {unknown_plugin_hint(name, plugins)}"
+
+
+def unused_plugins(configuration: Configuration, loaded: Collection[str]) -> Iterator[str]:
+    """A message for each loaded plugin that no profile enables."""
+    running = {ref.name for profile in configuration.profiles for refs in profile.points.values() for ref in refs}
+    for name in loaded:
+        if name not in running:
+            yield (
+                f"plugin {name} is loaded, but no profile enables it: "
+                "add it to plugins.multiPoint.enabled of a profile in the configuration"
+            )
+
+
+def unused_settings(fields: Mapping[str, Any], configuration: Configuration, plugins: Declarations) -> Iterator[str]:
+    """A message for each setting of the file that has no effect."""
+    yield from unknown_arguments(fields, plugins)
+    for i, given in enumerate(fields.get("profiles") or ()):
+        profile = configuration.profiles[i]
         yield from _disabled(f"profiles[{i}].plugins", given.get("plugins", {}), plugins)
         yield from _weights(f"profiles[{i}].plugins", given.get("plugins", {}))
         yield from _arguments(f"profiles[{i}].pluginConfig", given.get("pluginConfig", ()), profile, plugins)
-    election = loaded.fields.get("leaderElection", {})
+    election = fields.get("leaderElection", {})
     if election.get("leaderElect") is False and len(election) > 1:
         others = ", ".join(name for name in election if name != "leaderElect")
         yield f"leaderElection: {others}: without effect, as leaderElect is false"

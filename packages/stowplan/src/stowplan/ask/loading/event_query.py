@@ -8,7 +8,7 @@ from stowplan.kube.structs import PlainStruct
 _OF_NO_INTEREST = ("Scheduled", "Pulling", "Pulled", "Created", "Started")
 
 
-class EventsWanted(PlainStruct, frozen=True):
+class EventQuery(PlainStruct, frozen=True):
     """The Events of one pod, or those of all pods that may explain a pending one."""
 
     #: `name` or `namespace/name` of a single pod.

@@ -27,7 +27,7 @@ MAX_ANSWERS = 8192
 MAX_ASKED = 32
 
 
-class SharedAnswers(Generic[A]):
+class ReviewCache(Generic[A]):
     """Must be closed: a request continues even if its waiters are gone."""
 
     def __init__(
