@@ -16,7 +16,7 @@ from answers.living import COLLECTED, FLUSHED
 from answers.states import State, different
 from answers.worlds import ZONE, changed, may_refuse, more_objects
 from stowplan.app.cli.explain.answers import about_pods
-from stowplan.app.sources.references import reference
+from stowplan.app.sources.object_references import reference
 from stowplan.app.sources.selection import Selection
 from stowplan.app.sources.templates import pod_named
 from stowplan.ask.explain.text.tables import plain

@@ -30,8 +30,8 @@ from stowplan.net.serving.delegation import (
     delegated_connection,
 )
 from stowplan.net.serving.requests.messages import text
-from stowplan.net.serving.server import SecureServer
-from stowplan.net.serving.settings import ServingSettings
+from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.serving_settings import ServingSettings
 from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.front.server import Front
 from stowplan_cluster.front.settings import FrontSettings

@@ -5,7 +5,7 @@ import pytest
 from stowplan.kube.api.api_errors import Conflict, InternalError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.framework.events import POD, Action, on
 from stowplan.scheduler.framework.status import Code, Status, unschedulable
 from support.api.manifests import node, pod

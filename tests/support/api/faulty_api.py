@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from stowplan.kube.api.api_errors import Conflict, Expired, InternalError, ServiceUnavailable
 from stowplan.kube.api.port import Unreachable
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 
 REFUSALS = (InternalError, ServiceUnavailable, Conflict)
 READING = ("refused", "unreachable", "late")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from stowplan.kube.api.api_errors import Conflict, Expired, InternalError, NotFound, TooManyRequests
 from stowplan.kube.api.port import BadObject, Listing, Unreachable, WatchEvent
-from stowplan.net.client.errors import OutcomeUnknown, StreamSilent
+from stowplan.net.client.client_errors import OutcomeUnknown, StreamSilent
 
 WRITES = ("bind", "create", "patch", "delete")
 EVERYTHING = (*WRITES, "get", "list", "watch")

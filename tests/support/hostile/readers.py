@@ -1,7 +1,7 @@
 """Everything that reads untrusted files: each reader succeeds, or raises its own error."""
 
 import stowplan
-from stowplan.app.command_line.flags.validation import read_allow_list
+from stowplan.app.command_line.flags.option_errors import read_allow_list
 from stowplan.kube.api.load import LoadError, load_files, load_manifests
 from stowplan.net.client.credentials.kubeconfig import parse_kubeconfig, select
 from stowplan.net.client.endpoint.config_error import ClientConfigError

@@ -9,8 +9,8 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Lease
 from stowplan.kube.config import LeaderElection
 from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.client.election.leader_election import LeaderElector, LeadershipLost
-from stowplan.net.client.errors import OutcomeUnknown
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as ApiInMemory
 

@@ -12,7 +12,7 @@ from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.changes import Change
 from stowplan.kube.config import load_config
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.effects import Cancel, EmitEvent, RunPlugin, Wake, Withdraw
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.scheduler.engine.inputs import Answer, Changes, Started

@@ -4,7 +4,7 @@ from collections import deque
 from contextlib import contextmanager
 
 from stowplan.kube.api.decode import DecodeError
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.effects import EmitEvent, Wake, Withdraw
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.framework.requests import Done, Refused, Unknown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.app.command_line.commands import Command
-from stowplan.app.command_line.errors import reported
+from stowplan.app.command_line.error_reporting import reported
 from stowplan.app.command_line.event_loop import first_of, run
 from stowplan.app.command_line.stop_signals import stop_signals
 from stowplan_cluster.commands.cluster_options import ClusterOptions, cluster_options

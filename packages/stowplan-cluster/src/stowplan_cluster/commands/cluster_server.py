@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.event_loop import running
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.load import load_manifests

@@ -21,7 +21,7 @@ import click
 
 from stowplan import __version__
 from stowplan.app.command_line.commands import Command
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, run, running
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.ask.explain.text.tables import Line, write

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from stowplan.app.command_line.commands import Command
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import end_of_input, first_of, run, running
 from stowplan.app.command_line.feature_gates import feature_gates_option, features_of
 from stowplan.app.command_line.named_plugins import plugin_names
@@ -28,7 +28,7 @@ from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.config import load_config
-from stowplan.net.serving.errors import ServingError
+from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.extenders.calls import kinds_wanted
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 from stowplan_cluster.commands.cluster_options import ClusterOptions, cluster_options
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan.app.command_line.stop_signals import StopSignals
-    from stowplan.app.daemon.page import SchedulerPage
+    from stowplan.app.daemon.web_page import SchedulerPage
     from stowplan.ask.explain.text.tables import Line
     from stowplan.ask.offline import Cluster
     from stowplan.drivers.live.scheduler import Scheduler
@@ -236,7 +236,7 @@ def _page_of(
     features: FeatureGates,
 ) -> SchedulerPage:
     from stowplan.app.command_line.named_plugins import named_plugins
-    from stowplan.app.daemon.page import SchedulerPage
+    from stowplan.app.daemon.web_page import SchedulerPage
     from stowplan.ask.offline import ClusterError
     from stowplan.ui.workbench import Workbench, copy_of
 
@@ -261,7 +261,7 @@ def _page_of(
 
 def _pages(scheduler: LocalScheduler) -> Mapping[str, Page]:
     """The scheduler's inspection pages, to be served by the API server."""
-    from stowplan.app.daemon.pages import SchedulerPages
+    from stowplan.app.daemon.decision_pages import SchedulerPages
     from stowplan.drivers.live.scheduler import Scheduler
 
     # Test doubles have no pages.

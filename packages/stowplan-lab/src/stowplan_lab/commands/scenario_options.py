@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.app.cli.shell_completion import complete_file
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan_lab.simulation.errors import ScenarioError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.progress import Progress
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line.commands import Command
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.named_plugins import allow_current_directory, named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.ask.explain.text.tables import write

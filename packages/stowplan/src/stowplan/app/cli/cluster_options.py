@@ -131,7 +131,7 @@ def role_option(command: Callable[..., Any]) -> Any:
     def or_role(*, rbac: bool, **given: Any) -> Any:
         if not rbac:
             return command(**given)
-        from stowplan.app.command_line.errors import reported
+        from stowplan.app.command_line.error_reporting import reported
         from stowplan.app.daemon.plugin_registry import registry_with
         from stowplan.app.sources.read_only_role import role_of_reader
         from stowplan.kube.config import load_config

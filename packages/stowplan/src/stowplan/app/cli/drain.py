@@ -8,7 +8,7 @@ import click
 
 from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_node, complete_zone
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +109,7 @@ def drain(
       stowplan drain -f cluster.json --all --max-unavailable 1 -o json
     """
     # Slow to import, and not needed for the help.
-    from stowplan.app.sources.references import references
+    from stowplan.app.sources.object_references import references
     from stowplan.ask.what_if.drain import drain as what_a_drain_does
     from stowplan.ask.what_if.text import drain_page
 

@@ -13,7 +13,7 @@ import click
 from stowplan.app.cli.cluster_options import config_option
 from stowplan.app.cli.live_cluster import live_cluster
 from stowplan.app.cli.shell_completion import complete_file, complete_namespace
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.plugin_option import PLUGINS
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import click
 
 from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, answer, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.app.sources.references import Reference
+    from stowplan.app.sources.object_references import Reference
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.ask.what_if.nodes import NodeKind
     from stowplan.kube.api.device_claims import ResourceClaimSpec
@@ -117,7 +117,7 @@ def _workloads(wanted: Reference | Path, namespace: str | None) -> list[Workload
 
 def _wanted(words: Sequence[str]) -> Reference | Path:
     """What is copied, or the file that has it; raises click.UsageError."""
-    from stowplan.app.sources.references import references
+    from stowplan.app.sources.object_references import references
 
     if not words:
         raise click.UsageError("Say what to fit: a pod, a workload or a file.")
@@ -156,7 +156,7 @@ def _pod_of(
 
 
 def _node_kinds(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind]:
-    from stowplan.app.sources.references import reference
+    from stowplan.app.sources.object_references import reference
     from stowplan.ask.what_if.nodes import NodeKind
 
     for text in given:

@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from stowplan.app.cli.shell_completion import complete_context, complete_file
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:

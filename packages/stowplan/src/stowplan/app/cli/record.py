@@ -14,7 +14,7 @@ from stowplan.app.cli.live_cluster import connection_of, live_cluster
 from stowplan.app.cli.recording_options import recording_options
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line import event_loop
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.command_line.stop_signals import stop_signals
@@ -24,7 +24,7 @@ from stowplan.app.sources.read_only_role import role_of_follower
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.config.errors import os_error_text
 from stowplan.kube.klog.setup import LogSettings, set_up
-from stowplan.kube.klog.values import duration_text
+from stowplan.kube.klog.value_text import duration_text
 from stowplan.scheduler.framework.explanations.formatting import count
 
 if TYPE_CHECKING:

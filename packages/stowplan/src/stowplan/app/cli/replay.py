@@ -13,7 +13,7 @@ import msgspec
 from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import complete_file
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.ask.explain.text.tables import Grid, Line, write
 from stowplan.drivers.hang_guard.hang_guard import CallGuard

@@ -22,7 +22,7 @@ from stowplan.app.cli.live_cluster import CONTEXT, KUBECONFIG
 from stowplan.app.cli.recording_options import recording_options
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line import event_loop
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.app.command_line.plugin_option import PLUGINS
@@ -38,7 +38,7 @@ from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.config.errors import os_error_text
-from stowplan.kube.klog.values import duration_text
+from stowplan.kube.klog.value_text import duration_text
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 

@@ -15,7 +15,7 @@ from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.live_cluster import connection_of, live_cluster
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line import event_loop
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.command_line.stop_signals import stop_signals

@@ -48,7 +48,7 @@ def complete_pod(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_pod_or_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from stowplan.app.sources.references import SINGULARS
+    from stowplan.app.sources.object_references import SINGULARS
 
     kinds = [word for kind, word in SINGULARS.items() if kind != "Node"]
     words = ctx.params.get("words") or ()
@@ -57,7 +57,7 @@ def complete_pod_or_file(ctx: click.Context, param: click.Parameter, incomplete:
 
 def complete_workload(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """`KIND/[NS/]NAME`."""
-    from stowplan.app.sources.references import SINGULARS, WORKLOADS
+    from stowplan.app.sources.object_references import SINGULARS, WORKLOADS
 
     kinds = [f"{SINGULARS[kind]}/" for kind in WORKLOADS if kind != "Pod"]
     return _references(ctx, (), incomplete, first=kinds)
@@ -65,7 +65,7 @@ def complete_workload(ctx: click.Context, param: click.Parameter, incomplete: st
 
 def complete_question(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """`pending`, `KIND NAME…`, and names."""
-    from stowplan.app.sources.references import SINGULARS
+    from stowplan.app.sources.object_references import SINGULARS
 
     words = tuple(ctx.params.get("question") or ())
     if words == ("pending",):
@@ -82,7 +82,7 @@ def _references(
 
     `first`: words that may stand before all names.
     """
-    from stowplan.app.sources.references import kind_of
+    from stowplan.app.sources.object_references import kind_of
 
     head, slash, rest = incomplete.partition("/")
     if slash and (kind := kind_of(head)):

@@ -10,7 +10,7 @@ import click
 from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
 from stowplan.app.cli.progress import Progress
 from stowplan.app.cli.shell_completion import complete_node
-from stowplan.app.command_line.errors import reported
+from stowplan.app.command_line.error_reporting import reported
 
 
 @click.command(epilog=EXIT_CODES, short_help="Which pods would find no node after the loss of a node or zone.")

@@ -22,7 +22,7 @@ from stowplan.app.cli.live_cluster import connection_of
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line import event_loop
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.stop_signals import stop_signals
@@ -43,7 +43,7 @@ from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.config.features import GROUP_GATES, with_chosen
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.errors import ServingError
+from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.cluster.pod_info import group_key
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.ui.cluster_inspection import ClusterInspection

@@ -9,14 +9,14 @@ import click
 
 from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, answer, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_file, complete_node, complete_workload
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.app.sources.references import Reference
+    from stowplan.app.sources.object_references import Reference
     from stowplan.ask.what_if.changes import Change, Label, Put, Scale, Taint
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -111,7 +111,7 @@ def what_if(
       stowplan what-if -f cluster.json --config packing.yaml -o json
     """
     # Slow to import, and not needed for the help.
-    from stowplan.app.sources.references import reference
+    from stowplan.app.sources.object_references import reference
     from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
     from stowplan.ask.what_if.changes import AddNodes, Reconfigure, Remove
     from stowplan.ask.what_if.comparison import what_if as compare
@@ -178,7 +178,7 @@ class _Scaling(PlainStruct, frozen=True):
 
     @classmethod
     def of(cls, text: str) -> _Scaling:
-        from stowplan.app.sources.references import reference
+        from stowplan.app.sources.object_references import reference
         from stowplan.ask.what_if.pods import MOST_REPLICAS
 
         name, equals, number = text.rpartition("=")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.command_line.errors import disk_full, handle_closed_output, internal_error
+from stowplan.app.command_line.error_reporting import disk_full, handle_closed_output, internal_error
 from stowplan.app.command_line.standard_streams import discard_unwritable_output
 from stowplan.kube.structs import PlainStruct
 

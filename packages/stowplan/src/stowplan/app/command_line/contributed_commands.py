@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.standard_streams import print_to_stderr
 from stowplan.scheduler.framework.status import RAISED
 

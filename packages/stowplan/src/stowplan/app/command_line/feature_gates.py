@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.flags.flag_set import FlagError
 from stowplan.app.command_line.flags.gates import gates_of
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import first_of, run_in_background
-from stowplan.app.command_line.flags.kinds import NO_VERSION
+from stowplan.app.command_line.flags.flag_kinds import NO_VERSION
 from stowplan.app.daemon.config_watch import REFUSED, SWAPPED, on_hangup, watching
 from stowplan.app.daemon.debugger import CacheDebugger, on_signal
-from stowplan.app.daemon.errors import CommandError, LeaseLost
+from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.app.daemon.life_cycle import flushing, until_stopped, while_leading
 from stowplan.app.daemon.secure_port import Running, opened_port, served
 from stowplan.app.daemon.stowplan_metrics import gather, sample_lag
@@ -28,7 +28,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.serving.delegation import DelegationError
-from stowplan.net.serving.errors import ServingError
+from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
 from stowplan.app.command_line.flags.flag_set import FlagError, FlagSet
 from stowplan.app.command_line.flags.gates import Gates, gates_of
-from stowplan.app.command_line.flags.kinds import KUBERNETES_VERSION
 from stowplan.app.command_line.flags.log_options import log_option_errors, log_settings
+from stowplan.app.command_line.flags.option_errors import option_errors, serving_errors
 from stowplan.app.command_line.flags.overrides import check_unvalidated, with_flags
 from stowplan.app.command_line.flags.retired import (
     GONE_FLAGS,
@@ -31,10 +32,9 @@ from stowplan.app.command_line.flags.retired import (
     selects_plugins,
 )
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
-from stowplan.app.command_line.flags.validation import option_errors, serving_errors
 from stowplan.app.command_line.flags.versions import shown, versions_of
 from stowplan.app.command_line.standard_streams import answer, print_to_stderr
-from stowplan.app.daemon.errors import CommandError, LeaseLost
+from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.kube.api.field_errors import aggregate, go_quote
 from stowplan.kube.config import ConfigError, load_config
 from stowplan.kube.klog import get_logger

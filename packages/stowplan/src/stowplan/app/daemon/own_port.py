@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stowplan import __version__
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.event_loop import run_in_background
 from stowplan.app.command_line.flags.gates import gates_of
 from stowplan.app.daemon.local_socket import answering_on_socket
-from stowplan.app.daemon.page import SchedulerPage
+from stowplan.app.daemon.web_page import SchedulerPage
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.http.user_agent import user_agent
@@ -30,17 +30,17 @@ from stowplan.net.serving.delegation import (
     DelegationError,
     delegated,
 )
-from stowplan.net.serving.errors import ServingError
 from stowplan.net.serving.listener import Listener
 from stowplan.net.serving.requests.health import HealthChecks
-from stowplan.net.serving.server import SecureServer
-from stowplan.net.serving.settings import ServingSettings
+from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.serving_error import ServingError
+from stowplan.net.serving.serving_settings import ServingSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from stowplan.app.daemon.page import PagedScheduler
     from stowplan.app.daemon.process import Job
+    from stowplan.app.daemon.web_page import PagedScheduler
 
 
 class OwnPort(PlainStruct, frozen=True, kw_only=True):

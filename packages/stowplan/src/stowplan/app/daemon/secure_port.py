@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import run_in_background
 from stowplan.app.command_line.flags.flag_set import options_of
+from stowplan.app.command_line.flags.option_errors import read_allow_list
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
-from stowplan.app.command_line.flags.validation import read_allow_list
 from stowplan.app.daemon.local_socket import answering_on_socket, has_place_for_socket
-from stowplan.app.daemon.page import SchedulerPage
 from stowplan.app.daemon.version_info import build_info, compatibility_versions
+from stowplan.app.daemon.web_page import SchedulerPage
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.component import ComponentMetrics
@@ -42,14 +42,14 @@ from stowplan.net.serving.delegation import (
 from stowplan.net.serving.listener import Listener
 from stowplan.net.serving.pages.configz import configz_page
 from stowplan.net.serving.pages.debug_flags import debug_flags_pages
-from stowplan.net.serving.pages.metrics import metrics_page
+from stowplan.net.serving.pages.metrics_page import metrics_page
 from stowplan.net.serving.pages.zpages import ProcessStatus, flagz_page, statusz_page
-from stowplan.net.serving.profiling.pages import Profiling
+from stowplan.net.serving.profiling.profile_pages import Profiling
 from stowplan.net.serving.requests.health import HealthChecks
-from stowplan.net.serving.server import SecureServer
-from stowplan.net.serving.settings import ServingSettings
+from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.serving_settings import ServingSettings
 from stowplan.net.serving.tls.key_pairs import CertificateFiles
-from stowplan.net.serving.tls.options import TlsOptions
+from stowplan.net.serving.tls.tls_parameters import TlsOptions
 from stowplan.scheduler.inspection.resource_metrics import resource_page
 
 if TYPE_CHECKING:

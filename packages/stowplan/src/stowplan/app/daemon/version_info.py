@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from stowplan import __version__
-from stowplan.app.command_line.flags.kinds import KUBERNETES_VERSION
+from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
 from stowplan.app.command_line.flags.versions import shown
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions

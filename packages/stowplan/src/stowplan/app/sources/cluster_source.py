@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.sources.missing_kinds import why_not_judged
-from stowplan.app.sources.references import SINGULARS
+from stowplan.app.sources.object_references import SINGULARS
 from stowplan.ask.explain.reported_events import last_reported_time
 from stowplan.ask.explain.text.reported_status import ReportedStatus
 from stowplan.ask.explain.verdicts.group_domains import condition_of
@@ -51,7 +51,7 @@ from stowplan.scheduler.inspection.records import SchedulerRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from stowplan.app.sources.references import Reference
+    from stowplan.app.sources.object_references import Reference
     from stowplan.app.sources.running_scheduler import SchedulerEndpoint
     from stowplan.ask.explain.text.overview import Group
     from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from stowplan import __version__
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.loading.live_cluster import LiveClusterError, list_all, live_api
 from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
 from stowplan.kube.api.api_errors import Forbidden, NotFound

@@ -12,11 +12,11 @@ import asyncio
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.sources.running_scheduler import AUTO, transport_to
 from stowplan.kube.api.api_errors import MethodNotAllowed, ServiceUnavailable
 from stowplan.kube.api.port import Unreachable
-from stowplan.net.client.http.answers import Subject
+from stowplan.net.client.http.responses import Subject
 from stowplan.net.client.http.transport import Request as Question
 from stowplan.net.serving.requests.messages import JSON, NO_SNIFF, Response, Stream
 from stowplan.ui.assets import asset_pages

@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from stowplan import __version__
-from stowplan.app.sources.references import collection_of
+from stowplan.app.sources.object_references import collection_of
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.connection import ClientConfigError, CredentialsError
 from stowplan.net.client.credentials.kubeconfig import kubeconfig_paths, load_kubeconfig, load_kubeconfigs

@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from stowplan import __version__
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.explain.text.page_json import PageError, page_from_json
 from stowplan.kube.api.api_errors import ApiError, Forbidden, NotFound, Unauthorized
 from stowplan.kube.api.port import Unreachable
@@ -32,8 +32,8 @@ from stowplan.net.client.endpoint.file_content import FileContent
 from stowplan.net.client.endpoint.proxies import proxy_from_environment
 from stowplan.net.client.endpoint.server_url import server_url
 from stowplan.net.client.endpoint.tls import TlsSettings
-from stowplan.net.client.http.answers import Subject
 from stowplan.net.client.http.lanes import Lanes, RateLimitedLanes
+from stowplan.net.client.http.responses import Subject
 from stowplan.net.client.http.transport import Limits, Request, Transport
 from stowplan.net.client.http.user_agent import user_agent
 from stowplan.net.client.local_sockets import LocalSocketError, check_socket, sockets_of, why_no_sockets

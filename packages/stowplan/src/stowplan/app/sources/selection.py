@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES, belongs_to
 from stowplan.kube.api.label_selectors import EVERYTHING, SelectorError
 from stowplan.kube.api.selector_text import parse_field_selector, parse_label_selector
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.app.sources.references import Reference
+    from stowplan.app.sources.object_references import Reference
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.kube.api.label_selectors import Selector
     from stowplan.kube.api.selector_text import FieldTerm

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan.app.command_line.errors import InputError
-from stowplan.app.sources.references import WORKLOADS
+from stowplan.app.command_line.error_reporting import InputError
+from stowplan.app.sources.object_references import WORKLOADS
 from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.generated_devices import claim_templates
 from stowplan.ask.loading.generated_pods import owner_of, volume_for
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.app.sources.references import Reference
+    from stowplan.app.sources.object_references import Reference
     from stowplan.kube.api.device_claims import ResourceClaimSpec
     from stowplan.kube.api.types import Pod
 

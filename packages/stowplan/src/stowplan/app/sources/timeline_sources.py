@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.ask.offline import Cluster, ClusterError

@@ -14,7 +14,7 @@ from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.klog import get_logger
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.client.events.event_series import EventKey
 from stowplan.scheduler.engine.effects import Cancel, EmitEvent, Pause, RunPlugin, Wake, Withdraw
 from stowplan.scheduler.framework.requests import (

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 import msgspec
 
 from stowplan.drivers.virtual_time.agenda import Agenda
-from stowplan.drivers.virtual_time.cluster import ClaimCheck, PodEnd, SimulatedCluster
 from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
 from stowplan.drivers.virtual_time.plugin_calls import PluginCall
+from stowplan.drivers.virtual_time.simulated_cluster import ClaimCheck, PodEnd, SimulatedCluster
 from stowplan.drivers.virtual_time.virtual_api import PendingCall
 from stowplan.kube.api.api_errors import ApiError, NotFound
 from stowplan.scheduler.engine.effects import Cancel, Effect, EmitEvent, Pause, RunPlugin, Wake, Withdraw
@@ -37,8 +37,8 @@ from stowplan.scheduler.framework.requests import Ask, Bind, Create, Delete, Don
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
 
-    from stowplan.drivers.virtual_time.cluster import Watcher
     from stowplan.drivers.virtual_time.object_store import ObjectStore
+    from stowplan.drivers.virtual_time.simulated_cluster import Watcher
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.pod import Pod
     from stowplan.scheduler.framework.requests import Outcome

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.ask.explain.text.tables import Grid, Line
 from stowplan.history.shadow.comparison import Kind
+from stowplan.kube.metrics.prometheus_text import family_text
 from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
-from stowplan.kube.metrics.text import family_text
 
 if TYPE_CHECKING:
     from stowplan.ask.explain.text.tables import Block

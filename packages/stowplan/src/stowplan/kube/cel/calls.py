@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.kube.cel import costs
 from stowplan.kube.cel import values as v
-from stowplan.kube.cel.errors import ValueProblem
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.values import ABSENT, NONE, Optional, Value
 
 if TYPE_CHECKING:

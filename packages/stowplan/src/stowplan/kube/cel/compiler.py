@@ -14,7 +14,7 @@ from stowplan.kube.cel import costs
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.attributes import Attribute, Qualifier, evaluated, resolved
 from stowplan.kube.cel.calls import SPECIAL, binary, costing, dispatched, n_ary, unary
-from stowplan.kube.cel.errors import CompileError, EvaluationStopped, ValueProblem
+from stowplan.kube.cel.cel_errors import CompileError, EvaluationStopped, ValueProblem
 from stowplan.kube.cel.frames import Closure, Frame
 from stowplan.kube.cel.functions.regexes import pattern_problem
 from stowplan.kube.cel.syntax import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from stowplan.kube.cel import values as v
-from stowplan.kube.cel.errors import EvaluationStopped
+from stowplan.kube.cel.cel_errors import EvaluationStopped
 from stowplan.kube.cel.values import Value, cost_size
 
 IDENT = 1

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from stowplan.kube.api.quantity import NANO, QuantityError
 from stowplan.kube.cel import types as t
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import CompileError, EvaluationError, EvaluationStopped, Interrupted, ValueProblem
 from stowplan.kube.cel.declarations import function, member
 from stowplan.kube.cel.environment import CompiledExpression, Environment, environment, walked
-from stowplan.kube.cel.errors import CompileError, EvaluationError, EvaluationStopped, Interrupted, ValueProblem
 from stowplan.kube.cel.functions import quantities
 from stowplan.kube.cel.functions.semvers import read_semver
 from stowplan.kube.cel.syntax import Call, Literal, Node, Select

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from stowplan.kube.cel.errors import CostLimitExceeded, Interrupted
+from stowplan.kube.cel.cel_errors import CostLimitExceeded, Interrupted
 from stowplan.kube.cel.values import Value
 
 #: Number of comprehension steps between checks whether to stop.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from stowplan.kube.cel.errors import CompileError
+from stowplan.kube.cel.cel_errors import CompileError
 from stowplan.kube.cel.lexer import Kind, Token, tokens
 from stowplan.kube.cel.literals import LiteralError, bytes_value, string_value
 from stowplan.kube.cel.macros import expanded

@@ -9,7 +9,7 @@ from bisect import bisect_right
 
 from msgspec import field
 
-from stowplan.kube.cel.errors import CompileError
+from stowplan.kube.cel.cel_errors import CompileError
 from stowplan.kube.structs import PlainStruct
 
 #: Offset of errors about the text as a whole.

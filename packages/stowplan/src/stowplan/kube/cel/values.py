@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.kube.cel import types as t
-from stowplan.kube.cel.errors import ValueProblem
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:

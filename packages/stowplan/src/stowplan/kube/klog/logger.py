@@ -22,7 +22,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.kube.klog.entry import Entry
-from stowplan.kube.klog.values import stack_trace, text_of_keys
+from stowplan.kube.klog.value_text import stack_trace, text_of_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

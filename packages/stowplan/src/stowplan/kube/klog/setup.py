@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from stowplan.kube.klog import logger
 from stowplan.kube.klog.entry import Entry
-from stowplan.kube.klog.formats import Format, JsonFormat, TextFormat
+from stowplan.kube.klog.line_formats import Format, JsonFormat, TextFormat
 from stowplan.kube.klog.streams import Buffered, Streams, Unbuffered
-from stowplan.kube.klog.values import stack_trace
+from stowplan.kube.klog.value_text import stack_trace
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.kube.metrics.openmetrics import openmetrics
-from stowplan.kube.metrics.text import family_text
+from stowplan.kube.metrics.prometheus_text import family_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

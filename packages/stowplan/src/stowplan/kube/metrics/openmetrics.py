@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from stowplan.kube.metrics.families import Histogram
-from stowplan.kube.metrics.text import bucket_bounds
+from stowplan.kube.metrics.prometheus_text import bucket_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

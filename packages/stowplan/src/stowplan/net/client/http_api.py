@@ -32,11 +32,11 @@ from stowplan.kube.api.resources import ApiResource, resource_of
 from stowplan.kube.api.types import Event, Pod, ResourceClaim
 from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.client.binary_claims import MEDIA_TYPE, UnknownEncodingError, can_change, changed
-from stowplan.net.client.errors import OutcomeUnknown
-from stowplan.net.client.http.answers import Answer, Subject
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.client.http.decoding import LineSplitter, WatchDecoder, decode_one, decode_page
 from stowplan.net.client.http.discovery import Discovery
 from stowplan.net.client.http.lanes import Lanes, RateLimitedLanes
+from stowplan.net.client.http.responses import Answer, Subject
 from stowplan.net.client.http.transport import Limits, Request, Transport
 from stowplan.net.client.request_metrics import RequestMetrics
 

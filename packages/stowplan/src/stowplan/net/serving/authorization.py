@@ -27,7 +27,7 @@ from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.access_metrics import AuthorizationMetrics
 from stowplan.net.serving.review_cache import ReviewCache
-from stowplan.net.serving.reviews import FAILURES
+from stowplan.net.serving.reviewer import FAILURES
 from stowplan.net.serving.user import AuthorizationFailed, escaped
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stowplan.kube.api.users import UserInfo
     from stowplan.kube.metrics.serving import ServingMetrics
     from stowplan.net.serving.access_metrics import Decision
-    from stowplan.net.serving.reviews import Reviewer
+    from stowplan.net.serving.reviewer import Reviewer
 
 _log = get_logger(__name__)
 

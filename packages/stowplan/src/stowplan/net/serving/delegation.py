@@ -39,7 +39,7 @@ from stowplan.net.serving.authentication.request_header import FrontProxy, Reque
 from stowplan.net.serving.authentication.token_reviews import ReviewedTokens
 from stowplan.net.serving.authentication.tokens import BearerTokens, WebSocketTokens
 from stowplan.net.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
-from stowplan.net.serving.reviews import REQUEST_TIMEOUT, Reviewer
+from stowplan.net.serving.reviewer import REQUEST_TIMEOUT, Reviewer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.api_errors import Forbidden, Unauthorized
 from stowplan.kube.api.users import ANONYMOUS_USER, AUTHENTICATED, UserInfo
 from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.net.serving.errors import ServingError, reason_of
 from stowplan.net.serving.handler import Handler, refuse
 from stowplan.net.serving.requests.protocol import HttpServer
+from stowplan.net.serving.serving_error import ServingError, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

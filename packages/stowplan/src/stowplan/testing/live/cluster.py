@@ -28,8 +28,8 @@ from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls
 from stowplan.scheduler.framework.requests import Create, Delete, Patch
-from stowplan.testing.live.events import Events
-from stowplan.testing.live.kinds import Definition, Kinds
+from stowplan.testing.live.recorded_events import Events
+from stowplan.testing.live.served_kinds import Definition, Kinds
 
 if TYPE_CHECKING:
     import os

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stowplan import Cluster
 from stowplan.app.cli.main import cli
-from stowplan.app.daemon.pages import SchedulerPages
+from stowplan.app.daemon.decision_pages import SchedulerPages
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.kube.config import load_config

@@ -15,7 +15,7 @@ import yaml
 from stowplan import load_config
 from stowplan.app.cli import run as command
 from stowplan.app.cli.run import is_held, work
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.daemon.process import Job
 from stowplan.kube.api.api_errors import Forbidden, Unauthorized
 from stowplan.kube.api.meta import ObjectMeta, ObjectReference

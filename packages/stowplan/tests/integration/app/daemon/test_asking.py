@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stowplan
-from stowplan.app.daemon.pages import SchedulerPages
+from stowplan.app.daemon.decision_pages import SchedulerPages
 from stowplan.ask.explain.text.page_json import page_from_json
 from stowplan.ask.explain.text.tables import plain
 from stowplan.kube.metrics.exposition import render

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.sources.timeline_sources import recorded_timeline, rerun_timeline, simulated_timeline
 from support.live.recordings import a_run_in_two_files
 

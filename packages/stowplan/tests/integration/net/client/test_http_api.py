@@ -23,7 +23,7 @@ from stowplan.kube.api.types import (
 )
 from stowplan.kube.config import ClientConnection
 from stowplan.net.client.binary_claims import MEDIA_TYPE, changed
-from stowplan.net.client.errors import OutcomeUnknown, RequestDropped
+from stowplan.net.client.client_errors import OutcomeUnknown, RequestDropped
 from stowplan.net.client.http import connection_pool
 from stowplan.net.client.http.discovery import ABSENCE_KEPT
 from stowplan.net.client.http.user_agent import user_agent

@@ -21,7 +21,7 @@ from stowplan.net.serving.authorization import AllowedPaths, DelegatedAuthorizer
 from stowplan.net.serving.requests.health import HealthChecks
 from stowplan.net.serving.requests.messages import Response
 from stowplan.net.serving.review_cache import MAX_ASKED
-from stowplan.net.serving.reviews import Reviewer
+from stowplan.net.serving.reviewer import Reviewer
 from support.serving import attackers
 from support.serving.secure_port import connected, secure_server, with_settings
 

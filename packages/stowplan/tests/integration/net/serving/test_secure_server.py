@@ -13,13 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.kube.timing.times import REAL_TIMES, RealTimes
-from stowplan.net.serving.errors import ServingError
 from stowplan.net.serving.listener import Listener
 from stowplan.net.serving.pages.debug_flags import debug_flags_pages
-from stowplan.net.serving.pages.metrics import metrics_page
+from stowplan.net.serving.pages.metrics_page import metrics_page
 from stowplan.net.serving.requests.health import HealthChecks
 from stowplan.net.serving.requests.messages import Response, text
-from stowplan.net.serving.server import SecureServer
+from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.serving_error import ServingError
 from stowplan.net.serving.tls.transport import TlsTransport, address_text, host_of
 from stowplan.net.serving.user import AuthorizationFailed
 from support.serving.secure_port import FakeAccess, connected, secure_server, trusting, with_settings

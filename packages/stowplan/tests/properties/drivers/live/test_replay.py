@@ -16,7 +16,7 @@ from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.timing.manual_time import ManualTime
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.plugins import (
     SKIP,
     Action,

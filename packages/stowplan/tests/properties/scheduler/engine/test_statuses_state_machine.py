@@ -9,7 +9,7 @@ from stowplan.kube.api.api_errors import Conflict, Forbidden, NotFound
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import ObjectMeta, Pod, PodCondition
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.statuses import MAX_CONCURRENT_PATCHES, PodStatuses
 from support.examples import SCALE
 from support.scheduling.scripted_effects import ScriptedEffects

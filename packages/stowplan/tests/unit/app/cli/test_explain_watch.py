@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.app.cli.explain.answers import Answer, watch
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.explain.text.tables import Line
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from stowplan.kube.api.api_errors import Conflict, Forbidden
 from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.framework.interface import PreBindPreFlightResult
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unschedulable

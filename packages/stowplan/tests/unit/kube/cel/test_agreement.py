@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.device_selectors import CompileError, Device, device_environment
-from stowplan.kube.cel.errors import ValueProblem
 from support.examples import times
 
 cel = pytest.importorskip("cel_expr_python.cel")

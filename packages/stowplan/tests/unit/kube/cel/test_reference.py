@@ -21,6 +21,7 @@ import pytest
 
 from stowplan.kube.cel import types as t
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import EvaluationStopped, ValueProblem
 from stowplan.kube.cel.device_selectors import (
     CompileError,
     Device,
@@ -29,7 +30,6 @@ from stowplan.kube.cel.device_selectors import (
     compile_selector,
     device_environment,
 )
-from stowplan.kube.cel.errors import EvaluationStopped, ValueProblem
 from support.tables import every_case
 
 pytest.importorskip("re2")

@@ -13,7 +13,7 @@ from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import Duration
 from stowplan.kube.klog import ObjectRef, get_logger
-from stowplan.kube.klog.values import duration_text
+from stowplan.kube.klog.value_text import duration_text
 from stowplan.scheduler.cluster.state import ClusterState
 
 LOG = get_logger("stowplan.drivers.live.scheduler")
@@ -151,7 +151,7 @@ def test_unexpected_exceptions_have_a_traceback(log_with):
 
 def test_the_cached_second_is_updated(utc):
     from stowplan.kube.klog.entry import Entry
-    from stowplan.kube.klog.formats import TextFormat
+    from stowplan.kube.klog.line_formats import TextFormat
 
     moments = iter([59.999999, 60.0, 60.5])
     text = TextFormat(wall_clock=lambda: next(moments), pid=123456789)
@@ -172,7 +172,7 @@ def test_time_spans_are_formatted_as_durations(span):
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_one_entry_is_one_line_or_an_indented_block(text):
-    from stowplan.kube.klog.values import text_of_keys
+    from stowplan.kube.klog.value_text import text_of_keys
 
     shown = text_of_keys(None, {"key": text, "next": 1})
     head, _, rest = shown.partition("\n")

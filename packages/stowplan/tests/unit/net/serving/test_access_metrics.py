@@ -14,7 +14,7 @@ from stowplan.net.serving.access_metrics import RequestMetrics, TokenCacheMetric
 from stowplan.net.serving.authentication.authenticator import DelegatedAuthenticator
 from stowplan.net.serving.authentication.request_header import STANDARD
 from stowplan.net.serving.authorization import AllowedPaths, DelegatedAuthorizer
-from stowplan.net.serving.reviews import Reviewer
+from stowplan.net.serving.reviewer import Reviewer
 from stowplan.net.serving.user import Peer, Rejected
 
 NO_HEADERS = CIMultiDictProxy(CIMultiDict())

@@ -16,7 +16,7 @@ from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.kube.timing.manual_time import ManualTime, settle
 from stowplan.net.serving.access_metrics import AuthorizationMetrics
 from stowplan.net.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
-from stowplan.net.serving.reviews import Reviewer
+from stowplan.net.serving.reviewer import Reviewer
 from stowplan.net.serving.user import AuthorizationFailed
 from support.serving.delegation import ReviewingApi
 

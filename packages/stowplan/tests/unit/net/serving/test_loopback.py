@@ -5,9 +5,9 @@ import contextlib
 import aiohttp
 import pytest
 
-from stowplan.net.serving.errors import ServingError
 from stowplan.net.serving.loopback import LoopbackServer
 from stowplan.net.serving.requests.messages import Response, Stream
+from stowplan.net.serving.serving_error import ServingError
 
 TOKEN = "a-token"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from stowplan.kube.cel import types as t
+from stowplan.kube.cel.cel_errors import CompileError
 from stowplan.kube.cel.environment import CompiledExpression, Environment, environment
-from stowplan.kube.cel.errors import CompileError
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.validation.fields import Errors, invalid, not_supported, required

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from stowplan.kube.api.api_errors import NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from stowplan.kube.api.field_errors import child
 from stowplan.kube.cel import values as v
-from stowplan.kube.cel.errors import CostLimitExceeded, EvaluationStopped, ValueProblem
-from stowplan.kube.cel.times import read_timestamp
+from stowplan.kube.cel.cel_errors import CostLimitExceeded, EvaluationStopped, ValueProblem
+from stowplan.kube.cel.time_text import read_timestamp
 from stowplan.kube.cel.values import NONE, Optional
 from stowplan_cluster.apiserver.custom.correlation import list_map_key
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, duplicate_value, invalid_value

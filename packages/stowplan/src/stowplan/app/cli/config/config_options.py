@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.app.cli.shell_completion import complete_file
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.feature_gates import feature_gates_option
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.daemon.plugin_registry import registry_with

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from stowplan.app.cli.config.config_options import known_plugins, plugin_options
 from stowplan.app.cli.data_output import output_option, write_data
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.feature_gates import features_of
 from stowplan.kube.config.reports.fields import UnknownFieldError, explain_field, known_paths
 

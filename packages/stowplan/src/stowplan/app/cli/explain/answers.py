@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.app.cli.data_output import write_data
-from stowplan.app.command_line.errors import InputError
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.explain.detailed_record import detailed, summarized
 from stowplan.ask.explain.kinds import kinds_of
 from stowplan.ask.explain.node_view import NodeView, node_view
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.app.sources.references import Reference
+    from stowplan.app.sources.object_references import Reference
     from stowplan.app.sources.selection import Selection
     from stowplan.ask.explain.text.reported_status import ReportedStatus
     from stowplan.ask.explain.text.tables import Block

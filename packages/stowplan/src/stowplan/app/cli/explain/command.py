@@ -18,7 +18,7 @@ from stowplan.app.cli.cluster_options import (
 )
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.cli.shell_completion import complete_file, complete_namespace, complete_pod, complete_question
-from stowplan.app.command_line.errors import InputError, reported
+from stowplan.app.command_line.error_reporting import InputError, reported
 
 if TYPE_CHECKING:
     from stowplan.app.cli.explain.answers import Answer

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 from msgspec.structs import replace
 
-from stowplan.app.command_line.errors import InputError
-from stowplan.app.sources.references import Reference, kind_of, reference, references
+from stowplan.app.command_line.error_reporting import InputError
+from stowplan.app.sources.object_references import Reference, kind_of, reference, references
 from stowplan.app.sources.selection import Selection
 from stowplan.ask.loading.event_query import EventQuery
 from stowplan.kube.api.manifest_folders import SUFFIXES

@@ -19,7 +19,7 @@ from stowplan.kube.structs import PlainStruct
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from stowplan.app.command_line.flags.kinds import Kind
+    from stowplan.app.command_line.flags.flag_kinds import Kind
 
 
 Options = TypeVar("Options", bound=PlainStruct)

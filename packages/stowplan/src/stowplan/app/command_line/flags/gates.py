@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import field
 
+from stowplan.app.command_line.flags.flag_kinds import read_bool
 from stowplan.app.command_line.flags.flag_set import FlagError
 from stowplan.app.command_line.flags.gate_table import KNOWN_GATES, REQUIRED_GATES, STAGE_SWITCHES, gates_at
-from stowplan.app.command_line.flags.kinds import read_bool
 from stowplan.app.command_line.flags.versions import Versions, shown
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.config import FeatureGates

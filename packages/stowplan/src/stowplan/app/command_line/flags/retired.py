@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any
 
-from stowplan.app.command_line.flags import kinds as k
+from stowplan.app.command_line.flags import flag_kinds as k
 from stowplan.app.command_line.flags.flag_set import Flag
 from stowplan.kube.config.errors import required
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 
-from stowplan.kube.cel import times
+from stowplan.kube.cel import time_text
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import Implementation, function, overload
-from stowplan.kube.cel.errors import ValueProblem
 from stowplan.kube.cel.values import Duration, Timestamp, UInt, Value
 
 _INT_RE = re.compile(r"[+-]?[0-9]+")
@@ -52,7 +52,7 @@ def _to_int(value: Value) -> Value:
         case Duration():
             return value.nanoseconds
         case Timestamp():
-            return value.nanoseconds // times.SECOND
+            return value.nanoseconds // time_text.SECOND
         case int() if value <= v.INT_MAX:
             return int(value)
     raise ValueProblem("integer overflow")
@@ -100,16 +100,16 @@ def to_string(value: Value) -> Value:
             except UnicodeDecodeError:
                 raise ValueProblem("invalid UTF-8 in bytes, cannot convert to string") from None
         case Duration():
-            return times.duration_text(value)
+            return time_text.duration_text(value)
         case Timestamp():
-            return times.timestamp_text(value)
+            return time_text.timestamp_text(value)
     return value
 
 
 def _to_duration(value: Value) -> Value:
     if isinstance(value, int):
         return Duration(value)
-    duration = times.read_duration(str(value))
+    duration = time_text.read_duration(str(value))
     if duration is None:
         raise _impossible(value, "google.protobuf.Duration")
     return duration
@@ -117,10 +117,10 @@ def _to_duration(value: Value) -> Value:
 
 def _to_timestamp(value: Value) -> Value:
     if isinstance(value, int):
-        if not times.TIMESTAMP_MIN <= value * times.SECOND <= times.TIMESTAMP_MAX:
+        if not time_text.TIMESTAMP_MIN <= value * time_text.SECOND <= time_text.TIMESTAMP_MAX:
             raise ValueProblem("timestamp overflow")
-        return Timestamp(value * times.SECOND)
-    timestamp = times.read_timestamp(str(value))
+        return Timestamp(value * time_text.SECOND)
+    timestamp = time_text.read_timestamp(str(value))
     if timestamp is None:
         raise _impossible(value, "google.protobuf.Timestamp")
     return timestamp

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.cel import types as t
 from stowplan.kube.cel import values as v
-from stowplan.kube.cel.errors import ValueProblem
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.functions.conversions import to_string
 from stowplan.kube.cel.functions.operators import bounded_text
 from stowplan.kube.cel.functions.semvers import quoted

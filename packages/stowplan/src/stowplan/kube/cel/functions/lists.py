@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import Function, Implementation, function, member, overload
-from stowplan.kube.cel.errors import ValueProblem
 from stowplan.kube.cel.functions.operators import add, bounded_list, no_such_overload
 from stowplan.kube.cel.values import Duration, UInt, Value
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import CostLimitExceeded, ValueProblem
 from stowplan.kube.cel.declarations import Function, Implementation, Overload, function, member, overload
-from stowplan.kube.cel.errors import CostLimitExceeded, ValueProblem
-from stowplan.kube.cel.times import DURATION_MAX, TIMESTAMP_MAX, TIMESTAMP_MIN
+from stowplan.kube.cel.time_text import DURATION_MAX, TIMESTAMP_MAX, TIMESTAMP_MIN
 from stowplan.kube.cel.values import Duration, Timestamp, UInt, Value
 
 #: Maximum sizes of values, whether or not creating them has a cost: visiting larger ones once would exceed the cost

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
-from stowplan.kube.cel.errors import ValueProblem
 from stowplan.kube.cel.values import NONE, Optional, Value
 
 

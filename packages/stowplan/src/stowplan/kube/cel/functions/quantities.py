@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from stowplan.kube.api.quantity import FORMAT_WRONG, NANO, QuantityError, read_amount
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
-from stowplan.kube.cel.errors import ValueProblem
 from stowplan.kube.cel.values import Quantity, Value
 
 

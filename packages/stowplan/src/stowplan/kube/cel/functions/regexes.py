@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.regexes import PatternError, compiled
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
-from stowplan.kube.cel.errors import ValueProblem
 
 if TYPE_CHECKING:
     from stowplan.kube.cel.values import Value

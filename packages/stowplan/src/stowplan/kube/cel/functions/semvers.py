@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.cel import types as t
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
-from stowplan.kube.cel.errors import ValueProblem
 
 if TYPE_CHECKING:
     from stowplan.kube.cel.values import Value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
-from stowplan.kube.cel.errors import ValueProblem
 from stowplan.kube.cel.functions.formatting import formatted
 from stowplan.kube.cel.functions.operators import bounded_text
 

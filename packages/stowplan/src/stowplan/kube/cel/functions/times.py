@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import Function, Overload, function, member
-from stowplan.kube.cel.errors import ValueProblem
-from stowplan.kube.cel.times import SECOND, moment
+from stowplan.kube.cel.time_text import SECOND, moment
 
 if TYPE_CHECKING:
     from stowplan.kube.cel.values import Duration, Timestamp, Value

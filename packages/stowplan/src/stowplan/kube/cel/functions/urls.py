@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from stowplan.kube.cel import types as t
 from stowplan.kube.cel import values as v
+from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
-from stowplan.kube.cel.errors import ValueProblem
 from stowplan.kube.cel.functions.semvers import quoted
 from stowplan.kube.structs import PlainStruct
 

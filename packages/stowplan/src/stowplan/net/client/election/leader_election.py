@@ -36,7 +36,7 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.timestamps import micro_timestamp
 from stowplan.kube.klog import get_logger
 from stowplan.kube.timing.times import within
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -21,7 +21,7 @@ from stowplan.kube.api.meta import reference_to
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Event
 from stowplan.kube.timing.reports import Reports
-from stowplan.net.client.errors import RequestDropped
+from stowplan.net.client.client_errors import RequestDropped
 from stowplan.net.client.events.event_forms import CoreV1, EventsV1, namespace_of_event
 from stowplan.net.client.events.event_series import FINISH_TIME, REFRESH_TIME, EventKey, EventSeries
 from stowplan.net.client.work_queue import WorkQueue

@@ -12,10 +12,10 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from stowplan.net.client.http.answers import Answer
 from stowplan.net.client.http.connection_pool import KEPT_IDLE
 from stowplan.net.client.http.dialing import probed_socket
 from stowplan.net.client.http.failures import FAILURES, NotAnswered, failure_of
+from stowplan.net.client.http.responses import Answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -18,9 +18,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from stowplan.net.client.http.connection import HttpConnection
 from stowplan.net.client.http.dialing import Address, dial
 from stowplan.net.client.http.failures import Failure, NotAnswered, not_connected
+from stowplan.net.client.http.http_connection import HttpConnection
 
 if TYPE_CHECKING:
     import ssl
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from stowplan.net.client.endpoint.tls import TlsSettings
-    from stowplan.net.client.http.answers import Answer
+    from stowplan.net.client.http.responses import Answer
     from stowplan.net.client.http.transport import Limits
 
 #: Concurrent handshakes, which cost the server far more than requests do.

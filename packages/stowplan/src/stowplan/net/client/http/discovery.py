@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import Forbidden, NotFound
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.client.http.answers import Subject
 from stowplan.net.client.http.decoding import decode_resource_names
+from stowplan.net.client.http.responses import Subject
 from stowplan.net.client.http.transport import Request
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.net.client.http.answers import Answer
 from stowplan.net.client.http.http1_bodies import (
     LONGEST_HEAD,
     QUOTED,
@@ -26,6 +25,7 @@ from stowplan.net.client.http.http1_bodies import (
     NotHttp,
     content_of,
 )
+from stowplan.net.client.http.responses import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

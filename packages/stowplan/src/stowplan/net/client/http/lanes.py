@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from stowplan.kube.api.port import Lane
-from stowplan.net.client.errors import RequestDropped
+from stowplan.net.client.client_errors import RequestDropped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

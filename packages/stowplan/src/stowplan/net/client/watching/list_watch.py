@@ -27,7 +27,7 @@ from stowplan.kube.api.resources import resource_of
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.backoff import WATCHING, Backoff
-from stowplan.net.client.errors import StreamSilent
+from stowplan.net.client.client_errors import StreamSilent
 from stowplan.net.client.watching.known_objects import Key, Known, Relist, metadata_of
 
 if TYPE_CHECKING:

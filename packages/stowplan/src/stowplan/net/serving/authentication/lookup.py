@@ -22,7 +22,7 @@ from stowplan.kube.klog import get_logger
 from stowplan.net.client.watching.list_watch import Failing, ListWatch
 from stowplan.net.serving.authentication.authorities import Bundle, BundleError
 from stowplan.net.serving.authentication.request_header import RequestHeaders
-from stowplan.net.serving.reviews import FAILURES, answer_within
+from stowplan.net.serving.reviewer import FAILURES, answer_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,13 +18,13 @@ from stowplan.kube.api.users import UserInfo
 from stowplan.kube.klog import get_logger
 from stowplan.net.serving.access_metrics import TokenCacheMetrics
 from stowplan.net.serving.review_cache import ReviewCache
-from stowplan.net.serving.reviews import FAILURES, answer_within
+from stowplan.net.serving.reviewer import FAILURES, answer_within
 from stowplan.net.serving.user import Rejected
 
 if TYPE_CHECKING:
     from stowplan.kube.metrics.serving import ServingMetrics
     from stowplan.kube.timing.times import Times
-    from stowplan.net.serving.reviews import Reviewer
+    from stowplan.net.serving.reviewer import Reviewer
 
 _log = get_logger(__name__)
 

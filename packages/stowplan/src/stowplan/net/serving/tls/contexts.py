@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stowplan.net.serving.tls.key_pairs import Identity
-    from stowplan.net.serving.tls.options import TlsParameters
+    from stowplan.net.serving.tls.tls_parameters import TlsParameters
 
 _HTTP = b"http/1.1"
 #: Limits of Go's crypto/tls, crypto/rsa and crypto/x509, but for the bytes.

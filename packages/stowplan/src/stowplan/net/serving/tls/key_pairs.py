@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from stowplan.kube.api.labels import dns1123_subdomain_errors
 from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.errors import ServingError, go_error
+from stowplan.net.serving.serving_error import ServingError, go_error
 from stowplan.net.serving.tls.certificate_detail import certificate_detail
 from stowplan.net.serving.tls.certificates import KeyPair, self_signed, write_whole
 

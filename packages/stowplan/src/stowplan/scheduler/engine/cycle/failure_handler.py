@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.types import PodCondition
 from stowplan.kube.klog import get_logger
-from stowplan.kube.klog.values import stack_trace
+from stowplan.kube.klog.value_text import stack_trace
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE, NO_NODES
 from stowplan.scheduler.engine.decision.error_locations import LoggedLocations

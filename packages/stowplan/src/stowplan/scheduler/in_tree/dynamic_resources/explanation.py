@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from stowplan.kube.api.node_selectors import compile_node_selector
 from stowplan.kube.api.taints import untolerated
 from stowplan.kube.api.types import DeviceClass, ResourceClaim
+from stowplan.kube.cel.cel_errors import CelError
 from stowplan.kube.cel.device_selectors import compile_selector
-from stowplan.kube.cel.errors import CelError
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, sentence, taint_text

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.app.command_line.flags.flag_kinds import STRING, NamedCertKey
 from stowplan.app.command_line.flags.flag_set import FlagError, FlagSet
-from stowplan.app.command_line.flags.kinds import STRING, NamedCertKey
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.kube.api.quantity import value
 from stowplan.kube.config import Duration

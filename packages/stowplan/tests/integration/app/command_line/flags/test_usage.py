@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from stowplan.app.command_line.flags.flag_kinds import BOOL, DURATION, INT32_SLICE, LEVEL, STRING, STRINGS
 from stowplan.app.command_line.flags.flag_set import Flag
-from stowplan.app.command_line.flags.kinds import BOOL, DURATION, INT32_SLICE, LEVEL, STRING, STRINGS
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.app.command_line.flags.usage import usage_of
 from stowplan.kube.config import Duration

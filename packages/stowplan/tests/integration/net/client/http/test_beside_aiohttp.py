@@ -4,9 +4,9 @@ import pytest
 from yarl import URL
 
 from stowplan.net.client.http.aiohttp_session import AiohttpSession
-from stowplan.net.client.http.answers import Answer, Subject
 from stowplan.net.client.http.connection_pool import ConnectionPool
 from stowplan.net.client.http.failures import NotAnswered
+from stowplan.net.client.http.responses import Answer, Subject
 from stowplan.net.client.http.transport import Limits, Request
 from support.api.clients import AGENT, a_connection
 from support.http.http_answers import COMPLETE, CUT_OFF, UNTIL_THE_END, WRONG

@@ -31,11 +31,11 @@ from stowplan.kube.api.api_errors import (
 )
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Event, Lease, Node, ObjectMeta, Pod
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.client.credentials.request_credentials import UserCredentials, bearer
 from stowplan.net.client.endpoint.file_content import InlineContent
 from stowplan.net.client.endpoint.tls import TlsSettings
-from stowplan.net.client.errors import OutcomeUnknown
-from stowplan.net.client.http.answers import retry_after_seconds
+from stowplan.net.client.http.responses import retry_after_seconds
 from stowplan.net.client.http.transport import Limits
 from support.api.clients import AGENT, NOW, SHORT, VirtualTime, a_pod, a_pod_list, an_api
 from support.http.certificates import make_ca, make_server_certificate

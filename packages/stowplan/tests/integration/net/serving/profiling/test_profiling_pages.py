@@ -11,7 +11,7 @@ import pytest
 
 from stowplan.kube.api.users import UserInfo
 from stowplan.net.serving.profiling.cpu import CpuSampler
-from stowplan.net.serving.profiling.pages import Profiling
+from stowplan.net.serving.profiling.profile_pages import Profiling
 from stowplan.net.serving.requests.messages import Request
 
 CANARY = "canary-5d1f"

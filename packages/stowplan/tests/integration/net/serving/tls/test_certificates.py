@@ -10,9 +10,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from stowplan.net.serving.errors import ServingError
 from stowplan.net.serving.listener import Listener
 from stowplan.net.serving.requests.health import HealthChecks
+from stowplan.net.serving.serving_error import ServingError
 from stowplan.net.serving.tls.certificates import KeyPair
 from stowplan.net.serving.tls.key_pairs import CertificateFiles, generated_identity, read_identity
 from support.http.certificates import make_ca, make_server_certificate

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import Conflict, Forbidden, InternalError
 from stowplan.kube.api.port import Unreachable
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.eviction.eviction_records import EvictionStage
 from stowplan.scheduler.engine.eviction.victim_evictions import MAX_CONCURRENT_EVICTIONS
 from stowplan.scheduler.framework.requests import Done

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.net.client.errors import RequestDropped
+from stowplan.net.client.client_errors import RequestDropped
 from stowplan.net.client.http.lanes import FAIR_TURN, Lanes, RateLimitedLanes
 from support.api.clients import VirtualTime
 

@@ -7,8 +7,8 @@ import pytest
 
 from stowplan.kube.api.api_errors import ServiceUnavailable
 from stowplan.kube.api.resources import ApiResource
-from stowplan.net.client.http.answers import Answer
 from stowplan.net.client.http.discovery import Discovery
+from stowplan.net.client.http.responses import Answer
 
 KINDS = [
     ApiResource("resource.k8s.io", "", plural, namespaced=False, versions=("v1", "v1beta2"))

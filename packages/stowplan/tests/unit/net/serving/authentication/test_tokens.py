@@ -26,7 +26,7 @@ from stowplan.kube.api.users import UserInfo
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.kube.timing.manual_time import ManualTime, settle
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.serving.access_metrics import AuthenticationMetrics
 from stowplan.net.serving.authentication.token_reviews import ReviewedTokens
 from stowplan.net.serving.authentication.tokens import (
@@ -36,7 +36,7 @@ from stowplan.net.serving.authentication.tokens import (
     web_socket_token,
     without_token,
 )
-from stowplan.net.serving.reviews import Reviewer
+from stowplan.net.serving.reviewer import Reviewer
 from stowplan.net.serving.user import Rejected
 from support.serving.delegation import NOBODY, ReviewingApi, bearer, headers, owned_by
 

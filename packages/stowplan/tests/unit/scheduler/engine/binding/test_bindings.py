@@ -11,7 +11,7 @@ from stowplan.kube.api.changes import Change
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Lease, PersistentVolumeClaim
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine import engine as engine_module
 from stowplan.scheduler.engine.effects import RunPlugin
 from stowplan.scheduler.engine.inputs import Answer, Cancelled, Changes

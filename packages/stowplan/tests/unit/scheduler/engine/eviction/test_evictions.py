@@ -8,7 +8,7 @@ import pytest
 from stowplan.kube.api.api_errors import Conflict, Forbidden, NotFound
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import PodCondition
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.eviction.victim_evictions import MAX_CONCURRENT_EVICTIONS
 from stowplan.scheduler.framework.requests import Refused
 from support.api.embedded import pod as a_manifest

@@ -17,7 +17,7 @@ from stowplan.kube.api.policy import PodDisruptionBudget
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.timing.manual_time import ManualTime
-from stowplan.net.client.errors import OutcomeUnknown, StreamSilent
+from stowplan.net.client.client_errors import OutcomeUnknown, StreamSilent
 from stowplan.scheduler.engine.effects import EmitEvent
 from stowplan.scheduler.engine.input_log.recording import (
     LINES_AT_A_TIME,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stowplan.net.serving.requests.messages import Page
-    from stowplan.net.serving.settings import ServingSettings
+    from stowplan.net.serving.serving_settings import ServingSettings
     from stowplan.net.serving.user import Authenticator, Authorizer
 
 log = get_logger(__name__)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stowplan.app.command_line.errors import InputError
-from stowplan.app.sources.references import Reference, kind_of, reference, references
+from stowplan.app.command_line.error_reporting import InputError
+from stowplan.app.sources.object_references import Reference, kind_of, reference, references
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import running
-from stowplan.app.daemon.pages import RunningScheduler, SchedulerPages
+from stowplan.app.daemon.decision_pages import RunningScheduler, SchedulerPages
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.ui.event_stream import PlanStreams
 from stowplan.ui.page_routes import PREFIX, page_routes

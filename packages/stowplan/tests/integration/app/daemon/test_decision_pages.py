@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from stowplan.app.daemon import pages as scheduler_pages
-from stowplan.app.daemon.pages import SchedulerPages
+from stowplan.app.daemon import decision_pages as scheduler_pages
+from stowplan.app.daemon.decision_pages import SchedulerPages
 from stowplan.ask.explain.text.page_json import page_from_json
 from stowplan.ask.explain.text.tables import plain
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests

@@ -12,9 +12,9 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from stowplan.kube.klog.object_refs import ObjectRef
 from stowplan.kube.klog.quoting import go_quote
-from stowplan.kube.klog.references import ObjectRef
-from stowplan.kube.klog.values import error_text, go_json, json_text, text_of_keys
+from stowplan.kube.klog.value_text import error_text, go_json, json_text, text_of_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

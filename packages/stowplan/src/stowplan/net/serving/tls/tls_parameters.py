@@ -17,7 +17,7 @@ from OpenSSL._util import lib
 
 from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.errors import ServingError
+from stowplan.net.serving.serving_error import ServingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
+from stowplan.kube.klog.object_refs import ObjectRef, reference_to
 from stowplan.kube.klog.quoting import go_quote
-from stowplan.kube.klog.references import ObjectRef, reference_to
 
 _encode = msgspec.json.Encoder().encode
 

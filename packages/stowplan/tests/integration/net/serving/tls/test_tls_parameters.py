@@ -5,9 +5,9 @@ import ssl
 import pytest
 from OpenSSL import SSL
 
-from stowplan.net.serving.errors import ServingError
 from stowplan.net.serving.requests.health import HealthChecks
-from stowplan.net.serving.tls.options import TlsOptions, tls_parameters
+from stowplan.net.serving.serving_error import ServingError
+from stowplan.net.serving.tls.tls_parameters import TlsOptions, tls_parameters
 from support.serving.secure_port import connected, secure_server, trusting, with_settings
 
 PAGES = HealthChecks("healthz", {}).pages

@@ -16,8 +16,8 @@ from stowplan.net.client.http.http1_bodies import NotHttp
 if TYPE_CHECKING:
     import ssl
 
-    from stowplan.net.client.http.answers import Answer
     from stowplan.net.client.http.connection_pool import ConnectionPool
+    from stowplan.net.client.http.responses import Answer
 
 
 class HttpConnection(asyncio.Protocol):

@@ -16,7 +16,7 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.reviews import SubjectAccessReview, TokenReview
 from stowplan.kube.timing.backoff import Backoff, BackoffPolicy
 from stowplan.kube.timing.times import within
-from stowplan.net.client.errors import OutcomeUnknown
+from stowplan.net.client.client_errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

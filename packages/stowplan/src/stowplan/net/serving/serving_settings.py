@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.tls.options import TlsOptions
+from stowplan.net.serving.tls.tls_parameters import TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

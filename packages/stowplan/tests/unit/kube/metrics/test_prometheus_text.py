@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.kube.metrics.text import go_float
+from stowplan.kube.metrics.prometheus_text import go_float
 
 
 @pytest.mark.parametrize(
