@@ -30,7 +30,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.stages import Stages
 
 NAMESPACE = "bench"

@@ -34,9 +34,9 @@ from stowplan.kube.api.documents import Documents
 from stowplan.kube.config import load_config
 from stowplan.scheduler.extenders.calls import kinds_wanted
 from stowplan.scheduler.in_tree.registry import in_tree_registry
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
-from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.controllers.controller_manager import set_up_controllers
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from stowplan.kube.config import load_config
 from stowplan.kube.timing.manual_time import ManualTime
 from stowplan.scheduler.engine.engine import TICK
 from stowplan.scheduler.in_tree.registry import in_tree_registry
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.apiserver.eviction import evict
-from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.controllers.controller_manager import set_up_controllers
 
 #: Turns of the event loop without work after which nothing is in progress.

@@ -5,8 +5,8 @@ from copy import deepcopy
 
 import pytest
 
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.resources import BUILT_IN
-from stowplan_cluster.apiserver.server import ApiServer
 from support.api import wrong_manifests
 from support.processes.servers import assets, real_server
 

@@ -32,9 +32,9 @@ from stowplan.net.serving.delegation import (
 from stowplan.net.serving.requests.messages import text
 from stowplan.net.serving.secure_server import SecureServer
 from stowplan.net.serving.serving_settings import ServingSettings
-from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.front.server import Front
-from stowplan_cluster.front.settings import FrontSettings
+from stowplan_cluster.apiserver.api_server import ApiServer
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.http_front import Front
 from support.http.certificates import make_ca, make_client_certificate
 from support.http.client_chains import DAY, NOW, authority, client
 from support.processes.servers import SERVER_KINDS

@@ -7,7 +7,7 @@ import pytest
 
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.kube.config.older.schema import VERSIONS
-from stowplan_cluster.apiserver.nodes import TEMPLATE, nodes_of
+from stowplan_cluster.apiserver.simulated_nodes import TEMPLATE, nodes_of
 from support.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from copy import deepcopy
 from random import Random
 
 from stowplan.kube.timing.manual_time import START
-from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.apiserver.api_server import ApiServer
 
 
 class StillClock:

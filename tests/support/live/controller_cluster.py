@@ -6,8 +6,8 @@ from copy import deepcopy
 from random import Random
 
 from stowplan.kube.api.timestamps import timestamp
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
-from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.controllers.controller_manager import workload_controllers
 from stowplan_cluster.controllers.loop import Loop
 

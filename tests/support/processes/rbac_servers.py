@@ -15,9 +15,9 @@ from pathlib import Path
 import yaml
 
 from stowplan.kube.api.users import UserInfo
-from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.front.server import Front
-from stowplan_cluster.front.settings import FrontSettings
+from stowplan_cluster.apiserver.api_server import ApiServer
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.http_front import Front
 from support.http.certificates import make_ca, make_client_certificate
 from support.processes.deployments import SECOND_SCHEDULER, objects
 from support.processes.servers import real_server

@@ -22,7 +22,7 @@ from stowplan_cluster.apiserver.custom.definitions import (
     schema_of_version,
     versions_of,
 )
-from stowplan_cluster.apiserver.custom.objects import object_errors
+from stowplan_cluster.apiserver.custom.object_checks import object_errors
 from stowplan_cluster.apiserver.custom.rules.evaluation import rule_tree, violations
 from stowplan_cluster.apiserver.custom.structural import apply_schema_defaults, struct_of
 from stowplan_cluster.apiserver.objects import copy_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Catalogue
     from stowplan_cluster.apiserver.schema.types import Struct
-    from stowplan_cluster.apiserver.validation.fields import Errors
+    from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 
 #: Where definitions are kept.

@@ -16,7 +16,7 @@ from stowplan.kube.api.users import UserInfo
 from stowplan_cluster.apiserver.authorization import Attributes
 from stowplan_cluster.apiserver.objects import metadata_of
 from stowplan_cluster.apiserver.selection import label_selector_of
-from stowplan_cluster.apiserver.validation.fields import Errors, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import Errors, invalid, required
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

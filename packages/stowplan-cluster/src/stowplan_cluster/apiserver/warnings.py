@@ -16,7 +16,7 @@ from stowplan.kube.api.labels import label_value_errors
 from stowplan.kube.api.quantity import milli_value, parse_quantity
 from stowplan_cluster.apiserver.objects import metadata_of
 from stowplan_cluster.apiserver.quota_usage import is_counted
-from stowplan_cluster.apiserver.validation.fields import same
+from stowplan_cluster.apiserver.validation.field_errors import same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
-    from stowplan_cluster.apiserver.server import ApiServer
+    from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.stages import Stages
     from stowplan_cluster.commands.cluster_options import ClusterOptions
     from stowplan_cluster.controllers.loop import Loop
-    from stowplan_cluster.front.server import Front
+    from stowplan_cluster.front.http_front import Front
 
 #: Number of nodes of a cluster that would have none, by default.
 DEFAULT_NODES = 3
@@ -76,8 +76,8 @@ def _check_replaceable(kubeconfig: Path, *, own: str = "") -> None:
 
 @contextmanager
 def _server(options: ClusterOptions) -> Iterator[ApiServer]:
+    from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.journal import JournalError
-    from stowplan_cluster.apiserver.server import ApiServer
 
     stages = _stages(options)
     try:
@@ -114,12 +114,12 @@ def _listed(text: str) -> list[str]:
 
 
 def _fill(server: ApiServer, options: ClusterOptions) -> None:
-    from stowplan_cluster.commands.filling import Filling
+    from stowplan_cluster.commands.initial_objects import InitialObjects
 
     stdin = sys.stdin.buffer if _STDIN in options.filenames else None
-    filling = Filling(server)
-    filling.add(load_manifests(options.filenames, stdin, recursive=options.recursive, report=_note))
-    problems = filling.problems
+    initial = InitialObjects(server)
+    initial.add(load_manifests(options.filenames, stdin, recursive=options.recursive, report=_note))
+    problems = initial.problems
     template = options.node_template
     count, before = _node_count(server, options), len(server.store.list("nodes"))
     if count:
@@ -128,7 +128,7 @@ def _fill(server: ApiServer, options: ClusterOptions) -> None:
             server.create_all(_nodes(count, documents))
     if problems:
         raise InputError(*problems)
-    for note in filling.notes():
+    for note in initial.notes():
         _note(note)
     if options.nodes and len(server.store.list("nodes")) == before != options.nodes:
         _note(f"--nodes {options.nodes} adds none: there are {before} already, which kubectl delete node removes")
@@ -155,7 +155,7 @@ def _problem_at(where: str, problems: list[str]) -> Iterator[None]:
 
 
 def _nodes(count: int, documents: Sequence[tuple[object, dict[str, Any]]] | None) -> Iterator[dict[str, Any]]:
-    from stowplan_cluster.apiserver.nodes import TEMPLATE, TemplateError, check_template, nodes_of
+    from stowplan_cluster.apiserver.simulated_nodes import TEMPLATE, TemplateError, check_template, nodes_of
 
     if documents is None:
         return nodes_of(TEMPLATE, count)
@@ -170,8 +170,8 @@ def _nodes(count: int, documents: Sequence[tuple[object, dict[str, Any]]] | None
 
 
 def _front(server: ApiServer, options: ClusterOptions) -> Front:
-    from stowplan_cluster.front.server import Front
-    from stowplan_cluster.front.settings import FrontSettings
+    from stowplan_cluster.front.front_settings import FrontSettings
+    from stowplan_cluster.front.http_front import Front
 
     host, port, state = options.bind_address, options.port, options.state
     if state is None:

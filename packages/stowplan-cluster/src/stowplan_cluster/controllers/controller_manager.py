@@ -35,8 +35,8 @@ from stowplan_cluster.controllers.workloads.ttl_after_finished import TTLAfterFi
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.server import ApiServer
     from stowplan_cluster.controllers.loop import Controller
 
 

@@ -17,10 +17,10 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.requests.messages import JSON, Response, Stream
 from stowplan.net.serving.requests.messages import Request as PageRequest
 from stowplan_cluster.front import negotiation
-from stowplan_cluster.front.connection import Connection
-from stowplan_cluster.front.metrics import Metrics, RequestLabels
-from stowplan_cluster.front.options import first
-from stowplan_cluster.front.pages import shown
+from stowplan_cluster.front.front_connection import Connection
+from stowplan_cluster.front.front_metrics import Metrics, RequestLabels
+from stowplan_cluster.front.non_resource_paths import shown
+from stowplan_cluster.front.request_options import first
 from stowplan_cluster.front.responses import PLAIN, Answer, Renderer, error_answer, form_of
 from stowplan_cluster.front.routes import Route, route_of, split_target
 from stowplan_cluster.front.verbs import MethodNotServed, Request, Verbs, resource_of
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.front.access import Access
-    from stowplan_cluster.front.pages import Pages
+    from stowplan_cluster.front.front_settings import FrontSettings
+    from stowplan_cluster.front.non_resource_paths import Pages
     from stowplan_cluster.front.responses import Headers
-    from stowplan_cluster.front.settings import FrontSettings
 
 _READING = ("get", "list", "watch")
 _TOO_MANY = "Too many requests, please try again later."

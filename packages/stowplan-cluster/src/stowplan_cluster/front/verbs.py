@@ -27,7 +27,7 @@ from stowplan_cluster.apiserver.patches import apply_json_patch, apply_merge_pat
 from stowplan_cluster.apiserver.reviews import answer_review
 from stowplan_cluster.apiserver.scale import scale_of, set_scale
 from stowplan_cluster.apiserver.selection import selection_of
-from stowplan_cluster.front import negotiation, options
+from stowplan_cluster.front import negotiation, request_options
 from stowplan_cluster.front.responses import (
     Answer,
     ObjectForm,
@@ -100,8 +100,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def form(self) -> ObjectForm:
         accepted = negotiation.negotiate(self.accept)
-        pretty = wants_pretty(options.first(self.query, "pretty"), self.user_agent)
-        return form_of(accepted, options.first(self.query, "includeObject"), pretty=pretty)
+        pretty = wants_pretty(request_options.first(self.query, "pretty"), self.user_agent)
+        return form_of(accepted, request_options.first(self.query, "includeObject"), pretty=pretty)
 
 
 class MethodNotServed(MethodNotAllowed):
@@ -198,17 +198,19 @@ class Verbs:
 
     def _list(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
-        page = self._registry.list(resource, request.namespace, options.list_options(request.query, request.route))
+        page = self._registry.list(
+            resource, request.namespace, request_options.list_options(request.query, request.route)
+        )
         return self._renderer.page(resource, page, form)
 
-    def watch(self, resource: Resource, request: Request) -> tuple[WatchSource, options.WatchOptions]:
+    def watch(self, resource: Resource, request: Request) -> tuple[WatchSource, request_options.WatchOptions]:
         form = request.form()
         if form.accepted.kind == "PartialObjectMetadataList":
             raise NotAcceptable(f"you requested {form.accepted.kind}, but a watch returns one object per event")
         if form.accepted.media_type != JSON or form.pretty:
             # One event per line: only compact JSON is possible.
             form = replace(form, accepted=replace(form.accepted, media_type=JSON), pretty=False)
-        wanted = options.watch_options(request.query, request.route)
+        wanted = request_options.watch_options(request.query, request.route)
         source = WatchSource(
             registry=self._registry,
             renderer=self._renderer,
@@ -225,7 +227,7 @@ class Verbs:
     def _create(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
         obj = self._body(resource, request)
-        given = options.write_options(request.query, request.user_agent, "CreateOptions")
+        given = request_options.write_options(request.query, request.user_agent, "CreateOptions")
         if resource.group in _REVIEW_GROUPS:
             answered = answer_review(
                 resource,
@@ -249,7 +251,7 @@ class Verbs:
 
     def _update(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
-        given = options.write_options(request.query, request.user_agent, "UpdateOptions")
+        given = request_options.write_options(request.query, request.user_agent, "UpdateOptions")
         name, subresource = request.route.name, request.route.subresource
         obj = self._body(resource, request)
         creates = resource.created_by_update and not self._registry.has(resource, request.namespace, name)
@@ -264,7 +266,7 @@ class Verbs:
         kind = negotiation.patch_kind_of(request.content_type)
         if kind == "strategic" and resource.custom:
             raise negotiation.unsupported_patch(custom=True)
-        given = options.patch_options(request.query, request.user_agent, kind)
+        given = request_options.patch_options(request.query, request.user_agent, kind)
         patch = negotiation.read_patch(request.body, kind)
         route = request.route
         if kind == "apply" and not self._registry.has(resource, request.namespace, route.name):
@@ -287,14 +289,14 @@ class Verbs:
 
     def _delete_collection(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
-        selection = options.list_options(request.query, request.route)
+        selection = request_options.list_options(request.query, request.route)
         _, given = self._delete_options(request)
         deleted = self._registry.delete_collection(resource, request.namespace, selection=selection, options=given)
         return self._renderer.page(resource, Page(deleted, self._registry.store.version), form)
 
     def _delete_options(self, request: Request) -> tuple[JsonObject, DeleteOptions]:
         body = negotiation.read_options(request.body, request.content_type) if request.body else None
-        return options.delete_options(request.query, body)
+        return request_options.delete_options(request.query, body)
 
     # Subresources
 
@@ -312,11 +314,11 @@ class Verbs:
         if request.route.verb == "get":
             return scale_of(self._registry, resource, live), None
         if request.route.verb == "update":
-            given = options.write_options(request.query, request.user_agent, "UpdateOptions")
+            given = request_options.write_options(request.query, request.user_agent, "UpdateOptions")
             scale = self._body(resource, request)
         else:
             kind = negotiation.patch_kind_of(request.content_type)
-            given = options.patch_options(request.query, request.user_agent, kind)
+            given = request_options.patch_options(request.query, request.user_agent, kind)
             scale = scale_of(self._registry, resource, live)
             if kind == "apply":
                 # Field ownership of replicas through Scale is not tracked.

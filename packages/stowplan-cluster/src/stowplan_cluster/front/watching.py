@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.api_errors import Expired
 from stowplan.net.serving.requests.forms import status_object
-from stowplan_cluster.apiserver.changes import visible
+from stowplan_cluster.apiserver.visible_changes import visible
 from stowplan_cluster.front.responses import PLAIN, encode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.selection import Selection
     from stowplan_cluster.apiserver.store import Cursor, Stored
-    from stowplan_cluster.front.options import WatchOptions
+    from stowplan_cluster.front.request_options import WatchOptions
     from stowplan_cluster.front.responses import ObjectForm, Renderer
 
 #: Bytes written before yielding to the event loop, plus or minus a few large objects.

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stowplan.ask.explain.text.tables import plain
 from stowplan.kube.api.decode import decode_object
-from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.commands.pod_changes import (
     SHOWN,
     ChangeReporter,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.front.server import Front
-from stowplan_cluster.front.settings import FrontSettings
+from stowplan_cluster.apiserver.api_server import ApiServer
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.http_front import Front
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.selection import selection_of
-from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.apiserver.store import Store
-from stowplan_cluster.front.options import WatchOptions
+from stowplan_cluster.front.request_options import WatchOptions
 from stowplan_cluster.front.responses import PLAIN, Renderer
 from stowplan_cluster.front.watching import WatchSource, WatchStream
 

@@ -5,9 +5,9 @@ from copy import deepcopy
 import pytest
 
 from stowplan.kube.api.api_errors import Invalid
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.registry import Options
 from stowplan_cluster.apiserver.resources import BUILT_IN
-from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.apiserver.tables import table_of
 
 STORED_ONLY = [one for one in BUILT_IN if one.stored_only]

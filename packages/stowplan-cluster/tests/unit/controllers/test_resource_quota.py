@@ -4,9 +4,9 @@ import pytest
 
 from stowplan.kube.api.api_errors import Forbidden
 from stowplan.kube.timing.manual_time import ManualTime
+from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.registry import Options
-from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.controllers.controller_manager import set_up_controllers
 from support.live.controller_cluster import workload
 from support.live.living_cluster import pod

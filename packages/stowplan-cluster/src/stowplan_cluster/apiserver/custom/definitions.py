@@ -17,7 +17,7 @@ from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
 from stowplan_cluster.apiserver.objects import copy_of, equal, is_true, set_condition
-from stowplan_cluster.apiserver.validation.fields import Errors, duplicate, invalid, required, too_many
+from stowplan_cluster.apiserver.validation.field_errors import Errors, duplicate, invalid, required, too_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

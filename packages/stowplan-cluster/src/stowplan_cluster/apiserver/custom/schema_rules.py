@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.kube.api.regexes import PatternError
-from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_value
 from stowplan_cluster.apiserver.custom.openapi import compile_pattern, validate_value
 from stowplan_cluster.apiserver.custom.rules.compilation import rule_errors
+from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, invalid_value
 from stowplan_cluster.apiserver.objects import copy_of, equal
-from stowplan_cluster.apiserver.validation.fields import Errors, forbidden, invalid, not_supported, required
+from stowplan_cluster.apiserver.validation.field_errors import Errors, forbidden, invalid, not_supported, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,6 @@ from stowplan.kube.api.api_errors import ApiError, BadRequest, Conflict
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.status import StatusCause, StatusDetails
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.managed_fields.comparison import is_leaf, type_of_field
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
 from stowplan_cluster.apiserver.managed_fields.field_sets import (
@@ -47,6 +46,7 @@ from stowplan_cluster.apiserver.managed_fields.managers import (
     read_sent,
     written,
 )
+from stowplan_cluster.apiserver.managed_fields.object_comparison import is_leaf, type_of_field
 from stowplan_cluster.apiserver.managed_fields.owned_fields import (
     fields_of,
     reconciled,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.kube.api.field_errors import go_json
-from stowplan_cluster.apiserver.managed_fields.comparison import compare
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
 from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, difference, union
+from stowplan_cluster.apiserver.managed_fields.object_comparison import compare
 from stowplan_cluster.apiserver.managed_fields.owned_fields import fields_of
 
 if TYPE_CHECKING:

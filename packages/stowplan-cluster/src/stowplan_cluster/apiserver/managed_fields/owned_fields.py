@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan_cluster.apiserver.managed_fields.comparison import is_leaf, type_of_field
 from stowplan_cluster.apiserver.managed_fields.field_sets import MEMBER, element_of, in_order, is_member
+from stowplan_cluster.apiserver.managed_fields.object_comparison import is_leaf, type_of_field
 from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan_cluster.apiserver.managed_fields.comparison import Changes, compare
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
 from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, difference, ordered, union, without
 from stowplan_cluster.apiserver.managed_fields.managers import (
@@ -24,6 +23,7 @@ from stowplan_cluster.apiserver.managed_fields.managers import (
     read_sent,
     written,
 )
+from stowplan_cluster.apiserver.managed_fields.object_comparison import Changes, compare
 from stowplan_cluster.apiserver.managed_fields.owned_fields import reconciled
 from stowplan_cluster.apiserver.objects import metadata_of
 from stowplan_cluster.apiserver.schema import conform

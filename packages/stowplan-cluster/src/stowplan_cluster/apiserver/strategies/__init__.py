@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.objects import equal, keep, metadata_of
 from stowplan_cluster.apiserver.strategies import claims, daemon_sets, device_taints, jobs, pods, services, status
-from stowplan_cluster.apiserver.validation.fields import same
+from stowplan_cluster.apiserver.validation.field_errors import same
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.defaults.workloads import TEMPLATE_GENERATION
 from stowplan_cluster.apiserver.objects import metadata_of
-from stowplan_cluster.apiserver.validation.fields import same
+from stowplan_cluster.apiserver.validation.field_errors import same
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

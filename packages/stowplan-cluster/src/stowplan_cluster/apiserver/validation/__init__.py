@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stowplan.kube.api.api_errors import FieldError
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.validation.fields import Errors
+    from stowplan_cluster.apiserver.validation.field_errors import Errors
     from stowplan_cluster.apiserver.validation.names import NameRule
 
     Check = Callable[[Errors, JsonObject], None]

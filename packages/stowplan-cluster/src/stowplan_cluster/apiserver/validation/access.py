@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.rbac import GROUP
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import Errors, check_texts, invalid, not_supported, required, same
+from stowplan_cluster.apiserver.validation.field_errors import (
+    Errors,
+    check_texts,
+    invalid,
+    not_supported,
+    required,
+    same,
+)
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_POSITIVE,
     Errors,
     check_texts,

@@ -15,7 +15,7 @@ from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quantity import value as whole
 from stowplan.kube.api.resource_names import is_native
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_POSITIVE,
     Errors,
     check_immutable,

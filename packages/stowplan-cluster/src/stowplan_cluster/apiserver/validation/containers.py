@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.downward_api import (
+    ENVIRONMENT_FIELDS,
+    check_field_reference,
+    check_resource_reference,
+)
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     check_enum,
     check_required_fields,
@@ -25,11 +30,6 @@ from stowplan_cluster.apiserver.validation.fields import (
 )
 from stowplan_cluster.apiserver.validation.paths import check_descending_path, check_no_backsteps
 from stowplan_cluster.apiserver.validation.probes import PROBES, check_lifecycle, check_probes
-from stowplan_cluster.apiserver.validation.references import (
-    ENVIRONMENT_FIELDS,
-    check_field_reference,
-    check_resource_reference,
-)
 from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_requirements
 from stowplan_cluster.apiserver.validation.security import check_container_security
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.objects import is_true
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     check_enum,
     check_immutable,

@@ -15,7 +15,7 @@ from stowplan.kube.api.labels import label_key_errors, label_value_errors
 from stowplan.kube.api.resource_names import is_extended
 from stowplan.kube.cel.device_selectors import MAX_COST, CompileError, compile_selector
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     byte_length,
     check_enum,

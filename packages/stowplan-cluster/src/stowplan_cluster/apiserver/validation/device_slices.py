@@ -21,7 +21,7 @@ from stowplan_cluster.apiserver.validation.device_claims import (
     check_request_name,
     check_set,
 )
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     check_enum,
     check_immutable,

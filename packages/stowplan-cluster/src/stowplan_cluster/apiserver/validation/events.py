@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan_cluster.apiserver.conversion import EVENT_FIELDS
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     byte_length,
     check_immutable,

@@ -17,7 +17,7 @@ from stowplan.kube.api.durations import parse_duration
 from stowplan_cluster.apiserver.label_selectors import compiled
 from stowplan_cluster.apiserver.objects import is_true
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     OMITTED,
     Errors,
     check_enum,

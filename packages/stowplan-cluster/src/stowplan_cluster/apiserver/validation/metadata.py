@@ -12,7 +12,7 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import label_key_errors
 from stowplan_cluster.apiserver.deletion import FOREGROUND, ORPHAN
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
     Errors,
     byte_length,

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import dns1123_subdomain_errors
-from stowplan_cluster.apiserver.validation.fields import Errors, invalid
+from stowplan_cluster.apiserver.validation.field_errors import Errors, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import label_value_errors
-from stowplan_cluster.apiserver.validation.fields import Errors, check_enum, duplicate, forbidden, invalid
+from stowplan_cluster.apiserver.validation.field_errors import Errors, check_enum, duplicate, forbidden, invalid
 from stowplan_cluster.apiserver.validation.names import MAX_SUBDOMAIN, check_network, is_dual_stack
 from stowplan_cluster.apiserver.validation.placement import TAINT_EFFECTS
 from stowplan_cluster.apiserver.validation.resources import check_resource_quantity

@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import Errors, check_required_fields, check_texts, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import (
+    Errors,
+    check_required_fields,
+    check_texts,
+    invalid,
+    required,
+)
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

@@ -11,7 +11,7 @@ from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.label_selectors import parse_int64
 from stowplan.kube.api.labels import is_qualified_name_errors, label_value_errors
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     check_positive,
     check_supported,

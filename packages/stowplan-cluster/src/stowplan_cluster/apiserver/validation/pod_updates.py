@@ -13,7 +13,7 @@ from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan_cluster.apiserver.defaults.aggregates import qos_class
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     between,
     check_immutable,

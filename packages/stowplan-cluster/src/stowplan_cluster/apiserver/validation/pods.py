@@ -20,7 +20,7 @@ from stowplan_cluster.apiserver.validation.containers import (
     check_ephemeral_containers,
     check_init_containers,
 )
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     between,
     byte_length,

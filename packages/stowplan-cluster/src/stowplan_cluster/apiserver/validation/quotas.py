@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import label_key_errors
-from stowplan_cluster.apiserver.validation.fields import IMMUTABLE, Errors, check_texts, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, Errors, check_texts, invalid, required
 from stowplan_cluster.apiserver.validation.metadata import check_known_finalizer
 from stowplan_cluster.apiserver.validation.resources import (
     check_quota_resource_name,

@@ -12,7 +12,7 @@ from stowplan.kube.api.labels import label_key_errors
 from stowplan.kube.api.quantity import NANO, QuantityError, milli_value, parse_quantity
 from stowplan.kube.api.resource_names import CPU, HUGEPAGES_PREFIX, MEMORY, is_extended, is_native, is_pod_level
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_NEGATIVE,
     Errors,
     check_texts,

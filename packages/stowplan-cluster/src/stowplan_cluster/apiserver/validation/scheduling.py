@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
     Errors,
     check_enum,

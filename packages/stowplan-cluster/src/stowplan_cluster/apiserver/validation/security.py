@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     between,
     check_length,

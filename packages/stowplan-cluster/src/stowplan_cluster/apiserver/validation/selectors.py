@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import label_key_errors, label_value_errors
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import Errors, check_texts, forbidden, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import Errors, check_texts, forbidden, invalid, required
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

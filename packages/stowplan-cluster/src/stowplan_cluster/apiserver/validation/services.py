@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     check_enum,
     check_texts,

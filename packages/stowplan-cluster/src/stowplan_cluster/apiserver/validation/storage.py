@@ -13,7 +13,7 @@ from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quantity import value as whole
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.claims import VOLUME_MODES, check_access_modes, check_class_name
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
     NOT_POSITIVE,
     Errors,

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.claims import check_claim_spec
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.downward_api import (
+    VOLUME_FIELDS,
+    check_field_reference,
+    check_resource_reference,
+)
+from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     check_required_fields,
     check_supported,
@@ -27,11 +32,6 @@ from stowplan_cluster.apiserver.validation.paths import (
     check_mode,
     check_no_backsteps,
     check_non_reserved_path,
-)
-from stowplan_cluster.apiserver.validation.references import (
-    VOLUME_FIELDS,
-    check_field_reference,
-    check_resource_reference,
 )
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from stowplan_cluster.apiserver.label_selectors import compiled
 from stowplan_cluster.apiserver.objects import equal
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.claims import check_claim_spec
-from stowplan_cluster.apiserver.validation.fields import (
+from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
     NOT_NEGATIVE,
     Errors,

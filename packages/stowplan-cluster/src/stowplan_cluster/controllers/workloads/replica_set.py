@@ -48,7 +48,7 @@ _KEPT = ("replicas", "terminatingReplicas")
 S = TypeVar("S", ReplicaSet, ReplicationController)
 
 
-class _Standing(NamedTuple):
+class _PodStatus(NamedTuple):
     """What a pod contributes to status counts, except availability, which depends on time."""
 
     active: bool
@@ -57,9 +57,9 @@ class _Standing(NamedTuple):
     labels: tuple[tuple[str, str], ...]
 
 
-def _standing_of(pod: Pod) -> _Standing:
+def _pod_status_of(pod: Pod) -> _PodStatus:
     terminating = pod.terminating and not pod.finished
-    return _Standing(pod.active, pod.ready, terminating, tuple(pod.labels.items()))
+    return _PodStatus(pod.active, pod.ready, terminating, tuple(pod.labels.items()))
 
 
 class _Replicas(Generic[S]):
@@ -71,7 +71,7 @@ class _Replicas(Generic[S]):
         self._kind: WorkloadKind[S] = kind
         self._client = ControllerClient(registry, component)
         self._control = PodControl(self._client)
-        self._pods: Ownership[S, Pod] = Ownership(self._client, kind, PODS, decode_pod, tally=_standing_of)
+        self._pods: Ownership[S, Pod] = Ownership(self._client, kind, PODS, decode_pod, tally=_pod_status_of)
 
     def keys_of(self, event: Event) -> Sequence[Key]:
         return self._pods.keys_of(event)
@@ -115,10 +115,10 @@ class _Replicas(Generic[S]):
         owners = [self._kind.decode(one) for one in siblings if one.resource == self._kind.storage]
         return [pod for sibling in owners for pod in self._pods.dependents(sibling)]
 
-    def _seen(self, owner: S, tally: Counter[_Standing]) -> dict[str, int]:
+    def _seen(self, owner: S, tally: Counter[_PodStatus]) -> dict[str, int]:
         """The status counts that do not depend on time."""
         labels = ((owner.spec.template.get("metadata") or {}).get("labels") or {}).items()
-        active = {standing: number for standing, number in tally.items() if standing.active}
+        active = {status: number for status, number in tally.items() if status.active}
         return {
             "replicas": sum(active.values()),
             "fullyLabeledReplicas": sum(number for one, number in active.items() if labels <= dict(one.labels).items()),

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan_cluster.apiserver.managed_fields import keep_times, record_update
-from stowplan_cluster.apiserver.managed_fields.comparison import compare
 from stowplan_cluster.apiserver.managed_fields.field_sets import path_text, paths
 from stowplan_cluster.apiserver.managed_fields.managers import ManagedEntry, ManagerKey, capped, written
+from stowplan_cluster.apiserver.managed_fields.object_comparison import compare
 from stowplan_cluster.apiserver.schema import struct_named
 from stowplan_cluster.apiserver.schema.types import MAP, SET, ListType, MapType, Scalar, Struct
 

@@ -10,8 +10,8 @@ import yaml
 
 from stowplan.app.cli.main import cli
 from stowplan.testing import a_node
-from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.front.server import Front
+from stowplan_cluster.apiserver.api_server import ApiServer
+from stowplan_cluster.front.http_front import Front
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.http.misbehaving_server import Misbehaving, answers, status
 from support.processes.servers import Server

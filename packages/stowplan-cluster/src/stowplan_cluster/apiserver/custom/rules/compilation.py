@@ -14,7 +14,7 @@ from stowplan.kube.cel.cel_errors import CompileError
 from stowplan.kube.cel.environment import CompiledExpression, Environment, environment
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
-from stowplan_cluster.apiserver.validation.fields import Errors, invalid, not_supported, required
+from stowplan_cluster.apiserver.validation.field_errors import Errors, invalid, not_supported, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,11 +22,11 @@ from stowplan.kube.cel.cel_errors import CostLimitExceeded, EvaluationStopped, V
 from stowplan.kube.cel.time_text import read_timestamp
 from stowplan.kube.cel.values import NONE, Optional
 from stowplan_cluster.apiserver.custom.correlation import list_map_key
-from stowplan_cluster.apiserver.custom.errors import NO_PATH, duplicate_value, invalid_value
 from stowplan_cluster.apiserver.custom.formats import duration_of
 from stowplan_cluster.apiserver.custom.rules.compilation import OLD_SELF, SELF, as_resource, compiled_rules, escaped
+from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, duplicate_value, invalid_value
 from stowplan_cluster.apiserver.objects import equal
-from stowplan_cluster.apiserver.validation.fields import OMITTED, Errors, duplicate, forbidden, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import OMITTED, Errors, duplicate, forbidden, invalid, required
 
 if TYPE_CHECKING:
     from stowplan.kube.api.api_errors import FieldError

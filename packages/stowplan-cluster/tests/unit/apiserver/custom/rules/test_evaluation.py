@@ -6,7 +6,7 @@ Single rules are compared with kube-apiserver in tests/integration/test_rules_of
 import pytest
 
 from stowplan_cluster.apiserver.custom.rules.evaluation import rule_tree, violations
-from stowplan_cluster.apiserver.validation.fields import required
+from stowplan_cluster.apiserver.validation.field_errors import required
 from support.http.custom_rules import INTEGER, LIST_MAP, SHORT, STRING, array, mapping, obj, rule, ruled
 
 SMALL = ruled(INTEGER, "self < 5")

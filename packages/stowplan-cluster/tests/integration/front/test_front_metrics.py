@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_cluster.front.metrics import Metrics, RequestLabels
+from stowplan_cluster.front.front_metrics import Metrics, RequestLabels
 
 LIST_PODS = RequestLabels("LIST", "", "v1", "pods", "", "cluster")
 LINE = re.compile(r'[a-z_]+(\{([a-z_]+="(\\.|[^"\\])*",?)*\})? -?[0-9.e+-]+')

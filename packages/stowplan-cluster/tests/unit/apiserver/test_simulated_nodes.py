@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan_cluster.apiserver.nodes import TEMPLATE, TemplateError, check_template, nodes_of
+from stowplan_cluster.apiserver.simulated_nodes import TEMPLATE, TemplateError, check_template, nodes_of
 
 
 def template(name="n", **metadata):

@@ -3,9 +3,9 @@
 import pytest
 
 from stowplan.kube.api.api_errors import BadRequest, Invalid, NotFound
+from stowplan_cluster.apiserver.api_server import NAMESPACES, ApiServer
 from stowplan_cluster.apiserver.journal import JournalError
 from stowplan_cluster.apiserver.registry import Options
-from stowplan_cluster.apiserver.server import NAMESPACES, ApiServer
 from support.api import manifests
 from support.api.embedded import Api, pod
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.commands.filling import Filling
+from stowplan_cluster.apiserver.api_server import ApiServer
+from stowplan_cluster.commands.initial_objects import InitialObjects
 from support.api import manifests
 
 
@@ -46,9 +46,9 @@ def server():
 
 def fill(server, *objects):
     """Problems and notes."""
-    filling = Filling(server)
-    filling.add([(f"file: document {number}", obj) for number, obj in enumerate(objects, start=1)])
-    return filling.problems, filling.notes()
+    initial = InitialObjects(server)
+    initial.add([(f"file: document {number}", obj) for number, obj in enumerate(objects, start=1)])
+    return initial.problems, initial.notes()
 
 
 def stored(server, storage, namespace, name):

@@ -1,4 +1,4 @@
-"""Field errors for custom resources, whose values have any type; see `validation.fields` for built-in kinds."""
+"""Field errors for custom resources, whose values have any type; see `validation.field_errors` for built-in kinds."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.discovery import Document
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.front.metrics import Metrics
+    from stowplan_cluster.front.front_metrics import Metrics
 
 VERSION = "v1.36.0+stowplan"
 #: The media type of protobuf differs between Accept and Content-Type.

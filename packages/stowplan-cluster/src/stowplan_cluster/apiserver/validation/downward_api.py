@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.quantity import parse_quantity
-from stowplan_cluster.apiserver.validation.fields import Errors, check_texts, invalid, not_supported, required
+from stowplan_cluster.apiserver.validation.field_errors import Errors, check_texts, invalid, not_supported, required
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan_cluster.front.server import Front
-from stowplan_cluster.front.settings import FrontSettings
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.http_front import Front
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

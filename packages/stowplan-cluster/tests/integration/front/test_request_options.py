@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest, Invalid
 from stowplan_cluster.apiserver.deletion import DeleteOptions
-from stowplan_cluster.front import options
+from stowplan_cluster.front import request_options
 from stowplan_cluster.front.routes import route_of, split_target
 
 
 def of_list(query: str, path: str = "/api/v1/pods"):
     path, parsed = split_target(f"{path}?{query}")
-    return options.list_options(parsed, route_of("GET", path, parsed))
+    return request_options.list_options(parsed, route_of("GET", path, parsed))
 
 
 def of_watch(query: str, path: str = "/api/v1/pods"):
     path, parsed = split_target(f"{path}?watch=1&{query}")
-    return options.watch_options(parsed, route_of("GET", path, parsed))
+    return request_options.watch_options(parsed, route_of("GET", path, parsed))
 
 
 def of_write(query: str, agent: str = "kubectl/v1.36.0 (linux/amd64)"):
-    return options.write_options(split_target(f"/?{query}")[1], agent, "CreateOptions")
+    return request_options.write_options(split_target(f"/?{query}")[1], agent, "CreateOptions")
 
 
 def of_delete(query: str, body: object = None) -> DeleteOptions:
-    return options.delete_options(split_target(f"/?{query}")[1], body)[1]
+    return request_options.delete_options(split_target(f"/?{query}")[1], body)[1]
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_wrong_values_of_a_write(query, message):
 
 def test_an_apply_patch_requires_a_field_manager():
     with pytest.raises(Invalid, match="fieldManager: Required value: is required for apply patch"):
-        options.patch_options({}, "kubectl/1", "apply")
-    assert options.patch_options({"fieldManager": ["me"], "force": ["true"]}, "kubectl/1", "apply").force
+        request_options.patch_options({}, "kubectl/1", "apply")
+    assert request_options.patch_options({"fieldManager": ["me"], "force": ["true"]}, "kubectl/1", "apply").force
 
 
 @pytest.mark.parametrize("kind", ["json", "merge", "strategic"])
 def test_only_an_apply_patch_can_be_forced(kind):
     with pytest.raises(Invalid, match="force: Forbidden: may not be specified for non-apply patch"):
-        options.patch_options({"force": ["true"]}, "kubectl/1", kind)
+        request_options.patch_options({"force": ["true"]}, "kubectl/1", kind)
 
 
 def test_parameters_of_a_list():

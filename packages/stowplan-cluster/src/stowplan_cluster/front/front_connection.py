@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from stowplan.net.serving.requests.protocol import Sleep
+    from stowplan_cluster.front.front_settings import FrontSettings
     from stowplan_cluster.front.responses import Answer
-    from stowplan_cluster.front.settings import FrontSettings
 
 #: Responses larger than this are compressed if the client accepts it.
 _GZIP_THRESHOLD = 128 * 1024

@@ -23,12 +23,12 @@ from stowplan.net.serving.requests.protocol import HttpServer
 from stowplan_cluster.apiserver.authorization import Authorizer
 from stowplan_cluster.front.access import Access, Tokens
 from stowplan_cluster.front.certificates import certificates_for
+from stowplan_cluster.front.front_metrics import Metrics
+from stowplan_cluster.front.front_settings import FrontSettings
 from stowplan_cluster.front.handler import Handler
 from stowplan_cluster.front.kubeconfig_file import kubeconfig, write_kubeconfig
-from stowplan_cluster.front.metrics import Metrics
-from stowplan_cluster.front.pages import Pages
+from stowplan_cluster.front.non_resource_paths import Pages
 from stowplan_cluster.front.responses import status_body
-from stowplan_cluster.front.settings import FrontSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from stowplan.net.serving.requests.messages import Page
     from stowplan.net.serving.requests.protocol import Sleep
+    from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.server import ApiServer
     from stowplan_cluster.front.certificates import Certificates
 
 ADMIN = UserInfo(name="kubernetes-admin", groups=(MASTERS, AUTHENTICATED))

@@ -10,9 +10,9 @@ import ssl
 import aiohttp
 import pytest
 
-from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.front.server import Front
-from stowplan_cluster.front.settings import FrontSettings
+from stowplan_cluster.apiserver.api_server import ApiServer
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.http_front import Front
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ from stowplan_cluster.apiserver.registry import Options
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.server import ApiServer
 
 #: Order of creation: kinds needed by admission first, pods last; then quotas, as what exists stays whatever they say.
 _FIRST = {
@@ -52,7 +52,7 @@ _MAX_NAMES = 5
 _Placed = tuple[object, dict[str, Any]]
 
 
-class Filling:
+class InitialObjects:
     """Loads objects into a server. `problems` collects errors, `notes()` information for the user."""
 
     def __init__(self, server: ApiServer) -> None:
