@@ -1,6 +1,6 @@
 """Reports of compare and tune in a browser: light, dark and on a phone, with numbers read from their charts.
 
-The report of a simulation is tested in tests/scenarios/report/test_page.py.
+The report of a simulation is tested in packages/stowplan-lab/tests/integration/simulation/report.
 """
 
 import pytest

@@ -8,5 +8,5 @@ _PLACE = re.compile(r" \([\w.<>-]+:\d+ in [\w<>]+\)")
 
 
 def in_short(text):
-    """Without the exception's type and location, which tests/framework/test_raised.py covers."""
+    """Without the exception's type and location, which test_raised.py covers."""
     return _PLACE.sub("", _TYPE.sub("", text))

@@ -56,7 +56,7 @@ def stored(server, storage, namespace, name):
     return None if found is None else found.to_dict()
 
 
-def test_inert_kinds_are_stored_with_one_note(server):
+def test_stored_only_kinds_are_stored_with_one_note(server):
     problems, notes = fill(
         server,
         an_object("v1", "Namespace", "shop"),

@@ -74,7 +74,7 @@ def test_every_verb_works(server, resource):
 
 
 def test_defaults(server):
-    """tests/integration/test_inert_kinds_like_the_reference.py compares all of them with a real API server."""
+    """tests/integration/test_defaults_like_the_reference.py compares all of them with a real API server."""
     cron_job = made(server, of("CronJob"), spec=SPECS["CronJob"]).to_dict()["spec"]
     assert (cron_job["concurrencyPolicy"], cron_job["suspend"], cron_job["failedJobsHistoryLimit"]) == (
         "Allow",

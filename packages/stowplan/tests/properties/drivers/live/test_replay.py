@@ -1,6 +1,6 @@
 """Replaying recorded runs has the same effects, byte for byte.
 
-test_soak.py, test_crowds.py, tests/chaos and tests/daemon/test_hang_guard.py do the same with their runs.
+test_soak.py, test_crowds.py, tests/chaos and test_hang_guard.py do the same with their runs.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Binding cycles whose plugins wait in steps: what they may wait for, what ends a wait, and cleanup.
 
-The rest of the binding cycle is tested in tests/live/test_binding_cycle.py. There is no driver here: the test answers
-plugins' requests.
+The rest of the binding cycle is tested in unit/drivers/live/test_binding_cycle.py. There is no driver here: the test
+answers plugins' requests.
 """
 
 import pytest
