@@ -25,7 +25,11 @@ class Asked:
         cluster = Cluster((), random=random)
         kinds = cluster.kinds_read(report=_unexpected)
         reading = read_from(
-            living.api, kinds, events=EventQuery(namespace=None, of_workloads=True), workloads=living.workloads
+            living.api,
+            kinds,
+            events=EventQuery(namespace=None, of_workloads=True),
+            workloads=living.workloads,
+            quotas=True,
         )
         read = living.loop.run_until_complete(reading)
         with contextlib.redirect_stderr(io.StringIO()):

@@ -13,7 +13,7 @@ from typing import Any
 
 from answers.asked import AnyOfThem
 from answers.living import COLLECTED, FLUSHED
-from answers.states import State, different
+from answers.states import State, different, ordered
 from answers.worlds import ZONE, changed, may_refuse, more_objects
 from stowplan.app.cli.explain.answers import about_pods
 from stowplan.app.sources.object_references import reference
@@ -26,6 +26,7 @@ from stowplan.ask.loading.workloads import workload_of
 from stowplan.ask.what_if import AddNodes, Label, Put, Remove, Scale, Taint, drain, fit, survive
 from stowplan.ask.what_if.nodes import node_like, node_named, pods_on
 from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.ask.what_if.quotas import quota_limits
 from stowplan.kube.api.decode import decode_object, to_dict
 from stowplan.kube.api.types import PersistentVolumeClaim
 from stowplan.scheduler.cluster.object_dependencies import key_of
@@ -38,6 +39,8 @@ STORAGE = {
 }
 #: Other choices among equals that are tried before an answer counts as wrong, and before nodes count as certain.
 CHANCES, CHANCES_OF_NODES = 60, 40
+#: More pods than most quotas of worlds allow.
+MANY = 12
 
 
 @dataclass
@@ -660,4 +663,34 @@ def _replace_pod(living, pod):
     living.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]})
 
 
-QUESTIONS = (fits, what_ifs, drains, survivals, explanations)
+# -- quotas -----------------------------------------------------------------------------------------------------------
+
+
+def quotas(asked, world, living, random):
+    """As `fit` and `what-if --scale` note them."""
+    scalable = [obj for obj in world.of("Deployment", "Job", "StatefulSet") if living.quotas]
+    for obj in random.sample(scalable, min(2, len(scalable))):
+        name = obj["kind"], obj["metadata"]["name"]
+        pod = pod_of(asked, name)
+        if pod is None or name in ordered(living) or may_preempt(asked, pod):
+            continue
+        limits = quota_limits(asked.cluster, asked.about.quotas, [(pod, MANY)])
+        allowed = min((one.allowed for one in limits), default=MANY)
+        text = f"{'/'.join(name)}: of {MANY} more {allowed} are created"
+        yield Answer("quota", text, partial(_check_quota, name=name, allowed=allowed))
+
+
+def _check_quota(apart, chances, *, name, allowed):
+    def carried_out(living):
+        before = sum(State.of_api(living)[name].counts)
+        scaled(living, *name, wanted(living, *name) + MANY)
+        living.rest()
+        return sum(State.of_api(living)[name].counts) - before
+
+    created = apart(carried_out)
+    return "" if created == allowed else f"{created} were created"
+
+
+#: Questions that are asked while quotas are in place; the others are about nodes.
+WITH_QUOTAS = (explanations, quotas)
+QUESTIONS = (fits, what_ifs, drains, survivals, explanations, quotas)

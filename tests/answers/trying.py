@@ -16,7 +16,7 @@ import stowplan
 import stowplan_cluster
 from answers.asked import Asked, Chances
 from answers.living import Living
-from answers.questions import CHANCES, QUESTIONS, explanations
+from answers.questions import CHANCES, QUESTIONS, WITH_QUOTAS
 from answers.worlds import World, a_world
 
 
@@ -71,8 +71,8 @@ def _answers(world, kind):
     gc.freeze()
     asked, chances = Asked(living), Chances(living)
     kinds, problems, texts = Counter(), [], []
-    for number, question in sorted(enumerate(QUESTIONS), key=lambda one: one[1] is not explanations):
-        if question is not explanations and living.quotas:
+    for number, question in sorted(enumerate(QUESTIONS), key=lambda one: one[1] not in WITH_QUOTAS):
+        if question not in WITH_QUOTAS and living.quotas:
             # The others are about nodes.
             living.lift_quotas()
             asked, chances = Asked(living), Chances(living)

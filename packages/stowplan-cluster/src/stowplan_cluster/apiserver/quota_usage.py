@@ -3,92 +3,21 @@
 Counted from the store's changes, so that it is exact between two writes: a burst of creations cannot exceed a quota.
 Pods of namespaces without quotas are not looked at.
 
-Left out: everything but pods and what they request, and a pod that has not stopped long after its grace period counts.
-
-Upstream: k8s.io/apiserver/pkg/quota/v1, pkg/quota/v1/evaluator/core/pods.go.
+Left out: a pod that has not stopped long after its grace period counts.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from stowplan.kube.api.decode import decode_object
-from stowplan.kube.api.pod_requests import pod_limits, pod_requests
-from stowplan.kube.api.quantity import NANO, Format, format_quantity, parse_quantity
-from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_extended
-from stowplan.kube.api.types import Pod
-from stowplan_cluster.apiserver.defaults.aggregates import BEST_EFFORT, qos_class
+from stowplan.kube.api.quotas import CountedQuota
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection
 
-    from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.store import Event, Store, Stored
 
 QUOTAS = "resourcequotas"
-_COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
-#: Each container has to name these if a quota limits them.
-_DEMANDED = frozenset(prefix + name for prefix in ("", "requests.", "limits.") for name in (CPU, MEMORY))
-_COUNTED = frozenset(prefix + name for prefix in ("", "requests.", "limits.") for name in _COMPUTE)
-
-
-def is_counted(name: str) -> bool:
-    """Whether the resource of a quota is counted here."""
-    resource = name.removeprefix("requests.")
-    huge_or_extended = resource.startswith(HUGEPAGES_PREFIX) or (resource != name and is_extended(resource))
-    return name in ("pods", "count/pods") or name in _COUNTED or huge_or_extended
-
-
-class CountedQuota:
-    """A quota, and what is used of it in nano-units by resource."""
-
-    def __init__(self, stored: Stored) -> None:
-        obj = stored.to_dict()
-        self.name = stored.name
-        self.spec: JsonObject = obj.get("spec") or {}
-        hard = self.spec.get("hard") or {}
-        self.hard = {name: parse_quantity(value) for name, value in hard.items() if is_counted(name)}
-        self.used: Counter[str] = Counter()
-        self._of_pods: dict[str, Mapping[str, int]] = {}
-
-    def covers(self, pod: JsonObject) -> bool:
-        requirements = ((self.spec.get("scopeSelector") or {}).get("matchExpressions")) or ()
-        scopes = ({"scopeName": name, "operator": "Exists"} for name in self.spec.get("scopes") or ())
-        return all(_is_in_scope(one, pod["spec"]) for one in (*scopes, *requirements))
-
-    def count(self, name: str, pod: JsonObject | None) -> None:
-        """Replace what is known of a pod; None: it is gone."""
-        self.used.subtract(self._of_pods.pop(name, {}))
-        if pod is not None and self.covers(pod):
-            self._of_pods[name] = usage = self.requested(pod)
-            self.used.update(usage)
-
-    def requested(self, pod: JsonObject) -> dict[str, int]:
-        """What the pod uses of it."""
-        return {name: amount for name, amount in _usage(pod).items() if name in self.hard}
-
-    def refusal(self, pod: JsonObject) -> str:
-        """Why the pod may not be created; "": it may."""
-        if not self.covers(pod):
-            return ""
-        if missing := _missing(pod["spec"], self.hard.keys() & _DEMANDED):
-            return f"failed quota: {self.name}: must specify {missing}"
-        asked = self.requested(pod)
-        over = sorted(name for name, amount in asked.items() if self.used[name] + amount > self.hard[name])
-        if not over:
-            return ""
-        amounts = {"requested": asked, "used": self.used, "limited": self.hard}
-        parts = (
-            f"{what}: {','.join(f'{name}={as_text(name, of[name])}' for name in over)}" for what, of in amounts.items()
-        )
-        return f"exceeded quota: {self.name}, {', '.join(parts)}"
-
-
-def as_text(name: str, nano: int) -> str:
-    """Parity, but for rare units: the reference keeps the format of the first pod that it counts."""
-    in_bytes = name.rpartition(".")[2] in (MEMORY, EPHEMERAL_STORAGE) or HUGEPAGES_PREFIX in name
-    return format_quantity(nano, Format.BINARY_SI if in_bytes else Format.DECIMAL_SI)
 
 
 class QuotaUsage:
@@ -120,94 +49,10 @@ class QuotaUsage:
             self._count(stored)
 
     def _count(self, stored: Stored) -> None:
-        quota = CountedQuota(stored)
+        quota = CountedQuota(stored.to_dict())
         known = self.of(stored.namespace, stored.name)
         if known is not None and known.spec == quota.spec:
             return
         self._quotas.setdefault(stored.namespace, {})[stored.name] = quota
         for pod in self._store.list("pods", stored.namespace):
             quota.count(pod.name, pod.to_dict())
-
-
-def _usage(pod: JsonObject) -> dict[str, int]:
-    usage = {"count/pods": NANO}
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        return usage
-    usage["pods"] = NANO
-    typed = decode_object(pod)
-    assert isinstance(typed, Pod)
-    for name, amount in pod_requests(typed, use_status=True).items():
-        usage[f"requests.{name}"] = amount
-        if name in _COMPUTE or name.startswith(HUGEPAGES_PREFIX):
-            usage[name] = amount
-    for name, amount in pod_limits(typed).items():
-        usage[f"limits.{name}"] = amount
-    return usage
-
-
-def _missing(spec: JsonObject, demanded: Collection[str]) -> str:
-    found: dict[str, list[str]] = {}
-    for name in sorted(demanded):
-        field = "limits" if name.startswith("limits.") else "requests"
-        resource = name.rpartition(".")[2]
-        if resource in _named(spec, field):
-            continue
-        containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-        if without := [one["name"] for one in containers if resource not in _named(one, field)]:
-            found[name] = sorted(without)
-    return "; ".join(f"{name} for: {','.join(containers)}" for name, containers in found.items())
-
-
-def _named(holder: JsonObject, field: str) -> Collection[str]:
-    return (holder.get("resources") or {}).get(field) or ()
-
-
-# -- scopes -----------------------------------------------------------------------------------------------------------
-
-
-def _is_in_scope(requirement: JsonObject, spec: JsonObject) -> bool:
-    scope, operator = requirement.get("scopeName", ""), requirement.get("operator", "")
-    if scope == "PriorityClass":
-        return _has_class(spec.get("priorityClassName") or "", operator, requirement.get("values") or ())
-    test = _SCOPES.get(scope)
-    return test is not None and test(spec)
-
-
-def _has_class(name: str, operator: str, values: Collection[str]) -> bool:
-    match operator:
-        case "In":
-            return name in values
-        case "NotIn":
-            return name not in values
-        case "Exists":
-            return bool(name)
-    return not name
-
-
-def _terminates(spec: JsonObject) -> bool:
-    return spec.get("activeDeadlineSeconds") is not None
-
-
-def _is_best_effort(spec: JsonObject) -> bool:
-    return qos_class(spec) == BEST_EFFORT
-
-
-def _asks_other_namespaces(spec: JsonObject) -> bool:
-    affinity = spec.get("affinity") or {}
-    for kind in ("podAffinity", "podAntiAffinity"):
-        rules = affinity.get(kind) or {}
-        terms = list(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
-        weighted = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        terms += [one.get("podAffinityTerm") or {} for one in weighted]
-        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms):
-            return True
-    return False
-
-
-_SCOPES: dict[str, Callable[[JsonObject], bool]] = {
-    "Terminating": _terminates,
-    "NotTerminating": lambda spec: not _terminates(spec),
-    "BestEffort": _is_best_effort,
-    "NotBestEffort": lambda spec: not _is_best_effort(spec),
-    "CrossNamespacePodAffinity": _asks_other_namespaces,
-}

@@ -14,8 +14,8 @@ from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import label_value_errors
 from stowplan.kube.api.quantity import milli_value, parse_quantity
+from stowplan.kube.api.quotas import is_counted
 from stowplan_cluster.apiserver.objects import metadata_of
-from stowplan_cluster.apiserver.quota_usage import is_counted
 from stowplan_cluster.apiserver.validation.field_errors import same
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan_cluster.apiserver.quota_usage import QUOTAS, as_text
+from stowplan.kube.api.quotas import as_text
+from stowplan_cluster.apiserver.quota_usage import QUOTAS
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import key_of

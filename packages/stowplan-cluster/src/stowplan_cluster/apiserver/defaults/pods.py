@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from stowplan.kube.api.container_totals import total_texts
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.quantity import format_quantity, read_quantity
-from stowplan_cluster.apiserver.defaults.aggregates import total_texts
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

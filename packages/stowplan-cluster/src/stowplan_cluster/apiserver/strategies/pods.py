@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
+from stowplan.kube.api.container_totals import qos_class
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.apiserver.defaults.aggregates import qos_class
 from stowplan_cluster.apiserver.objects import condition_of, keep, metadata_of, set_condition
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.affinity import REQUIRED_TERMS
+from stowplan.kube.api.container_totals import qos_class
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.meta import MAX_INT32
-from stowplan_cluster.apiserver.defaults.aggregates import qos_class
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.kube.api.container_totals import container_totals
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan.kube.api.quantity import format_quantity, parse_quantity
-from stowplan_cluster.apiserver.defaults.aggregates import container_totals
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.containers import (
     PodContext,

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
+from stowplan.kube.api.container_totals import container_totals, qos_class
 from stowplan_cluster.apiserver.defaults import apply_defaults
-from stowplan_cluster.apiserver.defaults.aggregates import container_totals, qos_class
 from stowplan_cluster.apiserver.defaults.pods import pull_policy, whole_millis
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 

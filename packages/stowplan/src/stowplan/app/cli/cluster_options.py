@@ -178,6 +178,7 @@ def cluster_of(
     groups: bool = False,
     events: EventQuery | None = None,
     workloads: Collection[WorkloadName] = (),
+    quotas: bool = False,
     namespace: str | None = None,
     from_scheduler: str | None = None,
     token_file: str | None = None,
@@ -186,7 +187,8 @@ def cluster_of(
 ) -> ClusterSource:
     """`groups`: the question is about a pod group, so groups are scheduled as groups in any case.
 
-    `events`, `workloads`: what else to read of a live cluster; `namespace`: the default for names without one.
+    `events`, `workloads`, `quotas`: what else to read of a live cluster; `namespace`: the default for names without
+    one.
     """
     from stowplan.app.command_line.event_loop import run
     from stowplan.app.sources.cluster_source import ClusterSource
@@ -206,7 +208,7 @@ def cluster_of(
             certificate_authority=certificate_authority,
             insecure=insecure_skip_tls_verify,
         )
-        found = run(ClusterSource.of_scheduler(endpoint, plugins=plugins, groups=groups))
+        found = run(ClusterSource.of_scheduler(endpoint, plugins=plugins, groups=groups, quotas=quotas))
     else:
         found = _cluster_of(
             files,
@@ -217,6 +219,7 @@ def cluster_of(
             groups=groups or pod_groups,
             events=events,
             workloads=workloads,
+            quotas=quotas,
         )
     if namespace is not None:
         found.namespace = namespace
@@ -233,6 +236,7 @@ def _cluster_of(
     groups: bool,
     events: EventQuery | None,
     workloads: Collection[WorkloadName],
+    quotas: bool,
 ) -> ClusterSource:
     from stowplan.app.command_line.event_loop import run
     from stowplan.app.sources.cluster_source import ClusterSource
@@ -252,6 +256,7 @@ def _cluster_of(
             plugins=plugins,
             events=events,
             workloads=workloads,
+            quotas=quotas,
             gates=GROUP_GATES if groups else None,
         )
     )
@@ -270,11 +275,12 @@ def answer(
     no: bool,
     output: str,
     exit_code: bool,
+    notes: Sequence[str] = (),
 ) -> None:
-    """`no`: whether the answer is no."""
+    """`no`: whether the answer is no; `notes`: in addition to the record's."""
     from stowplan.ask.explain.text.tables import write
 
-    record = _with_failures(record, cluster.failures)
+    record = _with_notes(record, notes, cluster.failures)
     if output in ("json", "yaml"):
         write_data(record.to_dict(), output)
     else:
@@ -287,7 +293,7 @@ def answer(
 _MAX_FAILURES = 3
 
 
-def _with_failures(record: NotedAnswer, failures: Sequence[str]) -> NotedAnswer:
+def _with_notes(record: NotedAnswer, more: Sequence[str], failures: Sequence[str]) -> NotedAnswer:
     """An answer that failing plugins or extenders decided must not look like one about the cluster."""
     from msgspec.structs import replace
 
@@ -295,4 +301,4 @@ def _with_failures(record: NotedAnswer, failures: Sequence[str]) -> NotedAnswer:
     notes = [f"not an answer about the cluster alone, as this failed: {text}" for text in failures[:_MAX_FAILURES]]
     if left > 0:
         notes.append(f"{left} more failures of plugins or extenders")
-    return replace(record, notes=(*record.notes, *notes))
+    return replace(record, notes=(*record.notes, *more, *notes))

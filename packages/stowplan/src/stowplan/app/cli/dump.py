@@ -70,7 +70,7 @@ def dump(
     \b
     The same with kubectl, for a cluster that serves all of these kinds:
       kubectl get no,po,ns,pdb,svc,pc,rc,rs,sts,deploy,ds,jobs,cj,pvc,pv,sc,csinodes,csidrivers,volumeattachments,\\
-        csistoragecapacities,resourceclaims,resourceslices,deviceclasses,resourceclaimtemplates -A -o json
+        csistoragecapacities,resourceclaims,resourceslices,deviceclasses,resourceclaimtemplates,quota -A -o json
     """
     # Slow to import, and not needed for the help.
     from stowplan.app.command_line.event_loop import run

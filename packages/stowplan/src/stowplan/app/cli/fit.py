@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     help="Try to add nodes like the Node in this file. Repeatable.",
 )
 @NAMESPACE
-@question_options(no="fewer fit than --more wants, or none without it")
+@question_options(no="fewer fit (or are within quotas) than --more wants, or none without it")
 def fit(
     *,
     words: tuple[str, ...],
@@ -87,13 +87,16 @@ def fit(
     # Slow to import, and not needed for the help.
     from stowplan.ask.what_if.fit import fit as how_many_fit
     from stowplan.ask.what_if.group_fit import fit_group
+    from stowplan.ask.what_if.quotas import quota_limits
     from stowplan.ask.what_if.text import fit_page, group_fit_page
 
     wanted = _wanted(words)
     group = wanted if not isinstance(wanted, Path) and wanted.kind == "PodGroup" else None
     files, recursive = source["files"], source["recursive"]
     with reported(source["config"]):
-        about = cluster_of(**source, groups=group is not None, workloads=_workloads(wanted, source["namespace"]))
+        about = cluster_of(
+            **source, groups=group is not None, workloads=_workloads(wanted, source["namespace"]), quotas=True
+        )
         kinds = _kinds(about, likes, templates)
         enough = 1 if replicas is None else replicas
         if group is not None:
@@ -103,7 +106,17 @@ def fit(
             return
         pod, claims = _pod_of(about, wanted, files, recursive=recursive)
         record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
-        answer(about.cluster, record, fit_page, no=record.fits < enough, output=output, exit_code=exit_code)
+        more = record.fits if replicas is None else replicas
+        limits = quota_limits(about.cluster, about.quotas, [(pod, max(more, enough))])
+        answer(
+            about.cluster,
+            record,
+            fit_page,
+            no=min(record.fits, *(limit.allowed for limit in limits), enough) < enough,
+            output=output,
+            exit_code=exit_code,
+            notes=[limit.text for limit in limits],
+        )
 
 
 def _workloads(wanted: Reference | Path, namespace: str | None) -> list[WorkloadName]:

@@ -82,7 +82,7 @@ _PAIR = (str, str)
     help="Change the scheduler's KubeSchedulerConfiguration to this one, from that of --base-config.",
 )
 @NAMESPACE
-@question_options(config="--base-config", no="a pod is pending after the changes")
+@question_options(config="--base-config", no="a pod is pending after the changes, or not within a quota")
 def what_if(
     *,
     add_nodes: int | None,
@@ -116,6 +116,7 @@ def what_if(
     from stowplan.ask.what_if.changes import AddNodes, Reconfigure, Remove
     from stowplan.ask.what_if.comparison import what_if as compare
     from stowplan.ask.what_if.nodes import MOST_NODES
+    from stowplan.ask.what_if.quotas import quota_limits, scaled_up
     from stowplan.ask.what_if.text import what_if_page
 
     if (add_nodes is None) != (like is None):
@@ -125,7 +126,9 @@ def what_if(
     with reported(source["config"]):
         scaled = [_Scaling.of(text) for text in scales]
         workloads = [one.workload.workload(source["namespace"]) for one in scaled]
-        about = cluster_of(**source, workloads=[one for one in workloads if one[0] in WORKLOAD_RESOURCES])
+        about = cluster_of(
+            **source, workloads=[one for one in workloads if one[0] in WORKLOAD_RESOURCES], quotas=bool(scales)
+        )
 
         def found(node: str) -> str:
             return about.find_node(reference(node, kind="Node"))
@@ -143,7 +146,16 @@ def what_if(
         if not changes:
             raise click.UsageError("Say what changes: --add-nodes, --remove, --label, --taint, --scale, --apply, …")
         record = compare(about.cluster, *changes)
-        answer(about.cluster, record, what_if_page, no=bool(record.after.pending), output=output, exit_code=exit_code)
+        limits = quota_limits(about.cluster, about.quotas, scaled_up(about.cluster, changes))
+        answer(
+            about.cluster,
+            record,
+            what_if_page,
+            no=bool(record.after.pending or limits),
+            output=output,
+            exit_code=exit_code,
+            notes=[limit.text for limit in limits],
+        )
 
 
 def _label(node: str, text: str) -> Label:

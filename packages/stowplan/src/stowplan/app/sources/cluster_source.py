@@ -90,6 +90,8 @@ class ClusterSource:
     known: dict[str, SchedulerRecord] = field(default_factory=dict, repr=False)
     #: Workloads as decoded JSON: those of the files, or the named ones of a live cluster; None: it does not exist.
     workloads: Mapping[WorkloadName, Mapping[str, Any] | None] = field(default_factory=dict, repr=False)
+    #: ResourceQuotas as decoded JSON: those of the files, or of a live cluster, if requested.
+    quotas: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
     @classmethod
     def of_files(
@@ -100,7 +102,7 @@ class ClusterSource:
         gates = GROUP_GATES if any(isinstance(obj, PodGroup) for obj in found.objects) else None
         cluster = Cluster.of_loaded_files(found, config=config, plugins=named_plugins(plugins), feature_gates=gates)
         note(*cluster.notes)
-        return cls(cluster, _finished(found.objects), workloads=found.manifests)
+        return cls(cluster, _finished(found.objects), workloads=found.manifests, quotas=found.quotas)
 
     @classmethod
     def of_recording(cls, path: str, when: float | None, config: str | None, plugins: Sequence[str]) -> ClusterSource:
@@ -135,10 +137,11 @@ class ClusterSource:
         plugins: Sequence[str],
         events: EventQuery | None = None,
         workloads: Collection[WorkloadName] = (),
+        quotas: bool = False,
         gates: Mapping[str, bool] | None = None,
     ) -> ClusterSource:
-        """`events`, `workloads`: those to read as well. `gates`: feature gates that differ from their defaults; with
-        Events, they are those of pod groups if the cluster's scheduler seems to schedule groups.
+        """`events`, `workloads`, `quotas`: those to read as well. `gates`: feature gates that differ from their
+        defaults; with Events, they are those of pod groups if the cluster's scheduler seems to schedule groups.
         """
         # The HTTP client is slow to import, and not needed for files.
         from stowplan import __version__
@@ -153,6 +156,7 @@ class ClusterSource:
                 agent=user_agent(command="stowplan", version=__version__, purpose="explain"),
                 events=events,
                 workloads=workloads,
+                quotas=quotas,
                 documents=cluster.documents,
             )
         except LiveClusterError as error:
@@ -184,11 +188,12 @@ class ClusterSource:
             whole=True,
             events=read.events,
             workloads=read.workloads,
+            quotas=read.quotas,
         )
 
     @classmethod
     async def of_scheduler(
-        cls, endpoint: SchedulerEndpoint, *, plugins: Sequence[str], groups: bool = False
+        cls, endpoint: SchedulerEndpoint, *, plugins: Sequence[str], groups: bool = False, quotas: bool = False
     ) -> ClusterSource:
         """The live cluster of the kubeconfig, with a running scheduler's configuration, feature gates and unbound
         decisions. `groups`: whether it must schedule pod groups as groups.
@@ -207,6 +212,7 @@ class ClusterSource:
                 live=endpoint.live,
                 config=_config_for_questions(configuration),
                 plugins=plugins,
+                quotas=quotas,
                 gates=gates,
             )
         except ConfigError as error:

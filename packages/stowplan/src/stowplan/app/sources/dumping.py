@@ -1,8 +1,8 @@
 """Everything that the commands read of a cluster, as whole objects in a List, like `kubectl get -o json`.
 
-Objects of every kind that the scheduler reads (and its plugins), of workloads, and of what hand-written pods refer to.
-Secrets and ConfigMaps are none of these. Unlike kubectl, it leaves out kinds that the cluster does not serve or the
-user may not list.
+Objects of every kind that the scheduler reads (and its plugins), of workloads and quotas, and of what hand-written pods
+refer to. Secrets and ConfigMaps are none of these. Unlike kubectl, it leaves out kinds that the cluster does not serve
+or the user may not list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import field
 from stowplan import __version__
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.loading.live_cluster import LiveClusterError, list_all, live_api
-from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
+from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
 from stowplan.kube.api.api_errors import Forbidden, NotFound
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.resources import ApiResource, resource_of
@@ -56,10 +56,10 @@ def dumped_kinds(watched: Iterable[WatchedKind]) -> list[DumpedKind]:
     found = {str(resource): resource for resource in (resource_of(one.kind) for one in watched)}
     claims = resource_of(PriorityClass)
     found[str(claims)] = claims
-    for kind, name in WORKLOAD_RESOURCES.items():
+    for kind, name in {**WORKLOAD_RESOURCES, "ResourceQuota": QUOTA_RESOURCE}.items():
         plural, version, group = name.split(".", 2)
-        workload = ApiResource(group, kind, plural, namespaced=True, versions=(version,))
-        found.setdefault(str(workload), workload)
+        other = ApiResource(group, kind, plural, namespaced=True, versions=(version,))
+        found.setdefault(str(other), other)
     kind, plural, group = _CLAIM_TEMPLATES
     templates = ApiResource(group, kind, plural, namespaced=True, versions=("v1", "v1beta2"))
     found[str(templates)] = templates

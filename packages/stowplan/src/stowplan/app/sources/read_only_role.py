@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
+from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
+from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.types import Event, Pod
 from stowplan.kube.api.yaml_text import to_yaml
@@ -37,8 +38,9 @@ def role_of_follower(configuration: Configuration, registry: Registry, *, name: 
 
 
 def role_of_reader(configuration: Configuration, registry: Registry, *, name: str) -> str:
-    """For whoever reads it once, to answer a question: also Events, and finished pods and workloads by their names."""
-    verbs = {resource_of(kind): {"list"} for kind in (*_kinds(configuration, registry), Event)}
+    """For whoever reads it once, to answer a question: also Events and quotas, finished pods and workloads by name."""
+    kinds = (*_kinds(configuration, registry), Event, custom_resource(QUOTA_RESOURCE))
+    verbs = {resource_of(kind): {"list"} for kind in kinds}
     verbs[resource_of(Pod)].add("get")
     return _role(name, verbs, got=WORKLOAD_RESOURCES.values())
 

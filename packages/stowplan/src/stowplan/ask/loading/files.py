@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from stowplan.kube.api.meta import ApiStruct
 
 
+_QUOTA = "ResourceQuota"
+
+
 class LoadedFiles(PlainStruct, frozen=True):
     """The result."""
 
@@ -35,6 +38,8 @@ class LoadedFiles(PlainStruct, frozen=True):
     workloads: tuple[WorkloadName, ...] = ()
     #: All workloads.
     manifests: Mapping[WorkloadName, Mapping[str, Any]] = {}
+    #: All ResourceQuotas.
+    quotas: Sequence[Mapping[str, Any]] = ()
 
 
 def objects_of_files(
@@ -49,7 +54,7 @@ def objects_of_files(
     `beside`: existing objects; their nodes get DaemonSet pods, and their priority and storage classes apply,
     and a StatefulSet uses its claims.
     """
-    loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE}, recursive=recursive)
+    loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE, _QUOTA}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
     checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)), loaded.unread)
     made = generated_pods(
@@ -64,4 +69,5 @@ def objects_of_files(
     admitted = admit((*classes, *objects))
     notes = (*loaded.notes, *checks, *made.notes, *device_notes, *claim_notes, *admitted.notes)
     named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
-    return LoadedFiles(admitted.objects[len(classes) :], notes, made.workloads, named)
+    quotas = [manifest for manifest in manifests if manifest["kind"] == _QUOTA]
+    return LoadedFiles(admitted.objects[len(classes) :], notes, made.workloads, named, quotas)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import field
 
-from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
+from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
 from stowplan.kube.api.api_errors import ApiError, Expired, Forbidden, NotFound
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.decode import DecodeError
@@ -74,6 +74,8 @@ class LiveCluster(PlainStruct):
     events: list[Event] | None = None
     #: The requested workloads by kind, namespace and name, as decoded JSON; None: it does not exist.
     workloads: dict[WorkloadName, dict[str, Any] | None] = field(default_factory=dict)
+    #: The ResourceQuotas, if requested and readable, as decoded JSON.
+    quotas: list[dict[str, Any]] = field(default_factory=list)
 
 
 async def read_live_cluster(
@@ -83,15 +85,17 @@ async def read_live_cluster(
     agent: str,
     events: EventQuery | None = None,
     workloads: Collection[WorkloadName] = (),
+    quotas: bool = False,
     documents: Documents | None = None,
 ) -> LiveCluster:
     """Raises LiveClusterError.
 
-    `workloads`: to read as well; without a namespace, they are in the context's. `documents` stores the original
+    `workloads`: to read as well; without a namespace, they are in the context's. `quotas`: whether to read
+    ResourceQuotas. `documents` stores the original
     objects, as far as needed; `agent` is the User-Agent.
     """
     async with live_api(live, agent=agent, documents=documents) as (api, namespace):
-        return await read_from(api, kinds, events=events, workloads=workloads, namespace=namespace)
+        return await read_from(api, kinds, events=events, workloads=workloads, quotas=quotas, namespace=namespace)
 
 
 @asynccontextmanager
@@ -136,12 +140,13 @@ async def read_from(
     *,
     events: EventQuery | None = None,
     workloads: Collection[WorkloadName] = (),
+    quotas: bool = False,
     namespace: str = "default",
 ) -> LiveCluster:
     """`namespace`: of a bare pod name."""
     found = LiveCluster(namespace)
     reading = _Reading(api, found)
-    await reading.everything(kinds)
+    await reading.everything(kinds, quotas=quotas)
     if events is not None and events.pod:
         pod = events.pod
         await reading.about(pod if "/" in pod else f"{namespace}/{pod}")
@@ -159,11 +164,12 @@ class _Reading(PlainStruct):
     #: Resources that the user may not list.
     forbidden: list[str] = field(default_factory=list)
 
-    async def everything(self, kinds: Sequence[WatchedKind]) -> None:
+    async def everything(self, kinds: Sequence[WatchedKind], *, quotas: bool) -> None:
         # Starts with a single request, so that an unreachable server, or failed authentication, is reported once.
         first, *others = kinds
         await self._kind(first)
-        results = await asyncio.gather(*map(self._kind, others), return_exceptions=True)
+        reads = [*map(self._kind, others), *([self._quotas()] if quotas else [])]
+        results = await asyncio.gather(*reads, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -188,6 +194,17 @@ class _Reading(PlainStruct):
             self.forbidden.append(resource)
         else:
             self._take(resource, listings)
+
+    async def _quotas(self) -> None:
+        resource = custom_resource(QUOTA_RESOURCE)
+        try:
+            listings = await list_all(self.api, resource)
+        except NotFound:
+            return
+        except Forbidden:
+            self.forbidden.append(str(resource_of(resource)))
+        else:
+            self.found.quotas = [obj.content for listing in listings for obj in listing.items]
 
     def _take(self, resource: str, listings: Sequence[Listing[Any]]) -> None:
         for listing in listings:

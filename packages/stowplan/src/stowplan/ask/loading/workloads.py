@@ -24,6 +24,7 @@ WORKLOAD_RESOURCES = {
     "Job": "jobs.v1.batch",
     "CronJob": "cronjobs.v1.batch",
 }
+QUOTA_RESOURCE = "resourcequotas.v1."
 #: Kind -> the kind through which it manages pods.
 _THROUGH = {"Deployment": "ReplicaSet", "CronJob": "Job"}
 

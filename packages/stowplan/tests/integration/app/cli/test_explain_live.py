@@ -320,9 +320,9 @@ def a_server(*others):
 
 @pytest.fixture
 def against(run, tmp_path):
-    async def asked(server, *args):
+    async def asked(server, *args, command="explain"):
         path = write_kubeconfig(tmp_path / "config", a_kubeconfig(cluster={"server": server.url}))
-        return await asyncio.to_thread(run, "explain", "--kubeconfig", path, *args)
+        return await asyncio.to_thread(run, command, "--kubeconfig", path, *args)
 
     return asked
 
@@ -390,6 +390,23 @@ async def test_nodes_and_pods_are_required(against, path):
         ran = await against(server)
     message = f'error: the permission to list {path} in all namespaces is missing (User "ada" cannot do that); '
     assert (ran.code, ran.out, ran.err) == (2, "", f"{message}`stowplan explain --rbac` prints a role for it\n")
+
+
+async def test_quotas_of_a_live_cluster_are_noted(against):
+    made = {"metadata": {"name": "team", "namespace": "default"}, "spec": {"hard": {"pods": "3"}}}
+    status = {"status": {"used": {"pods": "1"}}}
+    async with a_server().at("/api/v1/resourcequotas", a_list("ResourceQuotaList", made | status)) as server:
+        ran = await against(server, "web", command="fit")
+    text = "note: the quota team of namespace default allows only 2 of 4 more like pod web (pods: used 1 of hard 3)"
+    assert (ran.code, text in ran.out) == (0, True)
+
+
+async def test_quotas_that_may_not_be_read_are_not_required(against):
+    forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot do that'))
+    async with a_server().at("/api/v1/resourcequotas", forbidden) as server:
+        ran = await against(server, "web", command="fit")
+    assert ran.code == 0
+    assert "the permission to list resourcequotas in all namespaces is missing: judged as if there were none" in ran.err
 
 
 async def test_undecodable_objects_are_left_out_and_reported(against):

@@ -7,7 +7,7 @@ Upstream: k8s.io/component-helpers/resource/helpers.go, pkg/apis/core/helper/qos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.quantity import Format, format_quantity, parse_quantity, read_quantity
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stowplan.kube.api.meta import QuantityValue
-    from stowplan_cluster.apiserver.objects import JsonObject
 
+JsonObject = dict[str, Any]
 BEST_EFFORT, BURSTABLE, GUARANTEED = "BestEffort", "Burstable", "Guaranteed"
 
 
