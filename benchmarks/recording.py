@@ -33,9 +33,8 @@ from shapes import node
 from stowplan.app.daemon.recording_file import recording
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.drivers.live.scheduler import Scheduler
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.decode import decode_json, decode_object, encode_json
-from stowplan.kube.api.port import Listing
+from stowplan.kube.api.port import Change, Listing
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import load_config
 from stowplan.scheduler.engine.decision.attempt import on_node

@@ -9,7 +9,7 @@ from stowplan.drivers.live.scheduler import Scheduler
 from stowplan.kube.api.api_errors import TooManyRequests
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.config import load_config
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.engine import TICK
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan_cluster.apiserver.api_server import ApiServer

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.testing import a_node, a_pod
 from support.api.faulty_api import yield_control
 from support.chaos.checks import check_consistency, check_pending_pods_are_explained

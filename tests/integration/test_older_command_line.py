@@ -5,8 +5,8 @@ import json
 import pytest
 
 from stowplan import load_config
-from stowplan.kube.api.config_map import ConfigMap
 from stowplan.kube.api.types import ObjectMeta
+from stowplan.kube.api.users import ConfigMap
 from stowplan.kube.config import ClientConnection
 from stowplan.net.client.connection import connect_from_flags
 from stowplan.net.client.http_api import HttpApi

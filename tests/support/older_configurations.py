@@ -3,8 +3,7 @@
 Each was valid in its release, and uses something that v1 expresses differently.
 """
 
-from stowplan.kube.config.older.predicates import PREDICATES
-from stowplan.kube.config.older.priorities import PRIORITIES
+from stowplan.kube.config.older.policy import PREDICATES, PRIORITIES
 
 GROUP = "kubescheduler.config.k8s.io"
 

@@ -3,7 +3,7 @@
 from copy import deepcopy
 from random import Random
 
-from stowplan.kube.timing.manual_time import START
+from stowplan.kube.timing.times import START
 from stowplan_cluster.apiserver.api_server import ApiServer
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from stowplan.kube.timing.manual_time import START
+from stowplan.kube.timing.times import START
 
 DAY = datetime.timedelta(days=1)
 NOW = datetime.datetime.fromtimestamp(START, datetime.UTC)

@@ -21,7 +21,7 @@ from stowplan.app.command_line.event_loop import run_in_background
 from stowplan.drivers.live.scheduler import SchedulerSettings
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.net.client.connection import connect_from_flags
 from stowplan.net.client.http_api import HttpApi
 from stowplan.scheduler.engine.engine import TICK

@@ -8,7 +8,7 @@ from stowplan.kube.api.api_errors import Conflict, InternalError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Lease
 from stowplan.kube.config import LeaderElection
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.client.election.leader_election import LeaderElector, LeadershipLost
 from stowplan_cluster.apiserver.embedded import EmbeddedApi

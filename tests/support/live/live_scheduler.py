@@ -11,7 +11,7 @@ from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.engine import TICK
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan_cluster.apiserver.deletion import DeleteOptions

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 from stowplan.scheduler.engine.input_log.recording import Replay
 from stowplan.scheduler.in_tree.registry import in_tree_registry

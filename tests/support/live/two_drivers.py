@@ -18,7 +18,7 @@ from stowplan.drivers.virtual_time.latency import Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore, runs
 from stowplan.kube.api.api_errors import ApiError, Conflict, InternalError, ServiceUnavailable
 from stowplan.kube.api.types import Namespace, Pod
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.effects import Wake
 from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Read
 from support.live.live_scheduler import live

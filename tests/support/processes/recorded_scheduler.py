@@ -17,7 +17,7 @@ from stowplan.app.daemon.process import opened
 from stowplan.app.daemon.recording_file import RecordingFile, recording
 from stowplan.history.recordings.container import lines_of
 from stowplan.history.recordings.files import opened as opened_recording
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.input_log.recording import Replay
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 

@@ -10,7 +10,7 @@ from random import Random
 
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.kube.api.api_errors import ApiError
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.kube.config import load_config
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.effects import Cancel, EmitEvent, RunPlugin, Wake, Withdraw

@@ -12,10 +12,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.cluster.pod_info import scheduler_name_of
 from stowplan.scheduler.engine.effects import Cancel, EmitEvent, Wake, Withdraw
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine

@@ -6,7 +6,7 @@ import asyncio
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from stowplan.kube.api.reviews import ReviewedUser, SubjectAccessReviewStatus, TokenReview, TokenReviewStatus
+from stowplan.kube.api.users import ReviewedUser, SubjectAccessReviewStatus, TokenReview, TokenReviewStatus
 from stowplan.net.serving.user import Peer
 
 NOBODY = Peer()

@@ -17,8 +17,7 @@ from stowplan.kube.api.decode import DecodeError, convert, decode_json, namespac
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import BadObject, Listing, WatchEvent
 from stowplan.kube.api.resources import resource_of
-from stowplan.kube.api.reviews import SubjectAccessReview, TokenReview
-from stowplan.kube.api.users import UserInfo
+from stowplan.kube.api.users import SubjectAccessReview, TokenReview, UserInfo
 from stowplan_cluster.apiserver.authorization import Authorizer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.listing import ListOptions, parse_version

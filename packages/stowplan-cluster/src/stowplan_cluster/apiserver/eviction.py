@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import ApiError, BadRequest, InternalError, TooManyRequests, forbidden
+from stowplan.kube.api.api_errors import (
+    ApiError,
+    BadRequest,
+    InternalError,
+    StatusCause,
+    StatusDetails,
+    TooManyRequests,
+    forbidden,
+)
 from stowplan.kube.api.pod import FINISHED
-from stowplan.kube.api.status import StatusCause, StatusDetails
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.deletion import Deletion, check_preconditions, options_of
 from stowplan_cluster.apiserver.label_selectors import compiled

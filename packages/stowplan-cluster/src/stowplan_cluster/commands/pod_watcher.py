@@ -12,7 +12,7 @@ from stowplan_cluster.commands.pod_changes import change_of, change_spans, refus
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan.kube.api.types import Pod
 
 _INDENT = 2

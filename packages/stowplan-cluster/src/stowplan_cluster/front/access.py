@@ -12,9 +12,8 @@ import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from stowplan.kube.api.api_errors import BadRequest, Forbidden, Unauthorized, forbidden
+from stowplan.kube.api.api_errors import BadRequest, Forbidden, StatusDetails, Unauthorized, forbidden
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.status import StatusDetails
 from stowplan.kube.api.users import ANONYMOUS, ANONYMOUS_USER, AUTHENTICATED, UNAUTHENTICATED, UserInfo
 from stowplan.net.serving.user import escaped
 from stowplan_cluster.apiserver.authorization import Attributes

@@ -22,8 +22,7 @@ from stowplan_cluster.apiserver.tables import table_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.kube.api.api_errors import ApiError
-    from stowplan.kube.api.status import Status
+    from stowplan.kube.api.api_errors import ApiError, Status
     from stowplan_cluster.apiserver.listing import Page
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.registry import Registry

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import ApiError, BadRequest, MethodNotAllowed, NotAcceptable, NotFound
-from stowplan.kube.api.status import StatusDetails
+from stowplan.kube.api.api_errors import ApiError, BadRequest, MethodNotAllowed, NotAcceptable, NotFound, StatusDetails
 from stowplan.kube.api.users import UserInfo
 from stowplan.net.serving.requests.forms import wants_pretty
 from stowplan.net.serving.requests.messages import JSON

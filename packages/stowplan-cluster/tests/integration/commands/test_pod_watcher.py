@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from stowplan.ask.explain.text.tables import plain
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.port import Change
 from stowplan_cluster.commands.pod_watcher import PodWatcher
 from support.api import manifests
 

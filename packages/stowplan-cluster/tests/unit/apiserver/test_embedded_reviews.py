@@ -3,16 +3,16 @@
 import pytest
 
 from stowplan.kube.api.api_errors import BadRequest, NotFound
-from stowplan.kube.api.config_map import ConfigMap
 from stowplan.kube.api.meta import ObjectMeta
-from stowplan.kube.api.reviews import (
+from stowplan.kube.api.users import (
+    ConfigMap,
     NonResourceAttributes,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
     TokenReview,
     TokenReviewSpec,
+    UserInfo,
 )
-from stowplan.kube.api.users import UserInfo
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.front.access import Tokens
 from support.api.embedded import Api as Cluster

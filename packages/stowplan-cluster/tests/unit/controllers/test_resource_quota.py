@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.kube.api.api_errors import Forbidden
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.registry import Options

@@ -18,9 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.history.recordings.files import entries_of, files_of_run, header_of
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.pod import FINISHED, Pod, PodStatus
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node
 from stowplan.scheduler.engine.dumped import objects_of
 from stowplan.scheduler.engine.input_log.recording import RecordingError

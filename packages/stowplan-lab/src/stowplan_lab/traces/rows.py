@@ -10,7 +10,7 @@ import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from stowplan.kube.config.hints import did_you_mean
+from stowplan.kube.config.errors import did_you_mean
 from stowplan_lab.traces.trace import TraceError
 
 if TYPE_CHECKING:

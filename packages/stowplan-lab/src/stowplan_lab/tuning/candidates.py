@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from stowplan.kube.config.plugins import set_score_weight
 from stowplan.kube.config.schema import API_VERSION
-from stowplan.kube.config.score_weights import set_score_weight
 from stowplan_lab.tuning.space import RATIO
 
 if TYPE_CHECKING:

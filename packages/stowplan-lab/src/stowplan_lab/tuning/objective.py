@@ -12,7 +12,7 @@ from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from stowplan.kube.config.hints import did_you_mean
+from stowplan.kube.config.errors import did_you_mean
 from stowplan.scheduler.framework.status import RAISED
 from stowplan_lab.tuning.errors import TuningError
 from stowplan_lab.tuning.measures import MEASURES, sign

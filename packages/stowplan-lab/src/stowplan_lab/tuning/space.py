@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from stowplan.kube.config.hints import did_you_mean
+from stowplan.kube.config.errors import did_you_mean
 from stowplan_lab.simulation.definition.files import Document, read_document
 from stowplan_lab.simulation.definition.schema import Spec
 

@@ -27,7 +27,7 @@ from stowplan.kube.api.load import LoadError
 from stowplan.kube.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.features import known_gates
-from stowplan.kube.config.score_weights import set_score_weight
+from stowplan.kube.config.plugins import set_score_weight
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.requests.messages import JSON, Response
 from stowplan.scheduler.inspection.records import encoded

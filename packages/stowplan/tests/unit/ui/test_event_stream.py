@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.ui.event_stream import BEAT_INTERVAL, PlanStreams
 from stowplan.ui.plan import NodeRow, Plan, PlanChange, PodRow
 from support.page.client import Client

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.kube.api.decode import decode_object
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.ui.event_stream import PlanStreams
 from stowplan.ui.plan import Plan, plan_of

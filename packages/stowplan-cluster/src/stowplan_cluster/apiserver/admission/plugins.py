@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from stowplan.kube.api.api_errors import Forbidden, forbidden, not_found
+from stowplan.kube.api.api_errors import Forbidden, StatusCause, forbidden, not_found
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import parse_quantity
-from stowplan.kube.api.status import StatusCause
-from stowplan.kube.api.storage_classes import Candidate, default_class
+from stowplan.kube.api.storage import Candidate, default_class
 from stowplan.kube.api.taints import NOT_READY, UNREACHABLE
 from stowplan_cluster.apiserver.objects import metadata_of
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import ApiError, BadRequest, Conflict
+from stowplan.kube.api.api_errors import ApiError, BadRequest, Conflict, StatusCause, StatusDetails
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.status import StatusCause, StatusDetails
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields

@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stowplan.kube.api.api_errors import INVALID, BadRequest, FieldError, Invalid, RequestEntityTooLarge, invalid
+from stowplan.kube.api.api_errors import (
+    INVALID,
+    BadRequest,
+    FieldError,
+    Invalid,
+    RequestEntityTooLarge,
+    StatusDetails,
+    invalid,
+)
 from stowplan.kube.api.field_errors import go_json, go_quote
-from stowplan.kube.api.status import StatusDetails
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import copy_of, json_type, same
 from stowplan_cluster.apiserver.patches.nesting import bounded

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.kube.api.api_errors import ApiError, BadRequest, Invalid
+from stowplan.kube.api.api_errors import ApiError, BadRequest, Invalid, StatusDetails
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.status import StatusDetails
 from stowplan_cluster.apiserver.objects import copy_of, go_string_verb, go_text, go_type, identity, json_type, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
 from stowplan_cluster.apiserver.schema.types import UNTYPED, ListType, MapType, Scalar, Struct

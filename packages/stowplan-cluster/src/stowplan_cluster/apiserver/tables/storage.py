@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.kube.api.storage_classes import is_default_class
+from stowplan.kube.api.storage import is_default_class
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,

@@ -15,8 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import Selector, compile_label_selector
 from stowplan.kube.api.quantity import parse_quantity
-from stowplan.kube.api.storage import PersistentVolume, PersistentVolumeClaim
-from stowplan.kube.api.storage_classes import Candidate, default_class, is_default_class
+from stowplan.kube.api.storage import (
+    Candidate,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    default_class,
+    is_default_class,
+)
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get
 import msgspec
 
 from stowplan.kube.api.yaml_text import QUOTE_BOOLEANS
-from stowplan.kube.config.hints import did_you_mean
+from stowplan.kube.config.errors import did_you_mean
 from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
 from stowplan_lab.simulation.definition.schema import Spec
 

@@ -29,7 +29,7 @@ from stowplan_lab.simulation.results.ledger import NO_NODE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.engine import Engine
     from stowplan_lab.simulation.nodes.drains import Drains

@@ -20,8 +20,8 @@ from stowplan.kube.api.types import PodDisruptionBudget
 from stowplan.scheduler.framework.requests import Update
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.changes import Change
     from stowplan.kube.api.label_selectors import Selector
+    from stowplan.kube.api.port import Change
     from stowplan_lab.simulation.results.ledger import Entry
     from stowplan_lab.simulation.world import World
 

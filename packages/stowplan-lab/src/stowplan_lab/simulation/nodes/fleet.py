@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
     from stowplan.kube.api.affinity import Taint
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan_lab.simulation.definition.schema import GroupSpec, NodesSpec
     from stowplan_lab.simulation.world import World
 

@@ -10,7 +10,7 @@ from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.pod import Pod
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan_lab.simulation.results.ledger import Entry
     from stowplan_lab.simulation.world import World
 

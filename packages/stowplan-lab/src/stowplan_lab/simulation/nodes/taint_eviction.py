@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stowplan.kube.api.affinity import Taint
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan_lab.simulation.results.ledger import Entry
     from stowplan_lab.simulation.world import World
 

@@ -25,8 +25,8 @@ from stowplan_lab.simulation.results.records import DecisionRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stowplan.kube.api.changes import Change
     from stowplan.kube.api.pod import PodSpec
+    from stowplan.kube.api.port import Change
     from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
     from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.queue.queued_pod import QueuedPod

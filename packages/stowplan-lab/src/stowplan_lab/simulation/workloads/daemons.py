@@ -23,7 +23,7 @@ from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
 from stowplan_lab.simulation.workloads.strategies import ON_DELETE
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan.kube.api.types import Pod
     from stowplan_lab.simulation.results.ledger import Entry
     from stowplan_lab.simulation.workloads.owners import Template

@@ -13,7 +13,7 @@ from stowplan.drivers.virtual_time.patching import merge_patched
 from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.load import LoadError, load_files
 from stowplan.kube.api.types import PriorityClass, ReplicaSet, StatefulSet
-from stowplan.kube.config.hints import did_you_mean
+from stowplan.kube.config.errors import did_you_mean
 from stowplan_lab.simulation.errors import ScenarioError
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.strategies import ROLLED, update_strategy

@@ -83,8 +83,8 @@ def _policy(line: CommandLine, stop: StopSignals) -> Document | None:
 
 async def _policy_of_config_map(connection: Connection, namespace: str, name: str, stop: StopSignals) -> Document:
     from stowplan.kube.api.api_errors import ApiError
-    from stowplan.kube.api.config_map import ConfigMap
     from stowplan.kube.api.port import Unreachable
+    from stowplan.kube.api.users import ConfigMap
     from stowplan.net.client.http.user_agent import user_agent
     from stowplan.net.client.http_api import HttpApi
 

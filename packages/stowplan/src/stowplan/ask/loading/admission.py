@@ -15,7 +15,7 @@ from msgspec import field
 
 from stowplan.kube.api.decode import is_namespaced
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
-from stowplan.kube.api.storage_classes import Candidate, default_class
+from stowplan.kube.api.storage import Candidate, default_class
 from stowplan.kube.api.types import PersistentVolumeClaim, Pod, PriorityClass, StorageClass
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS

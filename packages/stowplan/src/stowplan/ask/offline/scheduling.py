@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.state_store import StateStore
 from stowplan.kube.api import types as t
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.kube.klog import without_log
 from stowplan.scheduler.cluster.many_pods import place_all
 from stowplan.scheduler.cluster.pod_info import group_key

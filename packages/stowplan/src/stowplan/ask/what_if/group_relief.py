@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stowplan.ask.explain.verdicts.advice import Suggestion
     from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.scheduling import PodGroup, PodGroupSpec
+    from stowplan.kube.api.workloads import PodGroup, PodGroupSpec
     from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
 
 #: Number of kinds of nodes that are tried, and of successive changes of the pods.

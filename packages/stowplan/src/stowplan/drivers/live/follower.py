@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from stowplan.kube.api.changes import Change
     from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.port import Api
+    from stowplan.kube.api.port import Api, Change
     from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.scheduler.engine.inputs import Input
     from stowplan.scheduler.framework.runtime.registry import Registry

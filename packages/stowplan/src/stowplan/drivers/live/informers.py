@@ -26,9 +26,8 @@ from stowplan.scheduler.engine.watched_kinds import WatchedKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from stowplan.kube.api.changes import Change
     from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.port import Api
+    from stowplan.kube.api.port import Api, Change
     from stowplan.kube.timing.times import Times
     from stowplan.net.client.watching.list_watch import Report
 

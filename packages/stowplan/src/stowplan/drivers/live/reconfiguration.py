@@ -14,7 +14,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
 from stowplan.kube.timing.times import within
 from stowplan.scheduler.cluster.pod_info import scheduler_name_of

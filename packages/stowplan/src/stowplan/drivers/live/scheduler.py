@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from stowplan.drivers.live.effects import ExtenderClients
-    from stowplan.kube.api.changes import Change
     from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.port import Api
+    from stowplan.kube.api.port import Api, Change
     from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm

@@ -14,7 +14,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.scheduler.engine.engine import TICK
 from stowplan.scheduler.engine.inputs import Changes
 

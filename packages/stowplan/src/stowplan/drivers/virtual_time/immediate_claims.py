@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.kube.api.storage_classes import Candidate, default_class
+from stowplan.kube.api.storage import Candidate, default_class
 from stowplan.kube.api.topologies import immediate_topology
 from stowplan.kube.api.types import CSINode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.drivers.virtual_time.object_store import Key, ObjectStore
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan.scheduler.in_tree.volume_binding.claims import ClaimRequirements
 
 _WAITS = "WaitForFirstConsumer"

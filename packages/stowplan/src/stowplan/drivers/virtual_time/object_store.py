@@ -22,10 +22,10 @@ from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.patching import patched
 from stowplan.kube.api.api_errors import FORBIDDEN, REQUIRED, FieldError, already_exists, conflict, invalid, not_found
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.pod import FINISHED, Pod, PodCondition
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.timestamps import parse_timestamp, timestamp
 from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Update

@@ -16,9 +16,8 @@ import msgspec
 from stowplan.drivers.virtual_time.object_store import runs
 from stowplan.drivers.virtual_time.virtual_api import ListObjects
 from stowplan.drivers.virtual_time.volume_controllers import FOLLOWED, VolumeControllers
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.pod import FINISHED, Pod
-from stowplan.kube.api.port import Listing
+from stowplan.kube.api.port import Change, Listing
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.scheduler.framework.requests import Bind, Delete, Done, Read, Refused
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.drivers.virtual_time.object_store import Key
-    from stowplan.kube.api.changes import Change
     from stowplan.kube.api.meta import ApiStruct
+    from stowplan.kube.api.port import Change
     from stowplan.scheduler.cluster.pod_names import PodNames
     from stowplan.scheduler.cluster.state import ClusterState
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.immediate_claims import NO_PROVISIONER, ImmediateClaims
 from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.meta import ObjectMeta, reference_to
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.topologies import topology_of
 from stowplan.kube.api.types import (
     CSINode,

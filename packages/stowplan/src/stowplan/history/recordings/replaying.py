@@ -8,9 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.history.recordings.files import moment_text, opened
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.dumped import objects_of
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.input_log.recording import InterruptedCalls, Replay, outcomes_of

@@ -25,11 +25,11 @@ from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.history.recordings.files import entries_of, files_of_run, header_of
 from stowplan.kube.api.api_errors import ApiError
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.structs import PlainStruct
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.kube.timing.waits import WaitingPods, Waits
 from stowplan.scheduler.engine.dumped import objects_of, set_chance
 from stowplan.scheduler.engine.engine import Engine

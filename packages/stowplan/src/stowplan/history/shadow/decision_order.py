@@ -19,7 +19,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.ask.explain.text.tables import Grid, Line
 from stowplan.history.shadow.comparison import Kind
-from stowplan.kube.metrics.prometheus_text import family_text
+from stowplan.kube.metrics.exposition import family_text
 from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
 
 if TYPE_CHECKING:

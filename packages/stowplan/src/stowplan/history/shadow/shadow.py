@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from stowplan.history.shadow.decision_order import Bind
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan.scheduler.engine.engine import Engine
     from stowplan.scheduler.engine.inputs import Input
     from stowplan.scheduler.framework.requests import Ask, Outcome

@@ -6,16 +6,41 @@ same classes. `reason` determines the class; if it is missing, the HTTP code doe
 Upstream: k8s.io/apimachinery/pkg/api/errors.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from stowplan.kube.api.field_errors import aggregate, go_quote
-from stowplan.kube.api.status import Status, StatusCause, StatusDetails
+from stowplan.kube.api.meta import ApiStruct, Int32, ListMeta
 from stowplan.kube.structs import PlainStruct
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+# metav1.Status, the API server's report of a failed request.
+
+
+class StatusCause(ApiStruct, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[StatusCause, ...] = ()
+    retry_after_seconds: Int32 = 0
+
+
+class Status(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "Status"
+    metadata: ListMeta = ListMeta()
+    status: str = "Failure"
+    message: str = ""
+    reason: str = ""
+    details: StatusDetails | None = None
+    code: Int32 = 0
+
 
 REQUIRED = "FieldValueRequired"
 INVALID = "FieldValueInvalid"

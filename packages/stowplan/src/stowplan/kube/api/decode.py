@@ -15,11 +15,11 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 import msgspec
 
 from stowplan.kube.api import types as api
-from stowplan.kube.api.config_map import ConfigMap
 from stowplan.kube.api.custom_objects import CustomObject, UntypedObject, on_the_wire
 from stowplan.kube.api.label_selectors import LABEL_SELECTOR_OPERATORS, NODE_SELECTOR_OPERATORS
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta, QuantityValue, ResourceList
 from stowplan.kube.api.quantity import QuantityError, parse_quantity
+from stowplan.kube.api.users import ConfigMap
 
 T = TypeVar("T")
 

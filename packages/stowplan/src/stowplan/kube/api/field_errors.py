@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from stowplan.kube.klog.quoting import go_quote
+from stowplan.kube.klog.value_text import go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

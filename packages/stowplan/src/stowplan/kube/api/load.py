@@ -22,8 +22,7 @@ from stowplan.kube.api.decode import (
     namespace_of,
     validation_errors,
 )
-from stowplan.kube.api.file_documents import TOO_DEEP, UnreadableError, documents_of
-from stowplan.kube.api.manifest_folders import SUFFIXES, first_of, manifest_files
+from stowplan.kube.api.file_documents import SUFFIXES, TOO_DEEP, UnreadableError, documents_of, first_of, manifest_files
 from stowplan.kube.api.yaml_text import QUOTE_BOOLEANS
 from stowplan.kube.structs import PlainStruct
 

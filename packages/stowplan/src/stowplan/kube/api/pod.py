@@ -160,3 +160,39 @@ class Pod(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+
+# Image names, normalized to the form used in a node's image list.
+
+
+def normalized_image_name(name: str) -> str:
+    """Append `:latest` to a name without tag or digest; nothing else is normalized.
+
+    A colon before the last slash belongs to a registry port, not to a tag.
+    """
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+# Host ports of a pod, normalized so that equal tuples conflict.
+#
+# Upstream: GetHostPorts in pkg/scheduler/util, HostPortInfo in k8s.io/kube-scheduler/framework.
+
+HostPort = tuple[str, str, int]
+
+#: The one address that conflicts with all others; `::` is an ordinary address.
+ANY_ADDRESS = "0.0.0.0"
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """(ip, protocol, port) of each host port: sidecars first, then containers.
+
+    Ordinary init containers are excluded: they have ended when the containers run.
+    """
+    spec = pod.spec
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    return tuple(
+        (port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
+        for container in (*sidecars, *spec.containers)
+        for port in container.ports
+        if port.host_port > 0
+    )

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
+import msgspec
+
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.structs import PlainStruct
 
@@ -122,3 +124,13 @@ class Api(Protocol):
         """Whether the cluster serves this kind in a supported version; older clusters lack the newest groups."""
 
     async def close(self) -> None: ...
+
+
+# A change of one API object, as reported to watchers.
+
+
+class Change(msgspec.Struct, Generic[T], frozen=True):
+    """An addition if there is no old object, a deletion if there is no new one; `old` is what was delivered before."""
+
+    old: T | None
+    new: T | None

@@ -2,10 +2,14 @@
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
 import msgspec
 
 from stowplan.kube.api.affinity import NodeSelector, TopologySelectorTerm
 from stowplan.kube.api.meta import ApiStruct, Int32, LabelSelector, ObjectMeta, QuantityValue, ResourceList
+from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.volumes import PersistentVolumeClaimSpec, PersistentVolumeSource
 
 
@@ -119,3 +123,33 @@ class VolumeAttachment(ApiStruct, frozen=True, kw_only=True):
     kind: str = "VolumeAttachment"
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+# The default StorageClass: the class of claims that name none.
+#
+# Upstream: pkg/volume/util/storageclass.go.
+
+_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+
+
+class Candidate(NamedTuple):
+    """What decides whether a class is the default."""
+
+    name: str
+    annotations: Mapping[str, str]
+    created: str | None
+
+
+def is_default_class(annotations: Mapping[str, str]) -> bool:
+    return any(annotations.get(mark) == "true" for mark in _MARKS)
+
+
+def default_class(classes: Iterable[Candidate]) -> str | None:
+    """The name of the default class: the newest of several, ties broken by name."""
+    marked = (one for one in classes if is_default_class(one.annotations))
+    chosen = min(marked, key=lambda one: (-_seconds(one.created), one.name), default=None)
+    return None if chosen is None else chosen.name
+
+
+def _seconds(created: str | None) -> float:
+    return parse_timestamp(created) if created else 0.0

@@ -86,16 +86,6 @@ from stowplan.kube.api.policy import (
     PodDisruptionBudgetStatus,
     PriorityClass,
 )
-from stowplan.kube.api.scheduling import (
-    GangSchedulingPolicy,
-    PodGroup,
-    PodGroupCondition,
-    PodGroupSchedulingConstraints,
-    PodGroupSchedulingPolicy,
-    PodGroupSpec,
-    PodGroupStatus,
-    TopologyConstraint,
-)
 from stowplan.kube.api.storage import (
     CSIDriver,
     CSIDriverSpec,
@@ -139,6 +129,13 @@ from stowplan.kube.api.volumes import (
     VsphereVirtualDiskVolumeSource,
 )
 from stowplan.kube.api.workloads import (
+    GangSchedulingPolicy,
+    PodGroup,
+    PodGroupCondition,
+    PodGroupSchedulingConstraints,
+    PodGroupSchedulingPolicy,
+    PodGroupSpec,
+    PodGroupStatus,
     ReplicaSet,
     ReplicaSetSpec,
     ReplicationController,
@@ -147,6 +144,7 @@ from stowplan.kube.api.workloads import (
     ServiceSpec,
     StatefulSet,
     StatefulSetSpec,
+    TopologyConstraint,
 )
 
 __all__ = [

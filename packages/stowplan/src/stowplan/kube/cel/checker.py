@@ -29,8 +29,8 @@ from stowplan.kube.structs import PlainStruct
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from stowplan.kube.cel.cel_errors import Issues
     from stowplan.kube.cel.declarations import Function, Overload
-    from stowplan.kube.cel.source import Issues
 
 
 class Declarations(PlainStruct, frozen=True):

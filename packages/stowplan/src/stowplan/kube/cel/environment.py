@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from stowplan.kube.cel import types as t
-from stowplan.kube.cel.cel_errors import CompileError, ValueProblem
+from stowplan.kube.cel.cel_errors import NOWHERE, CompileError, Issues, ValueProblem
 from stowplan.kube.cel.checker import Checked, Declarations, checked
 from stowplan.kube.cel.compiler import Program, compiled
 from stowplan.kube.cel.declarations import Function
@@ -32,7 +32,6 @@ from stowplan.kube.cel.functions import (
 )
 from stowplan.kube.cel.functions.formatting import Clause, OfType, clauses
 from stowplan.kube.cel.parser import parsed
-from stowplan.kube.cel.source import NOWHERE, Issues
 from stowplan.kube.cel.syntax import Call, Comprehension, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
 from stowplan.kube.cel.time_text import read_duration, read_timestamp
 from stowplan.kube.cel.values import Duration, Quantity, Timestamp, UInt, Value

@@ -15,7 +15,7 @@ from stowplan.kube.structs import PlainStruct
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stowplan.kube.cel.source import Issues
+    from stowplan.kube.cel.cel_errors import Issues
 
 ACCUMULATOR = "@result"
 _OTHER_ACCUMULATOR = "__result__"

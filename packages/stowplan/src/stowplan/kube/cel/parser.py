@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 
-from stowplan.kube.cel.cel_errors import CompileError
-from stowplan.kube.cel.lexer import Kind, Token, tokens
-from stowplan.kube.cel.literals import LiteralError, bytes_value, string_value
+from stowplan.kube.cel.cel_errors import NOWHERE, CompileError, Issues
+from stowplan.kube.cel.lexer import Kind, LiteralError, Token, bytes_value, string_value, tokens
 from stowplan.kube.cel.macros import expanded
-from stowplan.kube.cel.source import NOWHERE, Issues
 from stowplan.kube.cel.syntax import (
     Call,
     Entry,

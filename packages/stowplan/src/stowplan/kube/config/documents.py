@@ -9,17 +9,19 @@ Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json, sigs.k8s.io/yaml.
 
 import json
 import math
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.yaml_text import MAX_DEPTH, HostileYamlError, composed, repeated_keys
-from stowplan.kube.config.errors import ConfigError
+from stowplan.kube.config.errors import ConfigError, ConfigFileError, os_error_text
 
 
 class JsonObject(dict[str, Any]):
@@ -220,3 +222,32 @@ def _as_json(value: Any) -> Any:
 
 def _key(key: object) -> str:
     return json.dumps(key) if key is None or isinstance(key, bool) else str(key)
+
+
+# Configuration text from a file or a mapping.
+
+GivenSource = Mapping[str, Any] | str | os.PathLike[str]
+
+
+def read_source(source: GivenSource) -> str:
+    if isinstance(source, Mapping):
+        return _mapping_as_json(source)
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(f"the configuration: want a mapping or a path, got {source!r}")
+    path = os.fspath(source)
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigFileError(f"read {path}: not UTF-8 text") from None
+    except IsADirectoryError as error:
+        # One can be opened.
+        raise ConfigFileError(os_error_text("read", path, error)) from None
+    except OSError as error:
+        raise ConfigFileError(os_error_text("open", path, error)) from None
+
+
+def _mapping_as_json(source: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(dict(source), separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"the configuration cannot be written as JSON: {error}") from None

@@ -7,7 +7,8 @@ Upstream: k8s.io/apimachinery/pkg/util/validation/field.
 """
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.field_errors import go_json, go_quote
@@ -68,3 +69,21 @@ def os_error_text(operation: str, path: str, error: OSError) -> str:
         # Whatever the operation was, writing failed.
         operation = "write"
     return f"{operation} {path}: {reason[:1].lower()}{reason[1:]}"
+
+
+# Suggest names similar to an unknown one.
+
+_CUTOFF = 0.6
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The most similar known name, ignoring case; None if there is none."""
+    by_lower = {one.lower(): one for one in known}
+    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=_CUTOFF)
+    return by_lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> Iterator[str]:
+    found = nearest(name, known)
+    if found is not None:
+        yield f"did you mean {found}?"

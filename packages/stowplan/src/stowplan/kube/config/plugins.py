@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framewo
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from stowplan.kube.config.declaration import Declarations, enabled_by_default
 from stowplan.kube.config.errors import ConfigError
@@ -173,3 +174,30 @@ def _weights(point: str, plugins: Plugins, known: Declarations) -> dict[str, int
 
 def _int64(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
+
+
+# Set the weight of a score plugin in a profile whose defaults are written out.
+#
+# It is set where the profile enables the plugin: at `score` if that names it, else at `multiPoint`, else it is added
+# to `score`. kube-scheduler treats a weight of 0 as the default, so 0 disables the plugin at `score`.
+
+
+def set_score_weight(plugins: dict[str, Any], name: str, weight: int) -> None:
+    """`plugins` of a profile, which are changed."""
+    score = plugins["score"] = dict(plugins.get("score") or {})
+    enabled, disabled = list(score.get("enabled") or ()), list(score.get("disabled") or ())
+    every = any(one["name"] == "*" for one in disabled)
+    if weight == 0:
+        enabled = [one for one in enabled if one["name"] != name]
+        if not every and all(one["name"] != name for one in disabled):
+            disabled.append({"name": name})
+    else:
+        everywhere = (plugins.get("multiPoint") or {}).get("enabled") or ()
+        of_score = [one for one in enabled if one["name"] == name]
+        off = every or any(one["name"] == name for one in disabled)
+        of_all = [] if off else [one for one in everywhere if one["name"] == name]
+        for entry in of_score or of_all:
+            entry["weight"] = weight
+        if not of_score and not of_all:
+            enabled.append({"name": name, "weight": weight})
+    plugins["score"] = {key: found for key, found in (("disabled", disabled), ("enabled", enabled)) if found}

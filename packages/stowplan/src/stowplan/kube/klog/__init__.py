@@ -11,6 +11,6 @@ others) are dropped if the program does not configure `logging`.
 """
 
 from stowplan.kube.klog.logger import Logger, get_logger, without_log
-from stowplan.kube.klog.object_refs import ObjectRef
+from stowplan.kube.klog.value_text import ObjectRef
 
 __all__ = ["Logger", "ObjectRef", "get_logger", "without_log"]

@@ -19,15 +19,38 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from stowplan.kube.klog.entry import Entry
 from stowplan.kube.klog.value_text import stack_trace, text_of_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from stowplan.kube.klog.entry import Severity, Sink
+# A log entry before formatting.
+
+#: Upstream's letters at the start of a line.
+Severity = Literal["I", "W", "E"]
+
+
+class Entry(NamedTuple):
+    severity: Severity
+    #: The level of `v(level)`; 0 for warnings and errors.
+    level: int
+    #: Path of the source file as in `co_filename`, and the line.
+    file: str
+    line: int
+    module: str
+    message: str
+    #: False for klog's unstructured lines: the message without quotes, no keys.
+    structured: bool
+    error: BaseException | str | None
+    keys: Mapping[str, Any]
+
+
+class Sink(Protocol):
+    def write(self, entry: Entry) -> None:
+        """Write the entry; must not raise, as errors of logging cannot be reported."""
+
 
 #: Packages that decide. Without handlers, the standard library prints errors on stderr: right for errors of the
 #: process, wrong for a scheduler's log in a program that only asks or simulates.

@@ -5,23 +5,165 @@ Upstream: k8s.io/component-base/logs/api/v1.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from stowplan.kube.klog import logger
-from stowplan.kube.klog.entry import Entry
-from stowplan.kube.klog.line_formats import Format, JsonFormat, TextFormat
-from stowplan.kube.klog.streams import Buffered, Streams, Unbuffered
-from stowplan.kube.klog.value_text import stack_trace
+from stowplan.kube.klog.logger import Entry
+from stowplan.kube.klog.value_text import ObjectRef, error_text, go_json, go_quote, json_text, stack_trace, text_of_keys
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stowplan.kube.klog.entry import Severity
+    from stowplan.kube.klog.logger import Severity
+
+# Output streams: combined, or split into info and error streams.
+#
+# Lines are written immediately, except that info lines with a stream of their own may be buffered until the next
+# `flush`.
+#
+# Upstream: k8s.io/component-base/logs/api/v1/text.go, logs/json/json.go.
+
+
+class Writer(Protocol):
+    def write(self, line: str) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class Unbuffered:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> None:
+        try:
+            try:
+                self._stream.write(line)
+            except UnicodeEncodeError:
+                # Characters that the stream's encoding lacks, or lone surrogates.
+                self._stream.write(line.encode("ascii", "backslashreplace").decode())
+            self._stream.flush()
+        except (OSError, ValueError):
+            # Parity: if stderr is closed, lines are dropped and the scheduler continues.
+            return
+
+    def flush(self) -> None:
+        """No-op: nothing is buffered."""
+
+
+class Buffered:
+    """Buffers lines up to `size` bytes, or until `flush`."""
+
+    def __init__(self, out: Writer, size: int) -> None:
+        self._out = out
+        self._size = size
+        self._waiting = io.StringIO()
+        self._bytes = 0
+
+    def write(self, line: str) -> None:
+        size = len(line.encode("utf-8", "replace"))
+        if self._bytes + size > self._size:
+            self.flush()
+        if size > self._size:
+            self._out.write(line)
+            return
+        self._waiting.write(line)
+        self._bytes += size
+
+    def flush(self) -> None:
+        if self._bytes:
+            text, self._waiting, self._bytes = self._waiting.getvalue(), io.StringIO(), 0
+            self._out.write(text)
+
+
+class Streams:
+    """The stream of each severity."""
+
+    def __init__(self, *, information: Writer, trouble: Writer, warnings: Writer) -> None:
+        self._information = information
+        self._writers: dict[Severity, Writer] = {"I": information, "W": warnings, "E": trouble}
+
+    def write(self, severity: Severity, line: str) -> None:
+        self._writers[severity].write(line)
+
+    def flush(self) -> None:
+        self._information.flush()
+
+
+# Format entries as text or JSON.
+#
+#     I1120 15:40:52.123456       1 live.py:123] "Message" pod="ns/name"     {"ts":1763653252123.456,"caller":"schedul
+# er/live.py:123","msg":"Message","v":0,"pod":{"name":"name","namespace":"ns"}}
+#
+# Upstream: k8s.io/klog/v2/internal/buffer, textlogger; k8s.io/component-base/logs/json.
+
+
+class Format(Protocol):
+    def line(self, entry: Entry) -> str:
+        """Render the entry, newline included."""
+
+
+class TextFormat:
+    def __init__(self, *, wall_clock: Callable[[], float], pid: int) -> None:
+        self._wall_clock = wall_clock
+        self._pid = f"{pid:>7}"
+        self._second = -1
+        self._shown = ""
+
+    def line(self, entry: Entry) -> str:
+        message = go_quote(entry.message) if entry.structured else entry.message
+        # Parity: klog writes the process's id in the field for the thread's.
+        header = f"{entry.severity}{self._now()} {self._pid} {_name_of(entry.file)}:{entry.line}] "
+        return f"{header}{message}{text_of_keys(entry.error, entry.keys)}\n"
+
+    def _now(self) -> str:
+        microseconds = int(self._wall_clock() * 1_000_000)
+        second, rest = divmod(microseconds, 1_000_000)
+        if second != self._second:
+            self._second, self._shown = second, time.strftime("%m%d %H:%M:%S", time.localtime(second))
+        return f"{self._shown}.{rest:06d}"
+
+
+class JsonFormat:
+    def __init__(self, *, wall_clock: Callable[[], float]) -> None:
+        self._wall_clock = wall_clock
+
+    def line(self, entry: Entry) -> str:
+        keys = dict(entry.keys)
+        # Parity: a logger's name is between time and location.
+        named = f',"logger":{json_text(keys.pop("logger"))}' if "logger" in keys else ""
+        place = f"{_short_path(entry.file)}:{entry.line}"
+        parts = [f'{{"ts":{self._now()}{named},"caller":"{place}","msg":{json_text(entry.message)}']
+        if entry.severity != "E":
+            # Parity: a warning is an info line of level 0.
+            parts.append(f',"v":{entry.level}')
+        for key, value in keys.items():
+            parts.append(f",{json_text(key)}:{go_json(value, reference=ObjectRef.to_dict)}")
+        if entry.error is not None:
+            parts.append(f',"err":{json_text(error_text(entry.error))}')
+        return "".join(parts) + "}\n"
+
+    def _now(self) -> str:
+        # In microseconds, the precision of the clock's float.
+        return f"{self._wall_clock() * 1000:.3f}".rstrip("0").rstrip(".")
+
+
+@cache
+def _name_of(file: str) -> str:
+    return file.replace("\\", "/").rpartition("/")[2]
+
+
+@cache
+def _short_path(file: str) -> str:
+    """The file and its parent directory."""
+    return "/".join(file.replace("\\", "/").split("/")[-2:])
+
 
 #: The verbosities from which on INFO and DEBUG records of libraries are written.
 _LIBRARIES_INFO = 4

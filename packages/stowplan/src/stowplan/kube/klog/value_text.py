@@ -18,8 +18,55 @@ from typing import Any
 
 import msgspec
 
-from stowplan.kube.klog.object_refs import ObjectRef, reference_to
-from stowplan.kube.klog.quoting import go_quote
+from stowplan.kube.structs import PlainStruct
+
+# Objects in log lines: namespace and name only.
+#
+# Upstream: k8s.io/klog/v2, k8s_references.go (KObj, KRef).
+
+
+class ObjectRef(PlainStruct, frozen=True):
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def to_dict(self) -> dict[str, str]:
+        """The form of JSON lines."""
+        return {"name": self.name, "namespace": self.namespace} if self.namespace else {"name": self.name}
+
+
+def reference_to(value: Any) -> ObjectRef | None:
+    """A reference to an API object, or to the pod of a PodInfo; None for everything else.
+
+    Recognized by attributes, because this layer must not import their types.
+    """
+    metadata = getattr(value, "metadata", None) or getattr(getattr(value, "pod", None), "metadata", None)
+    name = getattr(metadata, "name", None)
+    return ObjectRef(name, getattr(metadata, "namespace", "")) if isinstance(name, str) else None
+
+
+# Quote text like Go's `%q` and strconv.Quote.
+
+_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
+_ESCAPES |= {'"': r"\"", "\\": r"\\"}
+
+
+def go_quote(text: str) -> str:
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_ESCAPES.get(char) or _escape(char) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if char.isprintable():
+        return char
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
 
 _encode = msgspec.json.Encoder().encode
 

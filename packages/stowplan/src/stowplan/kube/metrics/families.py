@@ -23,10 +23,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 #: Replaces a label value outside the family's allow-list.
 UNEXPECTED = "unexpected"
@@ -161,3 +163,18 @@ class Vec(Generic[Child]):
 CounterVec = Vec[Counter]
 GaugeVec = Vec[Gauge]
 HistogramVec = Vec[Histogram]
+
+
+# Metric families as passed to the writers.
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+class Family(PlainStruct, frozen=True, kw_only=True):
+    """One metric and its series: label values, in the order of `labels`, and their children."""
+
+    name: str
+    help: str
+    kind: Kind
+    labels: tuple[str, ...]
+    series: Callable[[], Iterable[tuple[tuple[str, ...], Counter | Gauge | Histogram]]]

@@ -16,8 +16,18 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import field
 
-from stowplan.kube.metrics.families import Child, Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramVec, Vec
-from stowplan.kube.metrics.samples import Family, Kind
+from stowplan.kube.metrics.families import (
+    Child,
+    Counter,
+    CounterVec,
+    Family,
+    Gauge,
+    GaugeVec,
+    Histogram,
+    HistogramVec,
+    Kind,
+    Vec,
+)
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stowplan.kube.api.api_errors import Forbidden
+from stowplan.kube.api.api_errors import Forbidden, StatusDetails
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.reviews import (
+from stowplan.kube.api.users import (
+    MASTERS,
     NonResourceAttributes,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
     SubjectAccessReviewStatus,
 )
-from stowplan.kube.api.status import StatusDetails
-from stowplan.kube.api.users import MASTERS
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.access_metrics import AuthorizationMetrics

@@ -20,8 +20,7 @@ from aiohttp import web
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest
 from stowplan.kube.klog.logger import get_logger
-from stowplan.kube.klog.quoting import go_quote
-from stowplan.kube.klog.value_text import stack_trace
+from stowplan.kube.klog.value_text import go_quote, stack_trace
 from stowplan.net.serving.requests.bodies import read_body
 from stowplan.net.serving.requests.forms import error_response
 from stowplan.net.serving.requests.messages import ALWAYS, Request, Response, Stream, refusal

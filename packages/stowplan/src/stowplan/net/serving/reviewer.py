@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from stowplan.kube.api.api_errors import ApiError, InternalError, ServerTimeout, Timeout, TooManyRequests
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
-from stowplan.kube.api.reviews import SubjectAccessReview, TokenReview
+from stowplan.kube.api.users import SubjectAccessReview, TokenReview
 from stowplan.kube.timing.backoff import Backoff, BackoffPolicy
 from stowplan.kube.timing.times import within
 from stowplan.net.client.client_errors import OutcomeUnknown

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.kube.api.host_ports import host_ports
-from stowplan.kube.api.images import normalized_image_name
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME, host_ports, normalized_image_name
 from stowplan.kube.api.pod_requests import non_zero_requests, pod_requests, to_vector
 from stowplan.kube.api.selectors import NOTHING, RequiredNodeAffinity, Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.timestamps import parse_timestamp

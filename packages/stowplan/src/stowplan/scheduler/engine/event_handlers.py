@@ -37,7 +37,7 @@ from stowplan.scheduler.framework.status import PROPAGATED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan.kube.metrics.families import Histogram, HistogramVec
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm

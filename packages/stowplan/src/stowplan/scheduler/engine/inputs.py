@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.port import Change
 from stowplan.scheduler.framework.requests import Outcome
 
 if TYPE_CHECKING:

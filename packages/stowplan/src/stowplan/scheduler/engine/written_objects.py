@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.config_map import ConfigMap
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.decode import KINDS, convert
+from stowplan.kube.api.users import ConfigMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from stowplan.kube.api.resource_names import (
     HUGEPAGES_PREFIX,
     MEMORY,
 )
-from stowplan.kube.metrics.prometheus_text import escaped, go_float
+from stowplan.kube.metrics.exposition import escaped, go_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -15,7 +15,7 @@ from stowplan.kube.api.api_errors import Conflict, Forbidden, InternalError, Not
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Node, Pod
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.plugins import (
     SKIP,

@@ -13,7 +13,7 @@ from stowplan.drivers.virtual_time.resuming import resumed
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import load_config
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.dumped import decode_dump, encode_dump
 from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 from stowplan.scheduler.engine.input_log.recording import Replay

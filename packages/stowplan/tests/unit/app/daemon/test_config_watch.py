@@ -8,7 +8,7 @@ import pytest
 
 from stowplan.app.daemon.config_watch import INTERVAL, ConfigWatch, WatchedFile, on_hangup, watching, without_hangups
 from stowplan.kube.config import load_config
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.observing.log_lines import logged
 

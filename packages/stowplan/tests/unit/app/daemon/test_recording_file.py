@@ -16,8 +16,8 @@ from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.history.recordings.files import rotated
 from stowplan.history.recordings.moment import moment_of
 from stowplan.history.recordings.replaying import Replayed, difference
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.decode import convert
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.engine.input_log.recorded_annotations import OTHERS
 from stowplan.scheduler.engine.inputs import Changes

@@ -14,7 +14,7 @@ from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.meta import ObjectMeta, ObjectReference
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Lease, Pod
-from stowplan.kube.timing.manual_time import settle
+from stowplan.kube.timing.times import settle
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.client.events.event_series import EventKey
 from stowplan.scheduler.engine.effects import Cancel, Effect, EmitEvent, RunPlugin, Wake, Withdraw

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api.types import Pod, PodCondition
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.net.client.events.event_recorder import EventBroadcaster
 from stowplan_cluster.apiserver.conversion import core_event
 from stowplan_cluster.apiserver.embedded import EmbeddedApi

@@ -25,7 +25,7 @@ from stowplan.kube.api.types import (
     PodDisruptionBudget,
     ResourceClaim,
 )
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.scheduler.engine.watched_kinds import UNFINISHED, WatchedKind
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as Cluster

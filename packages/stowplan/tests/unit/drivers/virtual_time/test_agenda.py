@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.drivers.virtual_time.agenda import Agenda
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.engine.inputs import Changes, Tick
 

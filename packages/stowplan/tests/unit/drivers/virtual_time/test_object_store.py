@@ -4,9 +4,9 @@ import pytest
 
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.kube.api.api_errors import AlreadyExists, Conflict, Invalid, NotFound
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.decode import convert
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Namespace, Node, Pod
 from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Update
 from stowplan.testing import a_node, a_pod

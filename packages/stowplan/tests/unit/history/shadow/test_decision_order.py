@@ -4,8 +4,8 @@ import pytest
 
 from stowplan.history.shadow import decision_order
 from stowplan.history.shadow.decision_order import CONCURRENT_SECONDS, DecisionOrder
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.decode import convert
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
 from stowplan.testing import a_pod
 

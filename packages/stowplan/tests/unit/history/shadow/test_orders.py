@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from stowplan.history.shadow.comparison import Kind, compared
 from stowplan.history.shadow.decision_order import CONCURRENT_SECONDS
 from stowplan.history.shadow.shadow import Shadow
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.decode import convert
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import load_config
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Changes
 from stowplan.scheduler.engine.settings import EngineSettings

@@ -7,12 +7,12 @@ from stowplan.history.shadow.comparison import Kind
 from stowplan.history.shadow.decision_order import MAX_SECONDS
 from stowplan.history.shadow.report import Report
 from stowplan.history.shadow.shadow import Shadow
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.documents import Documents
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import load_config
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Changes
 from stowplan.scheduler.engine.settings import EngineSettings

@@ -9,8 +9,7 @@ import yaml
 from stowplan import Cluster, load_config
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.documents import parse_document
-from stowplan.kube.config.older.predicates import PREDICATES
-from stowplan.kube.config.older.priorities import PRIORITIES
+from stowplan.kube.config.older.policy import PREDICATES, PRIORITIES
 from stowplan.kube.config.older.upgrade import upgrade
 from stowplan.scheduler.in_tree.discovery import declarations
 from stowplan.testing import a_node, a_pod

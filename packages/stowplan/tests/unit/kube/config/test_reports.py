@@ -14,8 +14,7 @@ from stowplan.kube.config.documents import parse_document
 from stowplan.kube.config.load import load_document
 from stowplan.kube.config.older.upgrade import upgrade
 from stowplan.kube.config.reports.conversion import converted, converted_text
-from stowplan.kube.config.reports.differences import differences
-from stowplan.kube.config.reports.effective import effective_profiles
+from stowplan.kube.config.reports.differences import differences, effective_profiles
 from stowplan.kube.config.reports.fields import UnknownFieldError, explain_field, known_paths
 from stowplan.kube.config.schema import CONFIGURATION, POINTS, Pointer, Slice, Struct
 from stowplan.kube.config.unused_settings import unused_settings

@@ -1,6 +1,6 @@
 import pytest
 
-from stowplan.kube.klog.quoting import go_quote
+from stowplan.kube.klog.value_text import go_quote
 
 
 @pytest.mark.parametrize(

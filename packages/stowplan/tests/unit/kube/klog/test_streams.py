@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.klog import get_logger
-from stowplan.kube.klog.streams import Buffered, Unbuffered
+from stowplan.kube.klog.setup import Buffered, Unbuffered
 
 LOG = get_logger("stowplan.drivers.live.scheduler")
 

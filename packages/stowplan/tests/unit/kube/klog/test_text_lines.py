@@ -150,8 +150,8 @@ def test_unexpected_exceptions_have_a_traceback(log_with):
 
 
 def test_the_cached_second_is_updated(utc):
-    from stowplan.kube.klog.entry import Entry
-    from stowplan.kube.klog.line_formats import TextFormat
+    from stowplan.kube.klog.logger import Entry
+    from stowplan.kube.klog.setup import TextFormat
 
     moments = iter([59.999999, 60.0, 60.5])
     text = TextFormat(wall_clock=lambda: next(moments), pid=123456789)

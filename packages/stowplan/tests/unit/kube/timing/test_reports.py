@@ -1,5 +1,5 @@
-from stowplan.kube.timing.manual_time import ManualTime
 from stowplan.kube.timing.reports import Reports
+from stowplan.kube.timing.times import ManualTime
 
 
 async def test_repeated_problems_are_rate_limited_with_a_count():

@@ -10,7 +10,7 @@ from stowplan.kube.api.api_errors import AlreadyExists, Forbidden, NotFound, Ser
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import CoreEvent, Event, Node, ObjectMeta, ObjectReference, Pod
-from stowplan.kube.timing.manual_time import START, ManualTime, settle
+from stowplan.kube.timing.times import START, ManualTime, settle
 from stowplan.net.client.client_errors import RequestDropped
 from stowplan.net.client.events import event_recorder, event_series
 from stowplan.net.client.events.event_recorder import EventBroadcaster

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.net.client.work_queue import WorkQueue
 
 

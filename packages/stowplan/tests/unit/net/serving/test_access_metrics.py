@@ -5,11 +5,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.kube.api.api_errors import Forbidden, InternalError, Unauthorized
 from stowplan.kube.api.port import Unreachable
-from stowplan.kube.api.reviews import SubjectAccessReview, SubjectAccessReviewStatus
-from stowplan.kube.api.users import UserInfo
+from stowplan.kube.api.users import SubjectAccessReview, SubjectAccessReviewStatus, UserInfo
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.serving import ServingMetrics
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.timing.times import ManualTime
 from stowplan.net.serving.access_metrics import RequestMetrics, TokenCacheMetrics
 from stowplan.net.serving.authentication.authenticator import DelegatedAuthenticator
 from stowplan.net.serving.authentication.request_header import STANDARD

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import Forbidden, InternalError
 from stowplan.kube.api.port import Unreachable
-from stowplan.kube.api.reviews import SubjectAccessReviewStatus
-from stowplan.kube.api.users import ANONYMOUS_USER, UserInfo
+from stowplan.kube.api.users import ANONYMOUS_USER, SubjectAccessReviewStatus, UserInfo
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.serving import ServingMetrics
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.net.serving.access_metrics import AuthorizationMetrics
 from stowplan.net.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
 from stowplan.net.serving.reviewer import Reviewer

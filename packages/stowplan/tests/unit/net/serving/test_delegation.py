@@ -9,14 +9,12 @@ from msgspec.structs import asdict
 
 from stowplan.app.command_line.flags.table import AUTHENTICATION, AUTHORIZATION
 from stowplan.kube.api.api_errors import Forbidden, NotFound, Unauthorized
-from stowplan.kube.api.config_map import ConfigMap
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.port import Unreachable
-from stowplan.kube.api.reviews import SubjectAccessReviewStatus
-from stowplan.kube.api.users import UserInfo
+from stowplan.kube.api.users import ConfigMap, SubjectAccessReviewStatus, UserInfo
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.serving import ServingMetrics
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.net.client.connection import ProcessEnvironment
 from stowplan.net.serving.authentication.lookup import NAME, NAMESPACE
 from stowplan.net.serving.delegation import (

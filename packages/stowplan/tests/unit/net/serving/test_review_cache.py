@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.kube.timing.manual_time import settle
+from stowplan.kube.timing.times import settle
 from stowplan.net.serving.review_cache import ReviewCache
 from support.examples import times
 

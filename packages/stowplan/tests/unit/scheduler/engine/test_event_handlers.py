@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.kube.api import types as t
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.scheduler.engine.event_handlers import EventHandlers
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import scheduler_metrics

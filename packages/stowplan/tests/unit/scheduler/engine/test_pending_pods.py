@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.kube.api.changes import Change
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.engine.event_handlers import EventHandlers
 from stowplan.scheduler.queue.queued_pod import Place

@@ -7,7 +7,7 @@ from stowplan.kube.api.api_errors import Conflict, Forbidden, InternalError, Not
 from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
-from stowplan.kube.timing.manual_time import START as EPOCH
+from stowplan.kube.timing.times import START as EPOCH
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.statuses import MAX_CONCURRENT_PATCHES, PodStatuses
 from support.scheduling.scripted_effects import ScriptedEffects

@@ -14,10 +14,9 @@ from stowplan.app.command_line.feature_gates import feature_gates_option
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.kube.config import ConfigError
-from stowplan.kube.config.documents import parse_document
+from stowplan.kube.config.documents import parse_document, read_source
 from stowplan.kube.config.errors import ConfigFileError
 from stowplan.kube.config.load import load_document
-from stowplan.kube.config.source import read_source
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError
 
 if TYPE_CHECKING:

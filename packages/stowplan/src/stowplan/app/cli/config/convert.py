@@ -12,9 +12,8 @@ from stowplan.app.command_line.feature_gates import features_of
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.documents import parse_document
 from stowplan.kube.config.load import load_document
-from stowplan.kube.config.reports.conversion import converted, converted_text
+from stowplan.kube.config.reports.conversion import converted, converted_text, refusals
 from stowplan.kube.config.reports.differences import differences
-from stowplan.kube.config.reports.kube_scheduler import refusals
 
 
 @click.command(short_help="Convert any version, or a policy, to v1.")

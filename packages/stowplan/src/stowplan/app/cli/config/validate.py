@@ -14,7 +14,7 @@ from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.errors import ConfigFileError
 from stowplan.kube.config.load import load_document
-from stowplan.kube.config.reports.kube_scheduler import refusals
+from stowplan.kube.config.reports.conversion import refusals
 from stowplan.kube.config.schema import API_VERSION
 from stowplan.kube.config.unused_settings import unused_plugins, unused_settings
 

@@ -15,8 +15,7 @@ from stowplan.app.command_line.feature_gates import features_of
 from stowplan.ask.explain.text.tables import Grid, Line, write
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.load import load_document
-from stowplan.kube.config.reports.differences import differences
-from stowplan.kube.config.reports.effective import effective_profiles
+from stowplan.kube.config.reports.differences import differences, effective_profiles
 from stowplan.kube.config.schema import API_VERSION
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from stowplan.ask.explain.text.tables import Block
     from stowplan.kube.config import Configuration, Declarations, FeatureGates
     from stowplan.kube.config.load import Loaded
-    from stowplan.kube.config.reports.effective import EffectiveProfile
+    from stowplan.kube.config.reports.differences import EffectiveProfile
 
 
 _INVALID = 2

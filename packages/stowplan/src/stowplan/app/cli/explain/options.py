@@ -11,7 +11,7 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.sources.object_references import Reference, kind_of, reference, references
 from stowplan.app.sources.selection import Selection
 from stowplan.ask.loading.event_query import EventQuery
-from stowplan.kube.api.manifest_folders import SUFFIXES
+from stowplan.kube.api.file_documents import SUFFIXES
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:

@@ -5,15 +5,14 @@ the last release with providers.
 """
 
 from stowplan.kube.config.declaration import Declarations
-from stowplan.kube.config.documents import Document, parse_document
+from stowplan.kube.config.documents import Document, parse_document, read_source
 from stowplan.kube.config.errors import ConfigError, ConfigFileError, invalid
 from stowplan.kube.config.header import no_kind, read_header
 from stowplan.kube.config.older.draft import Draft, args_of
-from stowplan.kube.config.older.policy_schema import API_VERSIONS, POLICY_KIND
+from stowplan.kube.config.older.schema import API_VERSIONS, POLICY_KIND
 from stowplan.kube.config.older.upgrade import Upgrade, finished, upgrade_policy
 from stowplan.kube.config.older.versions import check_provider, to_v1
 from stowplan.kube.config.schema import API_VERSION, CONFIGURATION_KIND
-from stowplan.kube.config.source import read_source
 
 _LAST_PROVIDERS = "v1beta1"
 _MAX_WEIGHT = 100

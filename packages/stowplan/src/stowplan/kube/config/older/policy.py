@@ -7,19 +7,125 @@ in one place (`retired_plugins.py`).
 Upstream: pkg/scheduler/factory.go, pkg/scheduler/framework/plugins/legacy_registry.go of 1.20 to 1.22.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.field_errors import aggregate, go_quote
-from stowplan.kube.config.errors import ConfigError, invalid
-from stowplan.kube.config.hints import did_you_mean
-from stowplan.kube.config.older import predicates, priorities
+from stowplan.kube.config.errors import ConfigError, did_you_mean, invalid
 from stowplan.kube.config.older.draft import Draft, Json, args_of, config_path, plugin_path
-from stowplan.kube.config.older.predicates import PREDICATES, Runs
-from stowplan.kube.config.older.priorities import PRIORITIES
 from stowplan.kube.config.older.retired_plugins import REFUSED
+
+# Map policy priorities to plugins.
+#
+# Plugins score in alphabetical order of the priorities' names. Plugin names are those of 1.21.
+#
+# Upstream: pkg/scheduler/framework/plugins/legacy_registry.go (1.18 to 1.22), pkg/scheduler/algorithm/priorities
+# (1.16).
+
+#: Priority -> plugin; None needs no plugin.
+PRIORITIES: Mapping[str, str | None] = {
+    "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",
+    "EqualPriority": None,
+    "EvenPodsSpreadPriority": "PodTopologySpread",
+    "ImageLocalityPriority": "ImageLocality",
+    "InterPodAffinityPriority": "InterPodAffinity",
+    "LeastRequestedPriority": "NodeResourcesLeastAllocated",
+    "MostRequestedPriority": "NodeResourcesMostAllocated",
+    "NodeAffinityPriority": "NodeAffinity",
+    "NodePreferAvoidPodsPriority": "NodePreferAvoidPods",
+    "RequestedToCapacityRatio": "RequestedToCapacityRatio",
+    "RequestedToCapacityRatioPriority": "RequestedToCapacityRatio",
+    "ResourceLimitsPriority": "NodeResourceLimits",
+    "SelectorSpreadPriority": "PodTopologySpread",
+    "ServiceSpreadingPriority": "PodTopologySpread",
+    "TaintTolerationPriority": "TaintToleration",
+}
+#: The default of a policy without `priorities`, with weights.
+DEFAULT_PRIORITIES: Mapping[str, int] = {
+    "SelectorSpreadPriority": 1,
+    "InterPodAffinityPriority": 1,
+    "LeastRequestedPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "NodePreferAvoidPodsPriority": 10000,
+    "NodeAffinityPriority": 1,
+    "TaintTolerationPriority": 1,
+    "ImageLocalityPriority": 1,
+    "EvenPodsSpreadPriority": 2,
+}
+#: Priorities that spread the pods of a service or controller.
+SPREADING = ("SelectorSpreadPriority", "ServiceSpreadingPriority")
+#: The shape of RequestedToCapacityRatioPriority in 1.16: lower utilization scores higher.
+DEFAULT_SHAPE = ({"utilization": 0, "score": 10}, {"utilization": 100, "score": 0})
+#: Plugins that also run at PreScore.
+PRE_SCORING = frozenset({"InterPodAffinity", "NodeAffinity", "PodTopologySpread", "TaintToleration"})
+
+
+# Map policy predicates to plugins.
+#
+# They run in the order of this table, whatever the order in the policy. Plugin names are those of 1.21; `versions.py`
+# and `retired_plugins.py` convert them.
+#
+# Upstream: pkg/scheduler/framework/plugins/legacy_registry.go (1.18 to 1.22), pkg/scheduler/algorithm/predicates
+# (1.16).
+
+#: Plugin -> extension points.
+Runs = Mapping[str, tuple[str, ...]]
+
+_FIT: Runs = {"NodeResourcesFit": ("preFilter", "filter")}
+_NAME: Runs = {"NodeName": ("filter",)}
+_PORTS: Runs = {"NodePorts": ("preFilter", "filter")}
+_SELECTOR: Runs = {"NodeAffinity": ("preFilter", "filter")}
+_TAINTS: Runs = {"TaintToleration": ("filter",)}
+
+PREDICATES: Mapping[str, Runs] = {
+    "CheckNodeCondition": _TAINTS,
+    "CheckNodeUnschedulable": {"NodeUnschedulable": ("filter",)},
+    "GeneralPredicates": {**_FIT, **_NAME, **_PORTS, **_SELECTOR},
+    "HostName": _NAME,
+    "PodFitsHostPorts": _PORTS,
+    "PodFitsPorts": _PORTS,
+    "MatchNodeSelector": _SELECTOR,
+    "PodFitsResources": _FIT,
+    "NoDiskConflict": {"VolumeRestrictions": ("filter",)},
+    "PodToleratesNodeTaints": _TAINTS,
+    "PodToleratesNodeNoExecuteTaints": _TAINTS,
+    "CheckNodeLabelPresence": {"NodeLabel": ("filter",)},
+    "CheckServiceAffinity": {"ServiceAffinity": ("preFilter", "filter")},
+    "MaxEBSVolumeCount": {"EBSLimits": ("filter",)},
+    "MaxGCEPDVolumeCount": {"GCEPDLimits": ("filter",)},
+    "MaxCSIVolumeCountPred": {"NodeVolumeLimits": ("filter",)},
+    "MaxAzureDiskVolumeCount": {"AzureDiskLimits": ("filter",)},
+    "MaxCinderVolumeCount": {"CinderLimits": ("filter",)},
+    "CheckVolumeBinding": {"VolumeBinding": ("preFilter", "filter", "reserve", "preBind")},
+    "NoVolumeZoneConflict": {"VolumeZone": ("filter",)},
+    "CheckNodeMemoryPressure": _TAINTS,
+    "CheckNodePIDPressure": _TAINTS,
+    "CheckNodeDiskPressure": _TAINTS,
+    "EvenPodsSpread": {"PodTopologySpread": ("preFilter", "filter")},
+    "MatchInterPodAffinity": {"InterPodAffinity": ("preFilter", "filter")},
+}
+#: Run even if the policy does not name them.
+MANDATORY = ("CheckNodeUnschedulable", "PodToleratesNodeTaints")
+#: The default of a policy without `predicates`.
+DEFAULT_PREDICATES = (
+    "NoVolumeZoneConflict",
+    "MaxEBSVolumeCount",
+    "MaxGCEPDVolumeCount",
+    "MaxAzureDiskVolumeCount",
+    "MaxCSIVolumeCountPred",
+    "MatchInterPodAffinity",
+    "NoDiskConflict",
+    "GeneralPredicates",
+    "PodToleratesNodeTaints",
+    "CheckVolumeBinding",
+    "CheckNodeUnschedulable",
+    "EvenPodsSpread",
+)
+#: Since 1.17 conditions of nodes are taints, which TaintToleration handles.
+OF_CONDITIONS = ("CheckNodeCondition", "CheckNodeMemoryPressure", "CheckNodePIDPressure", "CheckNodeDiskPressure")
+
 
 _MAX_WEIGHT = (2**63 - 1) // 10
 _MAX_SYMMETRIC_WEIGHT = 100
@@ -143,16 +249,16 @@ def _only_argument(what: str, entry: Json) -> tuple[str, Any]:
 
 def _add_predicates(plan: _Plan, listed: list[Json] | None) -> None:
     if listed is None:
-        names, others = set(predicates.DEFAULT), []
+        names, others = set(DEFAULT_PREDICATES), []
     else:
         names = {entry.get("name", "") for entry in listed}
         others = [entry for entry in listed if entry.get("name", "") not in PREDICATES]
         _warn_of_dropped(plan, "predicates", listed)
     custom = [(entry.get("name", ""), *_only_argument("predicate", entry)) for entry in others]
     for name, runs in PREDICATES.items():
-        if name in names or name in predicates.MANDATORY:
+        if name in names or name in MANDATORY:
             plan.run(runs, f"predicate {name}")
-        if name in names & {*predicates.OF_CONDITIONS}:
+        if name in names & {*OF_CONDITIONS}:
             plan.draft.explain(plugin_path(plan.path, "filter", "TaintToleration"), f"{name} {_NO_CONDITIONS}")
         if name == "CheckNodeLabelPresence":
             _add_label_presence(plan, [entry for entry in custom if entry[1] == "labelsPresence"])
@@ -190,7 +296,7 @@ def _add_service_affinity(plan: _Plan, entries: list[tuple[str, str, Json]]) -> 
 def _add_priorities(plan: _Plan, policy: Json) -> None:
     listed = policy.get("priorities")
     if listed is None:
-        entries: list[Json] = [{"name": name, "weight": weight} for name, weight in priorities.DEFAULT.items()]
+        entries: list[Json] = [{"name": name, "weight": weight} for name, weight in DEFAULT_PRIORITIES.items()]
     else:
         # Parity: if a name occurs twice, the last weight counts.
         entries = list({entry.get("name", ""): entry for entry in listed}.values())
@@ -213,19 +319,19 @@ def _add_priority(plan: _Plan, name: str, weight: int, policy: Json) -> None:
     if plugin is None:
         plan.draft.explain("profiles[0].plugins.score", f"{name} gave all nodes the same score")
         return
-    if plugin in priorities.PRE_SCORING:
+    if plugin in PRE_SCORING:
         plan.enable("preScore", plugin, why)
     plan.enable("score", plugin, why, weight)
     if name == "EvenPodsSpreadPriority":
         plan.args(plugin, why).setdefault("defaultingType", "List")
-    elif name in priorities.SPREADING:
+    elif name in SPREADING:
         plan.args(plugin, why)["defaultingType"] = "System"
     elif name == "InterPodAffinityPriority" and policy.get("hardPodAffinitySymmetricWeight"):
         plan.args(plugin, "hardPodAffinitySymmetricWeight")["hardPodAffinityWeight"] = policy[
             "hardPodAffinitySymmetricWeight"
         ]
     elif name == "RequestedToCapacityRatioPriority":
-        plan.args(plugin, why).setdefault("shape", [dict(point) for point in priorities.DEFAULT_SHAPE])
+        plan.args(plugin, why).setdefault("shape", [dict(point) for point in DEFAULT_SHAPE])
 
 
 def _add_label_preference(plan: _Plan, name: str, argument: Json, weight: int, count: int) -> None:

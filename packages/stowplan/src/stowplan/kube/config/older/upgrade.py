@@ -4,24 +4,67 @@ The file is first checked against the schema of its own version, so errors use i
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
+from stowplan.kube.api.field_errors import child
 from stowplan.kube.config.declaration import Declarations
-from stowplan.kube.config.documents import Document, parse_document
+from stowplan.kube.config.documents import Document, members_of, parse_document, read_source
 from stowplan.kube.config.errors import ConfigError, ConfigFileError, strict_error
 from stowplan.kube.config.header import Header, no_kind, read_header
 from stowplan.kube.config.older.draft import Draft, Json
-from stowplan.kube.config.older.lenient import known_fields, unknown_fields
 from stowplan.kube.config.older.policy import convert_policy
-from stowplan.kube.config.older.policy_schema import API_VERSIONS, POLICY, POLICY_KIND
-from stowplan.kube.config.older.schema import VERSIONS, configuration_schema
+from stowplan.kube.config.older.schema import API_VERSIONS, POLICY, POLICY_KIND, VERSIONS, configuration_schema
 from stowplan.kube.config.older.versions import check_provider, to_profiles, to_v1
-from stowplan.kube.config.schema import CONFIGURATION_KIND, GROUP, Struct
-from stowplan.kube.config.source import read_source
+from stowplan.kube.config.schema import CONFIGURATION_KIND, GROUP, Pointer, Slice, Struct, Type
 from stowplan.kube.config.suggestions import MAX_HINTS, field_hints
 from stowplan.kube.config.walk import decode_struct
+
+# Lenient decoding: unknown fields are dropped, and case is ignored if there is no exact match.
+#
+# Upstream: encoding/json, as v1alpha1 configurations and policies were decoded.
+
+
+def known_fields(schema: Type, value: Any) -> Any:
+    """Copy data without unknown fields, and with the canonical names of the others."""
+    match schema:
+        case Pointer(item=item):
+            return known_fields(item, value)
+        case Slice(item=item) if isinstance(value, list):
+            return [known_fields(item, element) for element in value]
+        case Struct() if isinstance(value, dict):
+            pairs = ((_name(schema, key), element) for key, element in members_of(value))
+            return {
+                name: known_fields(schema.fields[name].type, element) for name, element in pairs if name is not None
+            }
+        case _:
+            return value
+
+
+def unknown_fields(schema: Type, value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of dropped fields."""
+    match schema:
+        case Pointer(item=item):
+            yield from unknown_fields(item, value, path)
+        case Slice(item=item) if isinstance(value, list):
+            for i, element in enumerate(value):
+                yield from unknown_fields(item, element, f"{path}[{i}]")
+        case Struct() if isinstance(value, dict):
+            for key, element in members_of(value):
+                name = _name(schema, key)
+                if name is None:
+                    yield child(path, key)
+                else:
+                    yield from unknown_fields(schema.fields[name].type, element, child(path, key))
+
+
+def _name(schema: Struct, key: str) -> str | None:
+    if key in schema.fields:
+        return key
+    return next((name for name in schema.fields if name.lower() == key.lower()), None)
+
 
 _LOG = logging.getLogger(__name__)
 

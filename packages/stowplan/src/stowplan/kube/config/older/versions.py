@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.config.errors import ConfigError, invalid
-from stowplan.kube.config.older import default_plugins
+from stowplan.kube.config.older import plugin_lists
 from stowplan.kube.config.older.draft import Draft, Json, args_of, config_path, given_args
 from stowplan.kube.config.older.plugin_lists import complete_halves, make_explicit
 from stowplan.kube.config.older.retired_plugins import check_removed, rename_plugins, use_scoring_strategies
@@ -65,7 +65,7 @@ def _check_symmetric_weight(weight: int) -> None:
 def _from_v1alpha2(draft: Draft) -> None:
     for path, profile in draft.profiles():
         _merge_unreserve(draft, path, profile)
-    make_explicit(draft, default_plugins.of_provider(default_plugins.V1ALPHA2, draft.provider), in_place=False)
+    make_explicit(draft, plugin_lists.of_provider(plugin_lists.V1ALPHA2, draft.provider), in_place=False)
     _disable_preemption(draft)
     _bind_timeout(draft)
     _lock_names(draft)
@@ -124,7 +124,7 @@ def _capital(name: str) -> str:
 
 
 def _from_v1beta1(draft: Draft) -> None:
-    make_explicit(draft, default_plugins.of_provider(default_plugins.V1BETA1, draft.provider), in_place=False)
+    make_explicit(draft, plugin_lists.of_provider(plugin_lists.V1BETA1, draft.provider), in_place=False)
     check_removed(draft)
     use_scoring_strategies(draft)
     for path, profile in draft.profiles():
@@ -140,7 +140,7 @@ def _from_v1beta1(draft: Draft) -> None:
 
 def _from_v1beta2(draft: Draft) -> None:
     check_removed(draft)
-    make_explicit(draft, default_plugins.V1BETA2, in_place=True)
+    make_explicit(draft, plugin_lists.V1BETA2, in_place=True)
     for name in ("healthzBindAddress", "metricsBindAddress"):
         if draft.fields.pop(name, None):
             draft.warn("", f"{name} left out: health and metrics are served on --secure-port only")
@@ -165,8 +165,8 @@ _STEPS: tuple[Callable[[Draft], None], ...] = (
 
 
 def check_provider(name: str) -> None:
-    if name not in default_plugins.PROVIDERS:
+    if name not in plugin_lists.PROVIDERS:
         raise ConfigError(
             f"couldn't create scheduler using provider {go_quote(name)}: algorithm provider {go_quote(name)} is not "
-            f"registered: choose one of {', '.join(default_plugins.PROVIDERS)}"
+            f"registered: choose one of {', '.join(plugin_lists.PROVIDERS)}"
         )

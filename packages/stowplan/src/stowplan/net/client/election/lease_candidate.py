@@ -32,8 +32,7 @@ from stowplan.net.client.watching.list_watch import Failing, ListWatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.kube.api.changes import Change
-    from stowplan.kube.api.port import Api
+    from stowplan.kube.api.port import Api, Change
     from stowplan.kube.timing.times import Times
     from stowplan.net.client.watching.list_watch import Report
 

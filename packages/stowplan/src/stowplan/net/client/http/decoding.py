@@ -13,14 +13,13 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from stowplan.kube.api.api_errors import error_of
+from stowplan.kube.api.api_errors import Status, error_of
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.decode import DecodeError, decode_custom, decode_json, expected
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.meta import ApiStruct, ListMeta
 from stowplan.kube.api.port import BadObject, Listing, Unreachable, WatchEvent
-from stowplan.kube.api.status import Status
 
 T = TypeVar("T", bound=ApiStruct)
 

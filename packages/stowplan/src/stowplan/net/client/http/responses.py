@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stowplan.kube.api.api_errors import ApiError, error_of
+from stowplan.kube.api.api_errors import ApiError, Status, StatusCause, StatusDetails, error_of
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.status import Status, StatusCause, StatusDetails
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
+from stowplan.kube.api.port import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -33,8 +33,7 @@ from stowplan.net.client.watching.known_objects import Key, Known, Relist, metad
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stowplan.kube.api.changes import Change
-    from stowplan.kube.api.port import Api, WatchEvent
+    from stowplan.kube.api.port import Api, Change, WatchEvent
     from stowplan.kube.api.resources import ApiResource
     from stowplan.kube.timing.times import Times
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stowplan.kube.api.api_errors import Forbidden, NotFound
-from stowplan.kube.api.config_map import ConfigMap
+from stowplan.kube.api.users import ConfigMap
 from stowplan.kube.klog import get_logger
 from stowplan.net.client.watching.list_watch import Failing, ListWatch
 from stowplan.net.serving.authentication.authorities import Bundle, BundleError
@@ -27,8 +27,7 @@ from stowplan.net.serving.reviewer import FAILURES, answer_within
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.kube.api.changes import Change
-    from stowplan.kube.api.port import Api
+    from stowplan.kube.api.port import Api, Change
     from stowplan.kube.timing.times import Times
     from stowplan.net.client.watching.list_watch import Report
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING
 
-from stowplan.kube.api.reviews import TokenReview, TokenReviewSpec, TokenReviewStatus
-from stowplan.kube.api.users import UserInfo
+from stowplan.kube.api.users import TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo
 from stowplan.kube.klog import get_logger
 from stowplan.net.serving.access_metrics import TokenCacheMetrics
 from stowplan.net.serving.review_cache import ReviewCache

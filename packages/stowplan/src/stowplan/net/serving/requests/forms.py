@@ -22,8 +22,7 @@ from stowplan.net.serving.requests.messages import JSON, NO_SNIFF, Response
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from stowplan.kube.api.api_errors import ApiError
-    from stowplan.kube.api.status import Status
+    from stowplan.kube.api.api_errors import ApiError, Status
 
     Headers = Mapping[str, str]
 

@@ -24,7 +24,7 @@ from stowplan.scheduler.framework.unfinished import UnfinishedError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.engine.decision.suspendable_algorithm import Needs
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial

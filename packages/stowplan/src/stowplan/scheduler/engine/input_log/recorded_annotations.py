@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.port import Change
 from stowplan.scheduler.engine.inputs import Answer, Changes, Input
 from stowplan.scheduler.framework.requests import Done
 

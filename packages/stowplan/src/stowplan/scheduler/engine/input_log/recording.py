@@ -33,10 +33,9 @@ from msgspec.structs import replace
 
 from stowplan.kube.api import api_errors
 from stowplan.kube.api.api_errors import ApiError
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.port import Change, Unreachable
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.metrics.registry import MetricsRegistry

@@ -50,7 +50,7 @@ from stowplan.scheduler.framework.unfinished import UnfinishedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-    from stowplan.kube.api.changes import Change
+    from stowplan.kube.api.port import Change
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.cycle.scheduling_cycle import SchedulingCycle

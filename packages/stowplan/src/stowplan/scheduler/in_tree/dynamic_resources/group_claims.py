@@ -19,8 +19,8 @@ from stowplan.scheduler.in_tree.common.resource_claims import GROUP_API, ClaimEr
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.kube.api.scheduling import PodGroupResourceClaim
     from stowplan.kube.api.types import PodResourceClaim
+    from stowplan.kube.api.workloads import PodGroupResourceClaim
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
 

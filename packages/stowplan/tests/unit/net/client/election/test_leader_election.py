@@ -13,7 +13,7 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.config import Duration, LeaderElection
 from stowplan.kube.metrics.client import ClientMetrics
 from stowplan.kube.metrics.registry import MetricsRegistry
-from stowplan.kube.timing.manual_time import settle
+from stowplan.kube.timing.times import settle
 from stowplan.net.client.election.leader_election import (
     JITTER_FACTOR,
     LeadershipLost,

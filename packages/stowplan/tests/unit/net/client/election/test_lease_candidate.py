@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from stowplan.kube.api.api_errors import Conflict, Forbidden, InternalError
-from stowplan.kube.timing.manual_time import settle
+from stowplan.kube.timing.times import settle
 from stowplan.net.client.election.lease_candidate import LeaseCandidates
 from support.live.leases import NAMESPACE, WithWallClock, elections
 

@@ -8,7 +8,7 @@ from stowplan.kube.api.api_errors import Unauthorized
 from stowplan.kube.api.users import UserInfo
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.serving import ServingMetrics
-from stowplan.kube.timing.manual_time import START, ManualTime
+from stowplan.kube.timing.times import START, ManualTime
 from stowplan.net.serving.authentication.authenticator import DelegatedAuthenticator
 from stowplan.net.serving.authentication.client_certificates import ClientCertificates
 from stowplan.net.serving.authentication.request_header import STANDARD, FrontProxy, RequestHeaders

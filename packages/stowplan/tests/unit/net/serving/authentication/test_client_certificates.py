@@ -16,7 +16,7 @@ from OpenSSL._util import lib
 
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.serving import ServingMetrics
-from stowplan.kube.timing.manual_time import START
+from stowplan.kube.timing.times import START
 from stowplan.net.serving.authentication import client_certificates
 from stowplan.net.serving.authentication.client_certificates import (
     CREDENTIAL_ID,

@@ -9,7 +9,7 @@ import pytest
 
 from stowplan.kube.api.api_errors import Forbidden, NotFound
 from stowplan.kube.api.port import Unreachable
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.net.serving.authentication.lookup import (
     CLIENT_CA,
     NAME,

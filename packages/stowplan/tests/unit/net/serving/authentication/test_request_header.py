@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.kube.api.users import UserInfo
-from stowplan.kube.timing.manual_time import START
+from stowplan.kube.timing.times import START
 from stowplan.net.serving.authentication.client_certificates import UNKNOWN_AUTHORITY
 from stowplan.net.serving.authentication.request_header import STANDARD, FrontProxy, RequestHeaders, without
 from stowplan.net.serving.user import Rejected

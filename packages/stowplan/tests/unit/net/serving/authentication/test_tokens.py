@@ -14,18 +14,17 @@ from stowplan.kube.api.api_errors import (
     Forbidden,
     InternalError,
     ServiceUnavailable,
+    StatusDetails,
     Timeout,
     TooManyRequests,
     Unauthorized,
 )
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
-from stowplan.kube.api.reviews import TokenReviewStatus
-from stowplan.kube.api.status import StatusDetails
-from stowplan.kube.api.users import UserInfo
+from stowplan.kube.api.users import TokenReviewStatus, UserInfo
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.serving import ServingMetrics
-from stowplan.kube.timing.manual_time import ManualTime, settle
+from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.serving.access_metrics import AuthenticationMetrics
 from stowplan.net.serving.authentication.token_reviews import ReviewedTokens

@@ -5,8 +5,7 @@ import json
 import pytest
 from multidict import CIMultiDict
 
-from stowplan.kube.api.api_errors import Forbidden, NotAcceptable, TooManyRequests, Unauthorized
-from stowplan.kube.api.status import StatusDetails
+from stowplan.kube.api.api_errors import Forbidden, NotAcceptable, StatusDetails, TooManyRequests, Unauthorized
 from stowplan.net.serving.requests.forms import Target, clauses, error_response, negotiate
 
 PLAIN = "application/json", "application/yaml"

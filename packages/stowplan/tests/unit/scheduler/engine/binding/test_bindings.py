@@ -7,9 +7,8 @@ answers plugins' requests.
 import pytest
 from msgspec.structs import replace
 
-from stowplan.kube.api.changes import Change
 from stowplan.kube.api.meta import ObjectMeta
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.port import Change, Unreachable
 from stowplan.kube.api.types import Lease, PersistentVolumeClaim
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine import engine as engine_module

@@ -8,15 +8,14 @@ import pytest
 from stowplan import load_config
 from stowplan.kube.api import api_errors
 from stowplan.kube.api.api_errors import ApiError, Conflict
-from stowplan.kube.api.changes import Change
-from stowplan.kube.api.config_map import ConfigMap
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.meta import ObjectReference
 from stowplan.kube.api.policy import PodDisruptionBudget
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.port import Change, Unreachable
 from stowplan.kube.api.types import Node, Pod
-from stowplan.kube.timing.manual_time import ManualTime
+from stowplan.kube.api.users import ConfigMap
+from stowplan.kube.timing.times import ManualTime
 from stowplan.net.client.client_errors import OutcomeUnknown, StreamSilent
 from stowplan.scheduler.engine.effects import EmitEvent
 from stowplan.scheduler.engine.input_log.recording import (

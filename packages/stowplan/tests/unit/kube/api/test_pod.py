@@ -3,8 +3,7 @@
 import pytest
 
 from stowplan.kube.api.decode import convert
-from stowplan.kube.api.host_ports import host_ports
-from stowplan.kube.api.images import normalized_image_name
+from stowplan.kube.api.pod import host_ports, normalized_image_name
 from stowplan.kube.api.types import Pod
 
 

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from stowplan.kube.api.config_map import ConfigMap
 from stowplan.kube.api.decode import convert, namespace_of, to_dict
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.resources import resource_of
-from stowplan.kube.api.reviews import (
+from stowplan.kube.api.users import (
+    ConfigMap,
     NonResourceAttributes,
     ReviewedUser,
     SubjectAccessReview,
