@@ -18,6 +18,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from click import Context
 from click.testing import CliRunner
@@ -115,7 +116,7 @@ def _script(arguments):
     try:
         with contextlib.redirect_stdout(output):
             runpy.run_path(arguments[0], run_name="__main__")
-        code = 0
+        code: Any = 0
     except SystemExit as end:
         code = end.code or 0
     finally:
@@ -132,7 +133,7 @@ def unknown_options(command):
     """Options of a `stowplan` command line that the command does not have."""
     words = command.words[1:]
     context, parameters = Context(cli), list(cli.params)
-    group = cli
+    group: Any = cli
     while words and hasattr(group, "get_command") and not words[0].startswith("-"):
         group = group.get_command(context, words.pop(0))
         if group is None:

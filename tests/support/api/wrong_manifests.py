@@ -9,6 +9,7 @@ import sys
 import urllib.error
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from support.processes.api_client import Client
@@ -85,7 +86,7 @@ _SCHEDULES = (
 )
 
 #: Manifest -> (path, value, …) of each change.
-_CHANGES = {
+_CHANGES: dict[str, list[tuple[Any, ...]]] = {
     "cron job": [
         *(("spec.schedule", schedule) for schedule in _SCHEDULES),
         ("spec.timeZone", ""),

@@ -18,6 +18,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
 
@@ -104,6 +105,8 @@ class Lines:
 
 
 class Line:
+    kubeconfig: Path
+
     def __init__(self, lines, name, authority, host, port):
         self.name = name
         #: The certificate authority in the kubeconfig.

@@ -1,5 +1,8 @@
 """Everything that reads untrusted files: each reader succeeds, or raises its own error."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import stowplan
 from stowplan.app.command_line.flags.option_errors import read_allow_list
 from stowplan.kube.api.load import LoadError, load_files, load_manifests
@@ -17,7 +20,7 @@ def _recording(path):
             pass
 
 
-READERS = {
+READERS: dict[str, tuple[Callable[[Path], object], tuple[type[Exception], ...]]] = {
     "configuration": (stowplan.load_config, (stowplan.ConfigError,)),
     "objects": (lambda path: load_files([str(path)]), (LoadError,)),
     "manifests": (lambda path: load_manifests([str(path)]), (LoadError,)),

@@ -1,6 +1,7 @@
 """Hostile files: nested too deeply, too many items, too long, of the wrong type, or not text at all."""
 
 import json
+from typing import Any
 
 CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 POLICY = "apiVersion: v1\nkind: Policy\n"
@@ -133,7 +134,7 @@ def hostile_texts():
         field, readers = FIELDS[kind], READERS[kind]
         for name, body in bodies(field).items():
             yield f"{kind}: {name}", (head + body).encode(), readers
-        lines = dict(line.split(": ", 1) for line in head.splitlines() if "{" not in line)
+        lines: dict[str, Any] = dict(line.split(": ", 1) for line in head.splitlines() if "{" not in line)
         if kind == "manifest":
             lines["metadata"] = {"name": "web"}
         for name, text in json_texts(lines, field).items():

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 
 class _Connection(socketserver.StreamRequestHandler):
+    server: "_Proxy"
+
     def handle(self):
         line = self.rfile.readline().decode("latin-1").split()
         fields = {}

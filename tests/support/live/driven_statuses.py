@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import contextmanager
+from typing import Any
 
 from stowplan.drivers.live.effects import Effects
 from stowplan.scheduler.engine.outbox import Outbox
@@ -13,7 +14,8 @@ class DrivenStatuses:
         self._times = times
         self._outbox = Outbox()
         self.statuses = PodStatuses(self._outbox, wall_clock=times.wall_clock, random=times.random, report=report)
-        self._effects = Effects(api, self, broadcaster=None, hostname="", extender_clients={})
+        engine: Any = self
+        self._effects = Effects(api, engine, broadcaster=None, hostname="", extender_clients={})
         self._alarms = set()
 
     # -- calls of the engine's other parts ----------------------------------------------------------------------------

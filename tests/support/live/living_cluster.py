@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.controller_cluster import STORAGES, LiveCluster
 
@@ -52,7 +54,7 @@ class Living(LiveCluster):
 
 def node(name="node-1", *, annotations=None, labels=None, cpu="4", memory="8Gi", pods="110", ready=None, **spec):
     """`ready`: the status of its initial Ready condition."""
-    status = {"capacity": {"cpu": cpu, "memory": memory, "pods": pods}}
+    status: dict[str, Any] = {"capacity": {"cpu": cpu, "memory": memory, "pods": pods}}
     if ready is not None:
         status["conditions"] = [{"type": "Ready", "status": ready}]
     return {
@@ -70,7 +72,7 @@ def pod(name="web", *, node="", annotations=None, labels=None, owner=None, final
         metadata["ownerReferences"] = [owner]
     if finalizers is not None:
         metadata["finalizers"] = finalizers
-    container = {"name": "main", "image": "registry.example:5000/team/app:1"}
+    container: dict[str, Any] = {"name": "main", "image": "registry.example:5000/team/app:1"}
     if requests is not None:
         container["resources"] = {"requests": requests, "limits": requests}
     if node:

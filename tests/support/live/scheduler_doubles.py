@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any
 
 from stowplan.app.daemon.process import ConnectedCluster, Election
 from stowplan.kube.api.api_errors import not_found
@@ -97,7 +98,7 @@ class FakeOpener:
         self.jobs = []
         self.schedulers = []
         self._scheduler = scheduler
-        self._api = api or FakeApi()
+        self._api: Any = api or FakeApi()
 
     @asynccontextmanager
     async def __call__(self, job):

@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 from stowplan.scheduler.engine.binding.binding_records import Binding, Stage
 from stowplan.scheduler.engine.binding.bindings import Bindings
@@ -22,7 +23,7 @@ class _Calls(Bindings):
 
     def __init__(self, framework, state, pod, node_name):
         self.problems = []
-        parts = SimpleNamespace(
+        parts: Any = SimpleNamespace(
             outbox=Outbox(),
             state=framework.handle.cluster,
             queue=SimpleNamespace(done=lambda uid: None, activate=lambda pods: None),
@@ -32,7 +33,7 @@ class _Calls(Bindings):
             reporter=RecordingReporter(self.problems),
         )
         # A status patch is always in progress, so that Bind does not follow PreBind.
-        statuses = SimpleNamespace(withdraw=lambda uid, listener: True)
+        statuses: Any = SimpleNamespace(withdraw=lambda uid, listener: True)
         super().__init__(parts, statuses=statuses, failures=None, metrics=NoAttemptMetrics(now=lambda: 0.0))
         self.call = framework, state, pod, node_name
         self.ended = None

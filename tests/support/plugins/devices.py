@@ -1,5 +1,7 @@
 """Builders of slices, classes and claims, for tests of device allocation."""
 
+from typing import Any
+
 from support.plugins.storage import of
 
 API = "resource.k8s.io/v1"
@@ -11,13 +13,13 @@ def a_device(name, *, capacity=None, consumes=None, **fields):
     case."""
     attributes = {key: value for key, value in fields.items() if isinstance(value, str | int)}
     rest = {key: value for key, value in fields.items() if key not in attributes}
-    flags = {
+    flags: dict[str, Any] = {
         key: attributes.pop(key)
         for key in ("allowMultipleAllocations", "allNodes", "bindsToNode", "nodeName")
         if key in attributes
     }
     typed = {key: {_KINDS[type(value)]: value} for key, value in attributes.items()}
-    found = {"name": name, "attributes": typed, **flags, **rest}
+    found: dict[str, Any] = {"name": name, "attributes": typed, **flags, **rest}
     if capacity:
         found["capacity"] = {
             key: value if isinstance(value, dict) else {"value": value} for key, value in capacity.items()

@@ -1,5 +1,8 @@
 """Plugins with scripted answers, and a framework of such plugins alone."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from stowplan.kube.config import DEFAULT_FEATURES, Profile, load_config
 from stowplan.plugins import (
     NodeFilterPlugin,
@@ -27,27 +30,31 @@ def answer_of(what, *args):
     return what(*args) if callable(what) else what
 
 
-class _PreEnqueue(PreEnqueuePlugin):
+class _Scripted:
+    answers: Mapping[str, Any]
+
+
+class _PreEnqueue(_Scripted, PreEnqueuePlugin):
     def pre_enqueue(self, pod):
         return answer_of(self.answers["pre_enqueue"], pod)
 
 
-class _PreFilter(PreFilterPlugin):
+class _PreFilter(_Scripted, PreFilterPlugin):
     def pre_filter(self, state, pod, nodes):
         return answer_of(self.answers["pre_filter"], state, pod, nodes)
 
 
-class _Filter(NodeFilterPlugin):
+class _Filter(_Scripted, NodeFilterPlugin):
     def filter_node(self, state, pod, node):
         return answer_of(self.answers["filter"], state, pod, node)
 
 
-class _PreScore(PreScorePlugin):
+class _PreScore(_Scripted, PreScorePlugin):
     def pre_score(self, state, pod, nodes):
         return answer_of(self.answers["pre_score"], state, pod, nodes)
 
 
-class _Score(NodeScorePlugin):
+class _Score(_Scripted, NodeScorePlugin):
     def score_node(self, state, pod, node):
         return answer_of(self.answers["score"], state, pod, node)
 
@@ -59,7 +66,7 @@ class _Normalize(_Score):
         return answer_of(self.answers["normalize"], state, pod, scores, feasible)
 
 
-class _PodExtensions(NodePodExtensions):
+class _PodExtensions(_Scripted, NodePodExtensions):
     def add_pod(self, state, pod, added, node):
         return answer_of(self.answers["add_pod"], state, pod, added, node)
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -84,10 +84,10 @@ class Hanging:
     point = ""
     way = staticmethod(busy)
     #: In how many calls it hangs.
-    left = (0,)
+    left: Any = (0,)
 
     def __init__(self, args, handle):
-        super().__init__(args, handle)
+        super().__init__(args, handle)  # type: ignore[call-arg] # of the plugin that it is mixed into
         #: How often it rejected a pod, so that the pod was requeued.
         self.turned_away = 0
 

@@ -1,8 +1,11 @@
 """Plugins that record their calls and have scripted answers, and a profile of them."""
 
+from typing import Any
+
 import numpy as np
 
 from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.types import Node
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.config.types import PluginRef, Profile
 from stowplan.scheduler.cluster.state import ClusterState
@@ -137,8 +140,8 @@ def framework_of(*plugins, objects=(), weights=None, **handle):
     weights = weights or {}
     cluster = ClusterState()
     for obj in objects:
-        decoded = decode_object(obj.obj())
-        (cluster.add_node if decoded.__class__.__name__ == "Node" else cluster.add_pod)(decoded)
+        decoded: Any = decode_object(obj.obj())
+        cluster.add_node(decoded) if isinstance(decoded, Node) else cluster.add_pod(decoded)
     points = {
         point: tuple(PluginRef(p.name, weights.get(p.name, 0)) for p in plugins if point in extension_points(p))
         for point in EXTENSION_POINTS

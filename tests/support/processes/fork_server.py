@@ -51,9 +51,9 @@ def become(request, streams):
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    sys.stdin = sys.__stdin__ = stream_like(sys.stdin, 0, "r")
-    sys.stdout = sys.__stdout__ = stream_like(sys.stdout, 1, "w")
-    sys.stderr = sys.__stderr__ = stream_like(sys.stderr, 2, "w")
+    sys.stdin = sys.__stdin__ = stream_like(sys.stdin, 0, "r")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = stream_like(sys.stdout, 1, "w")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = stream_like(sys.stderr, 2, "w")  # type: ignore[misc]
     signal.signal(signal.SIGINT, interrupted)
     os.chdir(request["folder"])
     os.environ.clear()

@@ -37,7 +37,7 @@ class ForkedProcess(subprocess.Popen):
     ):  # fmt: skip
         request = None if executable or preexec_fn or pass_fds or shell else _request(args, cwd, env)
         if request is None:
-            super()._execute_child(
+            super()._execute_child(  # type: ignore[misc] # a part of it that typeshed leaves out
                 args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
                 p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, *others,
             )  # fmt: skip
@@ -47,7 +47,7 @@ class ForkedProcess(subprocess.Popen):
             self.pid = _server(_at_start(os.environ)).fork(request, streams)
             self._child_created = True
         finally:
-            self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+            self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
 
 
 def run(command, *, input=None, capture_output=False, timeout=60, check=False, **options):
@@ -100,7 +100,7 @@ class _Server:
     def __init__(self):
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = Path(__file__).with_name("fork_server.py")
-        command = [sys.executable, program, str(theirs.fileno())]
+        command = [sys.executable, str(program), str(theirs.fileno())]
         # Forking is for processes with one thread; OpenBLAS would start more.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)

@@ -63,13 +63,13 @@ def replayed(path, registry=None, **options):
     with opened_recording(str(path)) as found, _effects_of(path).open("rb") as effects:
         again = Replay(found.lines, registry or in_tree_registry(), meter=ManualTime(), **options).steps()
         seen = (line for line in lines_of(effects) if line.endswith(b"\n"))
-        for found, line in zip_longest(again, seen):
-            if found is None or line is None:
+        for one, line in zip_longest(again, seen):
+            if one is None or line is None:
                 whole = False
                 break
             steps += 1
-            entry, effects = found
-            assert _line(effects) == line, f"step {steps} of {path.name}: different effects of {entry}"
+            entry, made = one
+            assert _line(made) == line, f"step {steps} of {path.name}: different effects of {entry}"
     return steps, whole
 
 

@@ -4,6 +4,8 @@ At the end, when everything is answered, delivered and allowed, every pod must b
 that a plain check of the cluster confirms.
 """
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import ApiError, Conflict, InternalError
@@ -188,7 +190,7 @@ class History:
         answerable = self.hand.answerable
         if not answerable:
             return
-        options = {
+        options: dict[str, dict[str, Any]] = {
             "done": {},
             "done gracefully": {"grace": 30.0},
             "refused": {"refused": REFUSALS[which % len(REFUSALS)]},

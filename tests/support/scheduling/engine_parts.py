@@ -1,5 +1,7 @@
 """The shared parts of an engine, for tests of one part."""
 
+from typing import Any
+
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
@@ -16,7 +18,7 @@ def parts(*, reports=None, **given):
     def now():
         return outbox.now
 
-    made = {
+    made: dict[str, Any] = {
         "state": ClusterState(),
         "waiting_pods": WaitingPods(now=now),
         "pods_in_pre_bind": PodsInPreBind(),

@@ -6,6 +6,7 @@ tested.
 
 from collections import namedtuple
 from types import SimpleNamespace
+from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import decode_json, to_dict
@@ -33,7 +34,7 @@ PLUGIN = "DefaultPreemption"
 #: Two nodes, of which tests fill the first.
 NODES = ("n1", "n2")
 
-_VERBS = {Patch: "patch", Delete: "delete", Read: "get"}
+_VERBS: dict[type, str] = {Patch: "patch", Delete: "delete", Read: "get"}
 
 
 class Call(namedtuple("Call", ["verb", "name", "work", "answer"])):
@@ -72,7 +73,7 @@ class Calls:
         match request:
             case Patch():
                 self.log.append((verb, name))
-                how = {"type_": request.type_, "subresource": request.subresource}
+                how: dict[str, Any] = {"type_": request.type_, "subresource": request.subresource}
                 work = self._api.patch(request.kind, patch=request.body, **where, **how)
             case Delete():
                 self.log.append((verb, name, request.uid))
@@ -167,7 +168,7 @@ class World:
         self.recorder = Recorder()
         self.metrics = scheduler_metrics()
         self.activated, self.reports, self.delays = [], [], []
-        parts = SimpleNamespace(
+        parts: Any = SimpleNamespace(
             outbox=self.outbox,
             state=self.state,
             waiting_pods=self.waiting_pods,
@@ -178,7 +179,8 @@ class World:
         )
         #: None: patches go to `calls`.
         self.statuses = self._real_statuses() if real_statuses else None
-        self.evictions = Evictions(parts, statuses=self.statuses or self.calls, metrics=self.metrics, now=lambda: 0.0)
+        statuses: Any = self.statuses or self.calls
+        self.evictions = Evictions(parts, statuses=statuses, metrics=self.metrics, now=lambda: 0.0)
         parts.queue = SimpleNamespace(activate=lambda pods: self.activated.extend(pod.key for pod in pods))
         for name, value in (("top", 1000), ("high", 100), ("low", 10)):
             self.cluster.create("priorityclasses.scheduling.k8s.io", {"metadata": {"name": name}, "value": value})

@@ -1,6 +1,7 @@
 """Pod groups and their pods on a `live_cluster`."""
 
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def member(name, group="g", cpu="1", **spec):
 
 def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
     """`gang` of None: a basic group. `mode`: its disruption mode."""
-    spec = {"schedulingPolicy": {"basic": {}} if gang is None else {"gang": {"minCount": gang}}}
+    spec: dict[str, Any] = {"schedulingPolicy": {"basic": {}} if gang is None else {"gang": {"minCount": gang}}}
     if mode is not None:
         spec["disruptionMode"] = mode
     if priority is not None:

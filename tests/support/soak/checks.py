@@ -1,6 +1,7 @@
 """What must hold while a cluster changes randomly, and once it has settled."""
 
 from collections import Counter, defaultdict
+from typing import Any
 
 import stowplan
 from stowplan.kube.api.decode import decode_json
@@ -115,7 +116,8 @@ class Watcher:
 def structs(api):
     """Everything in the store that a scheduler reads, decoded, without finished pods."""
     found = []
-    for kind in (Node, Pod, *STORED):
+    kinds: tuple[type[Any], ...] = (Node, Pod, *STORED)
+    for kind in kinds:
         resource = api.server.catalogue.of_kind("v1", kind.__name__) or next(
             (r for r in api.server.catalogue if r.kind == kind.__name__), None
         )

@@ -6,6 +6,7 @@ images, pod groups, extenders; in any combination.
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 from stowplan import Cluster
 from stowplan.testing import a_node, a_pod
@@ -200,7 +201,7 @@ def _a_node(name, zone, random):
 def _classes(random):
     kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "volumeBindingMode": "WaitForFirstConsumer"}
     local = {**kind, "metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner"}
-    csi = {**kind, "metadata": {"name": "csi"}, "provisioner": "csi.example.com"}
+    csi: dict[str, Any] = {**kind, "metadata": {"name": "csi"}, "provisioner": "csi.example.com"}
     if random.random() < 0.5:
         csi["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
     return [local, csi]
