@@ -42,11 +42,13 @@ wheels: $(STAMP) ## a wheel of each distribution, installed alone into an empty 
 	for one in $(DISTRIBUTIONS); do $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels $$one; done
 	$(BIN)/python deploy/try_wheels.py build/wheels
 
-lock: ## the versions and hashes that the image installs, anew from packages/stowplan/pyproject.toml
+lock: ## the versions and hashes that the image and hosted CI install, anew from the files pyproject.toml
 	$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
 	build/lock/bin/uv pip compile $(LOCK) packages/stowplan/pyproject.toml -o deploy/container/requirements.txt
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("packages/stowplan/pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' >build/lock/build.in
 	build/lock/bin/uv pip compile $(LOCK) build/lock/build.in -o deploy/container/build-requirements.txt
+	$(PYTHON) -c 'import tomllib; extras = tomllib.load(open("packages/stowplan-lab/pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(one for name in extras if name != "all" for one in extras[name]), sep="\n")' >build/lock/lab.in
+	build/lock/bin/uv pip compile $(LOCK) packages/stowplan/pyproject.toml build/lock/lab.in --group dev --group docs -o requirements-dev.txt
 
 check: lint types ## linters, types and layer order only
 
@@ -54,6 +56,9 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/lint-imports
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/towncrier build --draft --version 0 >/dev/null
+	@[ ! -d page/node_modules ] || (cd page && npm run --silent check)
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -61,6 +66,7 @@ types: $(STAMP)
 format: $(STAMP) ## format the sources, and mend what the linter can mend
 	$(BIN)/ruff check --fix-only --quiet $(SOURCES)
 	$(BIN)/ruff format --quiet $(SOURCES)
+	@[ ! -d page/node_modules ] || (cd page && npm run --silent format)
 
 demo: $(USABLE) ## a small cluster comes up, a workload is placed, one pod that waits is explained
 	@$(BIN)/stowplan demo

@@ -134,7 +134,7 @@ def test_the_image_is_the_users_own():
 
 def test_its_version_is_the_package_version():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["appVersion"] == __version__
+    assert chart["version"] == chart["appVersion"] == __version__
 
 
 # -- rendered

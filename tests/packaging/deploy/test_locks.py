@@ -1,6 +1,6 @@
-"""The lock files of the image agree with pyproject.toml: `make lock` was run after the last change of dependencies.
+"""The locks agree with each pyproject.toml: `make lock` was run after the last change of dependencies.
 
-The image's build, which runs `pip check`, shows that they are complete (test_container.py).
+The image's build, which runs `pip check`, shows that its own are complete (test_container.py).
 """
 
 import re
@@ -13,16 +13,26 @@ from packaging.utils import canonicalize_name
 from support.processes.deployments import DEPLOY, ROOT
 from support.processes.locks import pins
 
-PROJECT = tomllib.loads((ROOT / "packages/stowplan/pyproject.toml").read_text())
+IMAGE, DEVELOPMENT = DEPLOY / "container/requirements.txt", ROOT / "requirements-dev.txt"
+PROJECT, LAB, WORKSPACE = (
+    tomllib.loads((ROOT / path / "pyproject.toml").read_text())
+    for path in ("packages/stowplan", "packages/stowplan-lab", "")
+)
+EXTRAS = LAB["project"]["optional-dependencies"]
 ASKED = {
-    "requirements.txt": PROJECT["project"]["dependencies"],
-    "build-requirements.txt": PROJECT["build-system"]["requires"],
+    IMAGE: PROJECT["project"]["dependencies"],
+    DEPLOY / "container/build-requirements.txt": PROJECT["build-system"]["requires"],
+    DEVELOPMENT: [
+        *PROJECT["project"]["dependencies"],
+        *(one for name in EXTRAS if name != "all" for one in EXTRAS[name]),
+        *(one for group in WORKSPACE["dependency-groups"].values() for one in group),
+    ],
 }
-#: Python versions for building the image (`--build-arg PYTHON=`).
-PYTHONS = ["3.11", "3.12", "3.13"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+each_lock = pytest.mark.parametrize("lock", ASKED, ids=lambda lock: lock.name)
 
 
-def pins_of(name, python):
+def pins_of(lock, python):
     """Those that apply on Linux with this Python."""
     settings = {
         "python_version": python,
@@ -33,24 +43,24 @@ def pins_of(name, python):
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
     }
-    markers = [(pin, pin.requirement.marker) for pin in pins(DEPLOY / "container" / name)]
+    markers = [(pin, pin.requirement.marker) for pin in pins(lock)]
     return [pin for pin, marker in markers if marker is None or marker.evaluate(settings)]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("name", ASKED)
-def test_every_dependency_is_pinned_once_within_its_bounds(name, python):
-    found = pins_of(name, python)
+@each_lock
+def test_every_dependency_is_pinned_once_within_its_bounds(lock, python):
+    found = pins_of(lock, python)
     versions = {pin.name: pin.version for pin in found}
     assert len(versions) == len(found)
-    for text in ASKED[name]:
+    for text in ASKED[lock]:
         asked = Requirement(text)
         assert asked.specifier.contains(versions[canonicalize_name(asked.name)]), f"{text}: run `make lock`"
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_every_pin_has_hashes(name):
-    for pin in pins(DEPLOY / "container" / name):
+@each_lock
+def test_every_pin_has_hashes(lock):
+    for pin in pins(lock):
         assert pin.hashes, pin.name
         assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in pin.hashes), pin.name
 

@@ -4,7 +4,9 @@ import re
 import tomllib
 
 import pytest
+import yaml
 
+from stowplan import __version__
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.kube.config.older.schema import VERSIONS
 from stowplan_cluster.apiserver.simulated_nodes import TEMPLATE, nodes_of
@@ -20,10 +22,21 @@ def row(text, begins):
     return next(line for line in text.splitlines() if line.startswith(f"| {begins}"))
 
 
+MINORS = [int(version) for one in PROJECT["classifiers"] for version in re.findall(r":: 3\.(\d+)$", one)]
+
+
 @both
 def test_pythons_are_those_of_the_package(text):
-    minors = [int(version) for one in PROJECT["classifiers"] for version in re.findall(r":: 3\.(\d+)$", one)]
-    assert f"3.{min(minors)} to 3.{max(minors)}" in row(text, "Python")
+    assert f"3.{min(MINORS)} to 3.{max(MINORS)}" in row(text, "Python")
+
+
+def test_hosted_ci_tests_each_of_them():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == [f"3.{minor}" for minor in MINORS]
+
+
+def test_the_version_is_the_packages():
+    assert f"The version is {__version__}," in PAGE
 
 
 @both
