@@ -28,7 +28,7 @@ from stowplan.kube.config import ClientConnection
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.connection import connect_from_flags
 from stowplan.net.client.http_api import HttpApi
-from stowplan.net.client.watching.list_watch import ListWatch
+from stowplan.net.client.list_watch import ListWatch
 from stowplan_cluster.apiserver.api_server import ApiServer
 
 NODES = 1000

@@ -26,7 +26,7 @@ from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.connection import connect_from_flags
 from stowplan.net.client.http.user_agent import user_agent
 from stowplan.net.client.http_api import HttpApi
-from stowplan.net.client.watching.list_watch import ListWatch
+from stowplan.net.client.list_watch import ListWatch
 
 TIME = "2027-07-07T07:07:07.070707Z"
 SECONDS = 20

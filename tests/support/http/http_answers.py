@@ -2,7 +2,7 @@
 
 import gzip
 
-from stowplan.net.client.http.http1_bodies import LONGEST_HEAD
+from stowplan.net.client.http.http1 import LONGEST_HEAD
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -20,7 +20,7 @@ from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema import conform, schema_of
 from stowplan_cluster.apiserver.schema.types import ListType, Struct
-from stowplan_cluster.apiserver.strategies.jobs import generate_selector
+from stowplan_cluster.apiserver.strategies import generate_selector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from stowplan.app.command_line.commands import Section
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -85,3 +86,15 @@ class ClusterOptions(PlainStruct, frozen=True, kw_only=True):
     controllers: str
     disable_admission_plugins: str
     without: str = ""
+
+
+# The section of `stowplan --help` that lists these commands.
+
+WITHOUT_A_CLUSTER = Section(
+    "Without a cluster at hand:",
+    (
+        ("stowplan demo", ""),
+        ("stowplan up", "a cluster that schedules, for kubectl"),
+        ("stowplan apiserver --nodes 100", "the same without a scheduler, to bring your own"),
+    ),
+)

@@ -35,9 +35,9 @@ from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan_cluster.commands import demo_cluster
+from stowplan_cluster.commands.cluster_options import WITHOUT_A_CLUSTER
 from stowplan_cluster.commands.cluster_picture import picture
-from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
-from stowplan_cluster.commands.pod_watcher import PodWatcher
+from stowplan_cluster.commands.pod_changes import PodWatcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -99,7 +99,7 @@ async def _demo(folder: Path, save: str | None) -> None:
 
 async def _show(api: Api, kubeconfig: str) -> None:
     from stowplan.kube.timing.times import REAL_TIMES
-    from stowplan.net.client.watching.list_watch import ListWatch
+    from stowplan.net.client.list_watch import ListWatch
 
     watcher = PodWatcher(clock=REAL_TIMES.clock, write=lambda line: _write([line]))
     pods = ListWatch(api, Pod, times=REAL_TIMES, report=lambda problem: click.echo(problem, err=True))

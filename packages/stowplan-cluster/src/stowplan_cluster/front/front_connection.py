@@ -1,7 +1,6 @@
 """Bounded reads and writes for one request.
 
-Bodies are read by `net.serving.requests.bodies`; `net.serving.requests.protocol` limits how long a client may leave a
-response unread.
+`net.serving.requests.protocol` reads bodies, and limits how long a client may leave a response unread.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
 """
@@ -15,9 +14,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from stowplan.kube.api.api_errors import ApiError, Timeout, UnsupportedMediaType
-from stowplan.net.serving.requests.bodies import read_body
 from stowplan.net.serving.requests.messages import ALWAYS
-from stowplan.net.serving.requests.protocol import HttpConnection
+from stowplan.net.serving.requests.protocol import HttpConnection, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,7 +20,7 @@ from stowplan_cluster.commands import demo as demonstration
 from stowplan_cluster.commands import demo_cluster
 from stowplan_cluster.commands.cluster_picture import picture
 from stowplan_cluster.commands.demo import DemoError
-from stowplan_cluster.commands.pod_watcher import PodWatcher
+from stowplan_cluster.commands.pod_changes import PodWatcher
 
 DEMO = [sys.executable, "-m", "stowplan", "demo"]
 #: Matches a line about a pod.

@@ -7,7 +7,7 @@ import pytest
 from stowplan.ask.explain.text.tables import plain
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.port import Change
-from stowplan_cluster.commands.pod_watcher import PodWatcher
+from stowplan_cluster.commands.pod_changes import PodWatcher
 from support.api import manifests
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api.types import Pod
-from stowplan.net.client.watching.list_watch import ListWatch
+from stowplan.net.client.list_watch import ListWatch
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.clients import VirtualTime
 from support.api.embedded import Api, pod

@@ -25,7 +25,7 @@ __all__ = ["apply_defaults"]
 
 # Defaults of resource claims and slices.
 #
-# `timeAdded` of taints is set by `strategies/device_taints.py`, as defaults have no clock.
+# `timeAdded` of taints is set by `strategies`, as defaults have no clock.
 #
 # Upstream: pkg/apis/resource/v1/defaults.go.
 

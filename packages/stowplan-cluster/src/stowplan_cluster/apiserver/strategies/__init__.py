@@ -8,11 +8,204 @@ Upstream: pkg/registry/*/strategy.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from stowplan.kube.api.timestamps import timestamp
+from stowplan_cluster.apiserver.defaults.workloads import TEMPLATE_GENERATION
 from stowplan_cluster.apiserver.objects import equal, keep, metadata_of
-from stowplan_cluster.apiserver.strategies import claims, daemon_sets, device_taints, jobs, pods, services, status
+from stowplan_cluster.apiserver.strategies import pods, services
 from stowplan_cluster.apiserver.validation.field_errors import same
+from stowplan_cluster.apiserver.validation.jobs import LABEL_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+
+# Initial and derived status fields.
+#
+# Upstream: PrepareForCreate in pkg/registry/*/strategy.go; zeros are fields that are always encoded.
+
+_STARTS: dict[str, JsonObject] = {
+    "namespaces": {"phase": "Active"},
+    "persistentvolumeclaims": {"phase": "Pending"},
+    "services": {"loadBalancer": {}},
+    "replicationcontrollers": {"replicas": 0},
+    "replicasets.apps": {"replicas": 0},
+    "deployments.apps": {},
+    "statefulsets.apps": {"replicas": 0, "availableReplicas": 0},
+    "daemonsets.apps": {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    },
+    "jobs.batch": {},
+    "volumeattachments.storage.k8s.io": {"attached": False},
+    "poddisruptionbudgets.policy": {
+        "disruptionsAllowed": 0,
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "expectedPods": 0,
+    },
+    "podgroups.scheduling.k8s.io": {},
+    "resourceclaims.resource.k8s.io": {},
+    "devicetaintrules.resource.k8s.io": {},
+    "customresourcedefinitions.apiextensions.k8s.io": {},
+    "horizontalpodautoscalers.autoscaling": {"desiredReplicas": 0},
+}
+_NOTHING: JsonObject = {}
+
+
+def start(resource: Resource, obj: JsonObject) -> None:
+    """Set the initial status, overwriting the client's. Nodes keep theirs."""
+    beginning = _STARTS.get(resource.storage, _NOTHING if resource.stored_only and resource.has_status else None)
+    if beginning is not None:
+        obj["status"] = {name: _fresh(value) for name, value in beginning.items()}
+
+
+def _fresh(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else value
+
+
+def note_stored_version(definition: JsonObject, now: float) -> None:
+    _note(definition, [])
+
+
+def note_stored_version_on_update(definition: JsonObject, old: JsonObject, subresource: str) -> None:
+    if not subresource:
+        _note(definition, (old.get("status") or {}).get("storedVersions") or [])
+
+
+def _note(definition: JsonObject, known: list[str]) -> None:
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    stored = next((version.get("name", "") for version in versions if version.get("storage")), None)
+    added = [stored] if stored is not None and stored not in known else []
+    definition["status"] = (definition.get("status") or {}) | {"storedVersions": [*known, *added]}
+
+
+def drop_deallocated_devices(claim: JsonObject, old: JsonObject, subresource: str) -> None:
+    """Remove status.devices entries of devices that are no longer allocated."""
+    status = claim.get("status") or {}
+    if subresource != "status" or not status.get("devices"):
+        return
+    gone = _allocated(old) - _allocated(claim)
+    status["devices"] = [device for device in status["devices"] if _key(device) not in gone]
+    if not status["devices"]:
+        del status["devices"]
+
+
+def _allocated(claim: JsonObject) -> set[tuple[str, ...]]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return {_key(result) for result in (allocation.get("devices") or {}).get("results") or ()}
+
+
+def _key(device: JsonObject) -> tuple[str, ...]:
+    return tuple(device.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
+
+
+# Jobs: the generated selector, by controller UID.
+#
+# Upstream: pkg/registry/batch/job/strategy.go (generateSelector).
+
+
+def generate_selector(job: JsonObject, now: float) -> None:
+    spec, metadata = job["spec"], metadata_of(job)
+    if spec.get("manualSelector"):
+        return
+    name, uid = metadata.get("name", ""), metadata.get("uid", "")
+    template = spec["template"]
+    if template.get("metadata") is None:
+        template["metadata"] = {}
+    labels = template["metadata"].setdefault("labels", {})
+    # Parity: a Job whose labels were defaulted from the template gets the generated labels, too.
+    inherited = labels == metadata.get("labels")
+    for prefix in ("", LABEL_PREFIX):
+        # Existing labels are kept; validation rejects them.
+        labels.setdefault(f"{prefix}job-name", name)
+        labels.setdefault(f"{prefix}controller-uid", uid)
+    if inherited:
+        metadata["labels"] = dict(labels)
+    selector = spec.get("selector")
+    if selector is None:
+        selector = spec["selector"] = {}
+    selector.setdefault("matchLabels", {}).setdefault(f"{LABEL_PREFIX}controller-uid", uid)
+
+
+# Set timeAdded of device taints; tolerationSeconds count from it.
+#
+# A taint without a time gets the current one. A rule whose effect changes gets the current time, too, unless the
+# update sets another time.
+#
+# Upstream: SetDefaults_DeviceTaint in pkg/apis/resource/v1/defaults.go, pkg/registry/resource/devicetaintrule.
+
+_SLICES, _RULES = "resourceslices.resource.k8s.io", "devicetaintrules.resource.k8s.io"
+
+
+def date(resource: Resource, obj: JsonObject, old: JsonObject | None, now: float) -> None:
+    """Set missing times; `old` is the object before an update."""
+    if resource.storage not in (_SLICES, _RULES):
+        return
+    for taint in _taints(resource, obj):
+        if not taint.get("timeAdded"):
+            taint["timeAdded"] = timestamp(now)
+    if resource.storage == _RULES and old is not None:
+        (taint,), (before,) = _taints(resource, obj), _taints(resource, old)
+        changed = taint.get("effect") != before.get("effect")
+        if changed and taint["timeAdded"] == before.get("timeAdded"):
+            taint["timeAdded"] = timestamp(now)
+
+
+def _taints(resource: Resource, obj: JsonObject) -> Iterator[JsonObject]:
+    spec = obj.setdefault("spec", {})
+    if resource.storage == _RULES:
+        yield spec.setdefault("taint", {})
+        return
+    for device in spec.get("devices") or ():
+        yield from device.get("taints") or ()
+
+
+# DaemonSets: the template generation.
+#
+# Upstream: pkg/registry/apps/daemonset/strategy.go, pkg/apis/apps/v1/conversion.go.
+
+
+def _update_daemon_set(daemon_set: JsonObject, old: JsonObject, subresource: str) -> None:
+    if subresource:
+        return
+    count = (metadata_of(old).get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
+    changed = not same(daemon_set["spec"].get("template"), (old.get("spec") or {}).get("template"))
+    annotations = metadata_of(daemon_set).get("annotations") or {}
+    annotations[TEMPLATE_GENERATION] = str(int(count) + changed)
+    metadata_of(daemon_set)["annotations"] = annotations
+
+
+# PersistentVolumes and claims: phase transition times, and dataSource against dataSourceRef.
+#
+# Upstream: pkg/registry/core/persistentvolume, pkg/registry/core/persistentvolumeclaim.
+
+
+def prepare_new_volume(volume: JsonObject, now: float) -> None:
+    volume["status"] = {"phase": "Pending", "lastPhaseTransitionTime": timestamp(now)}
+
+
+def prepare_new_claim(claim: JsonObject, now: float) -> None:
+    _match_data_sources(claim["spec"])
+
+
+def prepare_claim_update(claim: JsonObject, old: JsonObject, subresource: str) -> None:
+    if not subresource:
+        _match_data_sources(claim["spec"])
+
+
+def _match_data_sources(spec: JsonObject) -> None:
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {name: reference[name] for name in ("apiGroup", "kind", "name") if name in reference}
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +230,10 @@ def _prepare_namespace(namespace: JsonObject, now: float) -> None:
 _PREPARE: dict[str, Prepare] = {
     "namespaces": _prepare_namespace,
     "pods": pods.prepare_new_pod,
-    "jobs.batch": jobs.generate_selector,
-    "persistentvolumes": claims.prepare_new_volume,
-    "persistentvolumeclaims": claims.prepare_new_claim,
-    "customresourcedefinitions.apiextensions.k8s.io": status.note_stored_version,
+    "jobs.batch": generate_selector,
+    "persistentvolumes": prepare_new_volume,
+    "persistentvolumeclaims": prepare_new_claim,
+    "customresourcedefinitions.apiextensions.k8s.io": note_stored_version,
 }
 
 
@@ -49,8 +242,8 @@ def prepare_for_create(resource: Resource, obj: JsonObject, *, now: float) -> No
     if resource.generation:
         metadata_of(obj)["generation"] = 1
     if not resource.custom:
-        device_taints.date(resource, obj, None, now)
-        status.start(resource, obj)
+        date(resource, obj, None, now)
+        start(resource, obj)
         prepare = _PREPARE.get(resource.storage)
         if prepare is not None:
             prepare(obj, now)
@@ -73,10 +266,10 @@ _UPDATE: dict[str, PrepareUpdate] = {
     "pods": pods.prepare_update,
     "secrets": _update_secret,
     "services": services.prepare_update,
-    "daemonsets.apps": daemon_sets.prepare_update,
-    "persistentvolumeclaims": claims.prepare_claim_update,
-    "customresourcedefinitions.apiextensions.k8s.io": status.note_stored_version_on_update,
-    "resourceclaims.resource.k8s.io": status.drop_deallocated_devices,
+    "daemonsets.apps": _update_daemon_set,
+    "persistentvolumeclaims": prepare_claim_update,
+    "customresourcedefinitions.apiextensions.k8s.io": note_stored_version_on_update,
+    "resourceclaims.resource.k8s.io": drop_deallocated_devices,
 }
 
 #: Kinds whose generation also counts changes of annotations, as these are copied to their ReplicaSets.
@@ -100,7 +293,7 @@ def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, sub
     elif resource.has_status:
         keep(obj, old, "status")
     if not subresource and not resource.custom:
-        device_taints.date(resource, obj, old, now)
+        date(resource, obj, old, now)
     update = None if resource.custom else _UPDATE.get(resource.storage)
     if update is not None:
         update(obj, old, subresource)

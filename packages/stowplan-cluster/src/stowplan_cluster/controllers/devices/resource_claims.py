@@ -252,7 +252,7 @@ class ResourceClaimController:
         if not status["reservedFor"]:
             del status["reservedFor"]
         if deallocated:
-            # The strategy also removes status.devices (strategies/status.py).
+            # The strategy also removes status.devices.
             status.pop("allocation", None)
         return self._client.update(stored, {**claim, "status": status}, subresource="status")
 

@@ -317,8 +317,8 @@ async def _refuse_if_other_scheduler(api: Api, job: Job, now: float, *, force: b
     from stowplan.kube.api.api_errors import ApiError, Forbidden, NotFound
     from stowplan.kube.api.policy import Lease
     from stowplan.kube.api.port import Unreachable
+    from stowplan.net.client.client_errors import unreachable_message
     from stowplan.net.client.endpoint.config_error import CredentialsError
-    from stowplan.net.client.unreachable import unreachable_message
 
     election = job.config.leader_election
     names = [profile.scheduler_name for profile in job.config.profiles]

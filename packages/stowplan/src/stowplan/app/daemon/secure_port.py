@@ -40,10 +40,14 @@ from stowplan.net.serving.delegation import (
     delegated_connection,
 )
 from stowplan.net.serving.listener import Listener
-from stowplan.net.serving.pages.configz import configz_page
-from stowplan.net.serving.pages.debug_flags import debug_flags_pages
-from stowplan.net.serving.pages.metrics_page import metrics_page
-from stowplan.net.serving.pages.zpages import ProcessStatus, flagz_page, statusz_page
+from stowplan.net.serving.pages import (
+    ProcessStatus,
+    configz_page,
+    debug_flags_pages,
+    flagz_page,
+    metrics_page,
+    statusz_page,
+)
 from stowplan.net.serving.profiling.profile_pages import Profiling
 from stowplan.net.serving.requests.health import HealthChecks
 from stowplan.net.serving.secure_server import SecureServer

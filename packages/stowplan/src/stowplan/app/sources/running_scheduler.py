@@ -29,8 +29,7 @@ from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.connection import ClientConfigError, Connection, CredentialsError
 from stowplan.net.client.credentials.request_credentials import TokenFile, UserCredentials
 from stowplan.net.client.endpoint.file_content import FileContent
-from stowplan.net.client.endpoint.proxies import proxy_from_environment
-from stowplan.net.client.endpoint.server_url import server_url
+from stowplan.net.client.endpoint.proxies import proxy_from_environment, server_url
 from stowplan.net.client.endpoint.tls import TlsSettings
 from stowplan.net.client.http.lanes import Lanes, RateLimitedLanes
 from stowplan.net.client.http.responses import Subject

@@ -25,11 +25,11 @@ from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.types import Event, Node, Pod
 from stowplan.kube.config import ClientConnection
 from stowplan.kube.structs import PlainStruct
+from stowplan.net.client.client_errors import unreachable_message
 from stowplan.net.client.connection import ClientConfigError, CredentialsError
 from stowplan.net.client.http.transport import Limits
 from stowplan.net.client.http_api import HttpApi
-from stowplan.net.client.unreachable import unreachable_message
-from stowplan.net.client.watching.list_watch import Undecodable
+from stowplan.net.client.list_watch import Undecodable
 from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from stowplan.kube.api.api_errors import ApiError, Forbidden, NotFound
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.types import Pod
-from stowplan.net.client.watching.list_watch import Failing, ListWatch
+from stowplan.net.client.list_watch import Failing, ListWatch
 from stowplan.scheduler.engine.watched_kinds import WatchedKind
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.port import Api, Change
     from stowplan.kube.timing.times import Times
-    from stowplan.net.client.watching.list_watch import Report
+    from stowplan.net.client.list_watch import Report
 
 #: Seconds after which missing initial lists are logged.
 FIRST_LISTS_WARNING_DELAY = 5.0

@@ -6,6 +6,6 @@
         pods = ListWatch(api, Pod, times=REAL_TIMES, report=print)
         await pods.run(lambda changes: ...)  # until cancelled: Change(old, new) of every object, across reconnects
 
-The names are in `client.connection`, `client.http_api`, `client.watching.list_watch`, `timing.times`, `config` and
+The names are in `client.connection`, `client.http_api`, `client.list_watch`, `timing.times`, `config` and
 `api.types`.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stowplan.kube.api.api_errors import ApiError, Unauthorized
 from stowplan.kube.api.port import Unreachable
 
 
@@ -18,3 +19,13 @@ class StreamSilent(Unreachable):
 
 class RequestDropped(Exception):
     """The request was not sent, because its lane is full. Only events are dropped."""
+
+
+# Error messages for a cluster that cannot be reached or does not respond as expected.
+
+
+def unreachable_message(server: str, error: ApiError | Unreachable) -> str:
+    if isinstance(error, Unreachable):
+        return f"cannot reach the cluster: {error}"
+    hint = "; the token or certificate is wrong or has expired" if isinstance(error, Unauthorized) else ""
+    return f"{server} refused: {error}{hint}"

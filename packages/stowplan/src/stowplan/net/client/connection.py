@@ -35,8 +35,7 @@ from stowplan.net.client.credentials.request_credentials import Credentials, Tok
 from stowplan.net.client.credentials.user_credentials import Readers, content_of, credentials_of
 from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.net.client.endpoint.file_content import FileContent
-from stowplan.net.client.endpoint.proxies import proxy_from_environment
-from stowplan.net.client.endpoint.server_url import server_url
+from stowplan.net.client.endpoint.proxies import proxy_from_environment, server_url
 from stowplan.net.client.endpoint.tls import TlsSettings
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from stowplan.kube.api.users import (
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.access_metrics import AuthorizationMetrics
-from stowplan.net.serving.review_cache import ReviewCache
-from stowplan.net.serving.reviewer import FAILURES
+from stowplan.net.serving.reviewer import FAILURES, ReviewCache
 from stowplan.net.serving.user import AuthorizationFailed, escaped
 
 if TYPE_CHECKING:

@@ -36,8 +36,7 @@ from stowplan.net.serving.authentication.lookup import (
     LookupFailed,
 )
 from stowplan.net.serving.authentication.request_header import FrontProxy, RequestHeaders
-from stowplan.net.serving.authentication.token_reviews import ReviewedTokens
-from stowplan.net.serving.authentication.tokens import BearerTokens, WebSocketTokens
+from stowplan.net.serving.authentication.tokens import BearerTokens, ReviewedTokens, WebSocketTokens
 from stowplan.net.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
 from stowplan.net.serving.reviewer import REQUEST_TIMEOUT, Reviewer
 

@@ -21,10 +21,9 @@ from aiohttp import web
 from stowplan.kube.api.api_errors import ApiError, BadRequest
 from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.klog.value_text import go_quote, stack_trace
-from stowplan.net.serving.requests.bodies import read_body
 from stowplan.net.serving.requests.forms import error_response
 from stowplan.net.serving.requests.messages import ALWAYS, Request, Response, Stream, refusal
-from stowplan.net.serving.requests.protocol import HttpConnection
+from stowplan.net.serving.requests.protocol import HttpConnection, read_body
 from stowplan.net.serving.requests.targets import bad_escape, parse_query
 from stowplan.net.serving.tls.transport import PEER_CERTIFICATES, address_text, host_of
 from stowplan.net.serving.user import AuthorizationFailed, Peer

@@ -15,13 +15,11 @@ from stowplan.kube.api.api_errors import Forbidden
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.serving.authentication.authenticator import DelegatedAuthenticator
 from stowplan.net.serving.authentication.request_header import STANDARD
-from stowplan.net.serving.authentication.token_reviews import ReviewedTokens
-from stowplan.net.serving.authentication.tokens import BearerTokens
+from stowplan.net.serving.authentication.tokens import BearerTokens, ReviewedTokens
 from stowplan.net.serving.authorization import AllowedPaths, DelegatedAuthorizer
 from stowplan.net.serving.requests.health import HealthChecks
 from stowplan.net.serving.requests.messages import Response
-from stowplan.net.serving.review_cache import MAX_ASKED
-from stowplan.net.serving.reviewer import Reviewer
+from stowplan.net.serving.reviewer import MAX_ASKED, Reviewer
 from support.serving import attackers
 from support.serving.secure_port import connected, secure_server, with_settings
 

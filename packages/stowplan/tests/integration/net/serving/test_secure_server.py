@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.timing.times import REAL_TIMES, RealTimes
 from stowplan.net.serving.listener import Listener
-from stowplan.net.serving.pages.debug_flags import debug_flags_pages
-from stowplan.net.serving.pages.metrics_page import metrics_page
+from stowplan.net.serving.pages import debug_flags_pages, metrics_page
 from stowplan.net.serving.requests.health import HealthChecks
 from stowplan.net.serving.requests.messages import Response, text
 from stowplan.net.serving.secure_server import SecureServer

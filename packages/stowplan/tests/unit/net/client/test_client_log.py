@@ -7,7 +7,7 @@ import pytest
 from stowplan.kube.api.types import Pod
 from stowplan.net.client.endpoint.file_content import FileContent
 from stowplan.net.client.endpoint.tls import CertificatePair, TlsSettings
-from stowplan.net.client.http.throttling import Throttling
+from stowplan.net.client.http.transport import Throttling
 from support.api.clients import SHORT, VirtualTime, a_pod, an_api
 from support.http.certificates import make_ca, make_client_certificate
 from support.http.kubeconfigs import Clock

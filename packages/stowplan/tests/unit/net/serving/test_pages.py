@@ -9,10 +9,14 @@ import yaml
 
 from stowplan.kube.api.api_errors import NotAcceptable
 from stowplan.kube.timing.times import RealTimes
-from stowplan.net.serving.pages.configz import configz_page
-from stowplan.net.serving.pages.debug_flags import debug_flags_pages
-from stowplan.net.serving.pages.metrics_page import metrics_page
-from stowplan.net.serving.pages.zpages import ProcessStatus, flagz_page, statusz_page
+from stowplan.net.serving.pages import (
+    ProcessStatus,
+    configz_page,
+    debug_flags_pages,
+    flagz_page,
+    metrics_page,
+    statusz_page,
+)
 from stowplan.net.serving.requests.messages import Response
 from support.serving.secure_port import asked
 

@@ -27,14 +27,14 @@ from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp
 from stowplan.kube.klog import get_logger
 from stowplan.kube.timing.backoff import REQUESTING, Backoff
 from stowplan.kube.timing.times import within
-from stowplan.net.client.watching.list_watch import Failing, ListWatch
+from stowplan.net.client.list_watch import Failing, ListWatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.kube.api.port import Api, Change
     from stowplan.kube.timing.times import Times
-    from stowplan.net.client.watching.list_watch import Report
+    from stowplan.net.client.list_watch import Report
 
 _log = get_logger(__name__)
 

@@ -19,7 +19,7 @@ import msgspec
 from stowplan.kube.api.api_errors import Forbidden, NotFound
 from stowplan.kube.api.users import ConfigMap
 from stowplan.kube.klog import get_logger
-from stowplan.net.client.watching.list_watch import Failing, ListWatch
+from stowplan.net.client.list_watch import Failing, ListWatch
 from stowplan.net.serving.authentication.authorities import Bundle, BundleError
 from stowplan.net.serving.authentication.request_header import RequestHeaders
 from stowplan.net.serving.reviewer import FAILURES, answer_within
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.port import Api, Change
     from stowplan.kube.timing.times import Times
-    from stowplan.net.client.watching.list_watch import Report
+    from stowplan.net.client.list_watch import Report
 
 _log = get_logger(__name__)
 

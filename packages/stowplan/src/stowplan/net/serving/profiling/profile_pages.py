@@ -16,19 +16,142 @@ Upstream: net/http/pprof of Go; docs/reference/behaviour.md, Profiles.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import gzip
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
+from stowplan.kube.api.protobuf_fields import bytes_field, number_field, packed_field, text_field
 from stowplan.net.serving.profiling import stacks
-from stowplan.net.serving.profiling.cpu import CpuSampler
-from stowplan.net.serving.profiling.pprof import encode
+from stowplan.net.serving.profiling.stacks import Stack, stack_of
 from stowplan.net.serving.requests.messages import TEXT, Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from stowplan.net.serving.profiling.stacks import Frame
     from stowplan.net.serving.requests.messages import Page
+
+# Encode pprof profiles (gzipped protobuf).
+#
+# Upstream: github.com/google/pprof/proto/profile.proto.
+
+
+def encode(
+    samples: Mapping[Stack, Sequence[int]],
+    *types: tuple[str, str],
+    period: int = 1,
+    began: float = 0.0,
+    lasted: float = 0.0,
+    comment: str = "",
+) -> bytes:
+    """Stacks with one number for each of `types`, which are (what, unit); `period` is in the unit of the last."""
+    # Both number their keys as they come: location 0 is none, string 0 the empty one.
+    strings: defaultdict[str, int] = defaultdict(count(1).__next__, {"": 0})
+    locations: defaultdict[Frame, int] = defaultdict(count(1).__next__)
+    value_types = [number_field(1, strings[what]) + number_field(2, strings[unit]) for what, unit in types]
+    parts = [bytes_field(1, one) for one in value_types]
+    for stack, values in samples.items():
+        numbers = [locations[frame] for frame in stack]
+        parts.append(bytes_field(2, packed_field(1, numbers) + packed_field(2, values)))
+    # One binary with all symbols resolved, so that pprof does not look for them.
+    resolved = b"".join(number_field(number, 1) for number in (7, 8, 9))
+    parts.append(bytes_field(3, number_field(1, 1) + number_field(5, strings["python"]) + resolved))
+    for frame, number in locations.items():
+        # The location and its function, which have the same number.
+        line = number_field(1, number) + number_field(2, frame.line)
+        parts.append(bytes_field(4, number_field(1, number) + number_field(2, 1) + bytes_field(4, line)))
+        name = strings[frame.function]
+        function = (number, name, name, strings[frame.file], frame.start)
+        parts.append(bytes_field(5, b"".join(number_field(i, value) for i, value in enumerate(function, start=1))))
+    parts += [number_field(9, round(began * 1e9)), number_field(10, round(lasted * 1e9))]
+    parts += [bytes_field(11, value_types[-1]), number_field(12, period), packed_field(13, [strings[comment]])]
+    # Last, because the parts above add to the string table.
+    parts += [text_field(6, text) for text in strings]
+    return gzip.compress(b"".join(parts), compresslevel=1, mtime=0)
+
+
+# CPU profiles: a thread samples the others and attributes their CPU time.
+#
+# The kernel reports the CPU time of a thread; the thread's location at the end of a period represents the whole
+# period. A waiting thread is charged nothing, so the profile shows work only. Samples are taken where Python can be
+# interrupted: time in long C calls is charged to the Python line that made the call.
+#
+# A sample needs the interpreter lock, which an event loop only releases where it waits: without further measures, the
+# sampler would only see that wait. So the interpreter's switch interval is shortened during sampling.
+#
+# Upstream: runtime/pprof's StartCPUProfile, which a timer signal drives.
+
+#: Seconds between two samples, as in Go.
+PERIOD = 0.01
+#: Maximum delay of a sample in seconds, for `sys.setswitchinterval`.
+_LATE = 0.0001
+
+
+class CpuSampler:
+    """Samples from `start` to `stop`; `busy` returns the CPU seconds of a thread by its ident."""
+
+    def __init__(self, *, period: float = PERIOD, busy: Callable[[int], float] | None = None) -> None:
+        self._period = period
+        self._busy = cpu_seconds if busy is None else busy
+        #: Samples and nanoseconds of each stack.
+        self._samples: defaultdict[Stack, list[int]] = defaultdict(lambda: [0, 0])
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="profiler", daemon=True)
+        self._used: dict[int, float] = {}
+
+    def start(self) -> None:
+        self._began = time.time()
+        self._switch_interval = sys.getswitchinterval()
+        sys.setswitchinterval(_LATE)
+        self._thread.start()
+
+    def stop(self) -> bytes:
+        """Stop, within a period, and return the profile."""
+        self._stopped.set()
+        self._thread.join()
+        sys.setswitchinterval(self._switch_interval)
+        return encode(
+            self._samples,
+            ("samples", "count"),
+            ("cpu", "nanoseconds"),
+            period=int(self._period * 1e9),
+            began=self._began,
+            lasted=time.time() - self._began,
+        )
+
+    def _run(self) -> None:
+        # Earlier usage does not count.
+        self.look()
+        while not self._stopped.wait(self._period):
+            self.look()
+
+    def look(self) -> None:
+        """Charge all threads except for our own."""
+        own = threading.get_ident()
+        # A thread with a frame is alive, so its clock exists.
+        for ident, frame in sys._current_frames().items():
+            if ident == own:
+                continue
+            used = self._busy(ident)
+            spent = used - self._used.get(ident, used)
+            self._used[ident] = used
+            if spent > 0:
+                charged = self._samples[stack_of(frame)]
+                charged[0] += 1
+                charged[1] += round(spent * 1e9)
+
+
+def cpu_seconds(ident: int) -> float:
+    """CPU time of a living thread; where the system does not support that, wall time."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.perf_counter()
+    return time.clock_gettime(time.pthread_getcpuclockid(ident))
+
 
 PREFIX = "/debug/pprof/"
 _DEFAULT_SECONDS = 30.0

@@ -12,7 +12,7 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Node, Pod
 from stowplan.net.client.credentials.request_credentials import UserCredentials, bearer
 from stowplan.net.client.http.transport import Limits
-from stowplan.net.client.watching.list_watch import Failing, ListWatch, Undecodable, Working
+from stowplan.net.client.list_watch import Failing, ListWatch, Undecodable, Working
 from support.api.clients import VirtualTime, a_pod, a_pod_list, an_api
 from support.http.misbehaving_server import Misbehaving, answers, closes, does, hangs, resets, sends, status, streams
 

@@ -10,8 +10,7 @@ from collections import defaultdict
 import pytest
 
 from stowplan.kube.api.users import UserInfo
-from stowplan.net.serving.profiling.cpu import CpuSampler
-from stowplan.net.serving.profiling.profile_pages import Profiling
+from stowplan.net.serving.profiling.profile_pages import CpuSampler, Profiling
 from stowplan.net.serving.requests.messages import Request
 
 CANARY = "canary-5d1f"

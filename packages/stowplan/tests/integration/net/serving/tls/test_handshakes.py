@@ -6,7 +6,7 @@ import threading
 import pytest
 from OpenSSL import SSL
 
-from stowplan.net.serving.tls.handshakes import Handshakes
+from stowplan.net.serving.tls.transport import Handshakes
 
 
 class Connection:

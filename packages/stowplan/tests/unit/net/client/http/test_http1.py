@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from yarl import URL
 
-from stowplan.net.client.http.http1 import AnswerReader, ConnectionLost, RequestWriter
-from stowplan.net.client.http.http1_bodies import NotHttp
+from stowplan.net.client.http.http1 import AnswerReader, ConnectionLost, NotHttp, RequestWriter
 from support.examples import examples
 from support.http.http_answers import COMPLETE, CUT_OFF, GZIP, OK, UNTIL_THE_END, WRONG, ZIPPED
 

@@ -27,9 +27,9 @@ from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.serving.access_metrics import AuthenticationMetrics
-from stowplan.net.serving.authentication.token_reviews import ReviewedTokens
 from stowplan.net.serving.authentication.tokens import (
     BearerTokens,
+    ReviewedTokens,
     WebSocketTokens,
     bearer_token,
     web_socket_token,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
-from stowplan.net.client.watching.known_objects import Known, Relist, metadata_of
+from stowplan.net.client.list_watch import Known, Relist, metadata_of
 from support.api.clients import a_pod
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.kube.timing.times import settle
-from stowplan.net.serving.review_cache import ReviewCache
+from stowplan.net.serving.reviewer import ReviewCache
 from support.examples import times
 
 

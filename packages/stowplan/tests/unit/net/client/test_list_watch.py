@@ -15,7 +15,7 @@ from stowplan.kube.api.decode import convert
 from stowplan.kube.api.port import BadObject, Listing, Unreachable, WatchEvent
 from stowplan.kube.api.types import Pod
 from stowplan.net.client.client_errors import StreamSilent
-from stowplan.net.client.watching.list_watch import PAGE, Failing, ListWatch, Undecodable, Working
+from stowplan.net.client.list_watch import PAGE, Failing, ListWatch, Undecodable, Working
 from support.api.clients import VirtualTime, a_pod
 from support.observing.log_lines import logged
 

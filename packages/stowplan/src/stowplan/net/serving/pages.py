@@ -1,23 +1,30 @@
-"""/flagz and /statusz.
+"""Pages of the secure port: /flagz, /statusz, /configz, /debug/flags/v and /metrics.
 
-Text for people, with a random separator so that it is not parsed; config.k8s.io objects on request.
+The first two are text for people, with a random separator so that it is not parsed; config.k8s.io objects on request.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/{flagz,statusz}.
 """
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import gzip
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.requests.forms import PLAIN_TEXT, YAML, Form, negotiate, wants_pretty
-from stowplan.net.serving.requests.messages import JSON, Page, Request, Response, text
+from stowplan.net.serving.requests.forms import PLAIN_TEXT, YAML, Form, as_json, negotiate, wants_pretty
+from stowplan.net.serving.requests.messages import JSON, NO_SNIFF, Page, Request, Response, text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from multidict import CIMultiDictProxy
 
     from stowplan.kube.timing.times import Times
     from stowplan.net.serving.requests.forms import Target
@@ -134,3 +141,112 @@ def _structured(form: Form, request: Request, fields: dict[str, Any]) -> Respons
     warning = f'299 - "This version of the {target.kind.lower()} endpoint is deprecated. Please use a newer version."'
     headers = (("Warning", warning),) if target.version == _DEPRECATED else ()
     return Response(body, content_type=form.content_type, headers=headers)
+
+
+# /configz: the configuration in effect.
+#
+# Upstream: staging/src/k8s.io/component-base/configz.
+
+
+def configz_page(configuration: Callable[[], dict[str, Any]]) -> Page:
+    """`configuration` returns a KubeSchedulerConfiguration with kind and apiVersion."""
+
+    def page(request: Request) -> Response:
+        return Response(as_json({"componentconfig": configuration()}), content_type=JSON, headers=NO_SNIFF)
+
+    return page
+
+
+# /debug/flags/v: change log verbosity at run time.
+#
+# Upstream: staging/src/k8s.io/apiserver/pkg/server/routes/flags.go, component-base/logs (GlogSetter).
+
+_INDEX = b"""<html>
+<head><title>/debug/flags/</title></head>
+<body>
+Flags that can be changed with PUT:
+<ul><li><a href="/debug/flags/v">v</a></li></ul>
+</body>
+</html>
+"""
+_LARGEST = 2**32 - 1
+_LARGEST_LEVEL = 2**31 - 1
+
+
+def debug_flags_pages(set_verbosity: Callable[[int], None]) -> dict[str, Page]:
+    """The pages by path."""
+
+    def verbosity(request: Request) -> Response:
+        if request.method != "PUT":
+            return _response("unsupported http method", 406)
+        given = request.body.decode(errors="replace")
+        try:
+            level = _level(given)
+        except ValueError as error:
+            return _response(str(error), 400)
+        set_verbosity(level)
+        return _response(f"successfully set klog.logging.verbosity to {given}", 200)
+
+    return {"/debug/flags": _index, "/debug/flags/": _index, "/debug/flags/v": verbosity}
+
+
+def _index(request: Request) -> Response:
+    return Response(_INDEX, content_type="text/html; charset=utf-8")
+
+
+def _level(given: str) -> int:
+    """ValueError with Go's text."""
+    if not (given.isascii() and given.isdigit()):
+        raise ValueError(f"strconv.ParseUint: parsing {go_quote(given)}: invalid syntax")
+    level = int(given) if len(given) < 20 else _LARGEST + 1
+    if level > _LARGEST:
+        raise ValueError(f"strconv.ParseUint: parsing {go_quote(given)}: value out of range")
+    if level > _LARGEST_LEVEL:
+        reason = f"strconv.ParseInt: parsing {go_quote(given)}: value out of range"
+        raise ValueError(f"failed set klog.logging.verbosity {given}: {reason}")
+    return level
+
+
+def _response(message: str, status: int) -> Response:
+    return Response(f"{message}\n".encode(), status, "text/plain", NO_SNIFF)
+
+
+# /metrics, /metrics/slis and /metrics/resources, with content negotiation.
+#
+# Upstream: staging/src/k8s.io/component-base/metrics (HandlerWithReset, HandlerFor); prometheus/promhttp.
+
+#: Accept header -> content type and body.
+Render = Callable[[str], tuple[str, bytes] | Awaitable[tuple[str, bytes]]]
+
+_LEVEL = 1
+
+
+def metrics_page(
+    render: Render,
+    *,
+    reset: Callable[[], None] | None = None,
+    shown: Callable[[], bool] = lambda: True,
+    process_start: float | None = None,
+) -> Page:
+    """`reset` is called for DELETE; the page is empty unless it is `shown`."""
+    headers = () if process_start is None else (("Process-Start-Time-Unix", str(int(process_start))),)
+
+    async def page(request: Request) -> Response:
+        if request.method == "DELETE" and reset is not None:
+            reset()
+            return text("metrics reset\n")
+        if not shown():
+            return text("")
+        rendered = render(request.headers.get("Accept", ""))
+        content_type, body = await rendered if isawaitable(rendered) else rendered
+        if not _takes_gzip(request.headers):
+            return Response(body, content_type=content_type, headers=headers)
+        packed = await asyncio.to_thread(gzip.compress, body, _LEVEL)
+        return Response(packed, content_type=content_type, headers=(*headers, ("Content-Encoding", "gzip")))
+
+    return page
+
+
+def _takes_gzip(headers: CIMultiDictProxy[str]) -> bool:
+    codings = (coding.partition(";") for coding in headers.get("Accept-Encoding", "").split(","))
+    return any(name.strip() == "gzip" and weight.strip() not in ("q=0", "q=0.0") for name, _, weight in codings)
