@@ -39,7 +39,7 @@ def test_waits_are_logged_by_verbosity(verbosity, levels):
         for seconds in (0.0, 0.5, 1.0, 10.0):
             clock.now += seconds
             throttling.log("GET", "https://s/api", 2.0)
-    lines = found.of("throttling")
+    lines = found.of("transport")
     assert [line[0] for line in lines] == levels
     assert all(line == waited(line[2]["delay"].total_seconds(), line[0]) for line in lines)
 
