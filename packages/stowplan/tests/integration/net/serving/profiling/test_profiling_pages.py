@@ -129,7 +129,9 @@ async def test_cpu_time_is_attributed_to_stacks_by_one_sampler_that_leaves_nothi
     types, samples, whole, _ = read((await first).body)
     assert (types, whole[12]) == (["samples", "cpu"], [3600 * 10**9])
     # The test looks from the main thread, so the sampler's own is among what it sees.
-    sampler = next(values for stack, values in samples.items() if "profile_pages.CpuSampler._run" in [name for name, *_ in stack])
+    sampler = next(
+        values for stack, values in samples.items() if "profile_pages.CpuSampler._run" in [name for name, *_ in stack]
+    )
     assert sampler[0] >= 1
     assert sampler[1] >= 10**9
     ask.end.clear()
