@@ -14,14 +14,13 @@ import msgspec
 from gpu_sharing.experiment import POLICIES, Job, do
 from gpu_sharing.results import curves, figure, table
 from gpu_sharing.trace import TraceError, read_nodes, read_pods
-from stowplan_lab.sweeps.run_all import run_all
-from stowplan_lab.sweeps.workers import Dask, Processes, WorkersError
+from stowplan_lab.sweeps import Dask, Processes, WorkersError, run_all
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gpu_sharing.experiment import Run
-    from stowplan_lab.sweeps.workers import Workers
+    from stowplan_lab.sweeps import Workers
 
 PUBLISHED = "https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023)"
 

@@ -18,10 +18,10 @@ from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.types import Node
-from stowplan_lab.compare.runs import values_of
+from stowplan_lab.compare.comparison import values_of
 from stowplan_lab.simulation.results.output import Kept
 from stowplan_lab.simulation.simulate import Simulation
-from stowplan_lab.tuning.measures import measured_since
+from stowplan_lab.tuning.objective import measured_since
 
 #: A pod may be bound to a node that is gone, and is removed after this many seconds.
 ORPHANED = 61

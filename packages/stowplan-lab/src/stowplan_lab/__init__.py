@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stowplan_lab.simulation.errors import ScenarioError as ScenarioError
     from stowplan_lab.simulation.simulate import SimulationResult as SimulationResult
     from stowplan_lab.simulation.simulate import simulate_scenario as simulate_scenario
-    from stowplan_lab.tuning.errors import TuningError as TuningError
+    from stowplan_lab.tuning.objective import TuningError as TuningError
     from stowplan_lab.tuning.tune import Effort as Effort
     from stowplan_lab.tuning.tune import TuningResult as TuningResult
     from stowplan_lab.tuning.tune import tune_scenario as tune_scenario

@@ -17,14 +17,20 @@ from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.ask.explain.text.tables import write
-from stowplan_lab.commands.help_section import DAYS_IN_SECONDS
-from stowplan_lab.commands.scenario_options import QUIET, SEEDS_FROM, on_workers, scenario_reported, workers_of
+from stowplan_lab.commands.scenario_options import (
+    DAYS_IN_SECONDS,
+    QUIET,
+    SEEDS_FROM,
+    on_workers,
+    scenario_reported,
+    workers_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan_lab.compare.comparison import ComparisonRecord
-    from stowplan_lab.sweeps.workers import Workers
+    from stowplan_lab.sweeps import Workers
 
 _EPILOG = "Exit codes: 0: done; 1: some run failed; 2: invalid input; 130: interrupted, with partial results."
 _INTERRUPTED = 130
@@ -90,9 +96,8 @@ def compare(
     if (scenario is None) == (recording is None):
         raise click.UsageError("Give one of --scenario and --recording.")
     # NumPy and the scheduler are slow to import.
-    from stowplan_lab.compare.page import comparison_html
-    from stowplan_lab.compare.text import comparison_page
-    from stowplan_lab.sweeps.workers import WorkersError
+    from stowplan_lab.compare.report import comparison_html, comparison_page
+    from stowplan_lab.sweeps import WorkersError
 
     workers = workers_of(jobs=jobs, dask=dask)
     progress = Progress(quiet=quiet)
@@ -157,8 +162,7 @@ def _on_recording(
     recording: str, configs: Sequence[str], plugins: Sequence[str], workers: Workers, progress: Progress
 ) -> ComparisonRecord:
     from stowplan.scheduler.engine.input_log.recording import RecordingError
-    from stowplan_lab.compare.comparison import compare_recorded
-    from stowplan_lab.compare.recorded import RECORDED, configuration_of
+    from stowplan_lab.compare.comparison import RECORDED, compare_recorded, configuration_of
 
     named_plugins(plugins)
     wanted = [None if config == RECORDED else config for config in configs]

@@ -1,4 +1,4 @@
-"""Options and errors shared by the commands about scenarios: simulate, compare, tune."""
+"""What the commands about scenarios share: their section of the help, options and errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.command_line.commands import Section
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan_lab.simulation.errors import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stowplan_lab.sweeps.workers import Workers
+    from stowplan_lab.sweeps import Workers
+
+DAYS_IN_SECONDS = Section(
+    "What would a day be like?",
+    (
+        ("stowplan simulate day.yaml", "a day in seconds, with pictures"),
+        ("stowplan compare a.yaml b.yaml --scenario day.yaml", "configurations side by side"),
+        ("stowplan tune day.yaml --objective waits=1,cost=0.5", "search for a better configuration"),
+    ),
+)
+
 
 SCENARIO = click.argument("scenario", metavar="SCENARIO", required=False, shell_complete=complete_file)
 SEEDS_FROM = click.option(
@@ -34,7 +45,7 @@ def on_workers(command: Callable[..., Any]) -> Any:
 
 
 def workers_of(*, jobs: int | None, dask: str | None) -> Workers:
-    from stowplan_lab.sweeps.workers import Dask, Processes
+    from stowplan_lab.sweeps import Dask, Processes
 
     return Dask(dask) if dask else Processes(jobs)
 

@@ -18,8 +18,14 @@ from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.command_line.stop_signals import stop_signals
 from stowplan.ask.explain.text.tables import write
-from stowplan_lab.commands.help_section import DAYS_IN_SECONDS
-from stowplan_lab.commands.scenario_options import QUIET, SCENARIO, print_schema, scenario_reported, wanted
+from stowplan_lab.commands.scenario_options import (
+    DAYS_IN_SECONDS,
+    QUIET,
+    SCENARIO,
+    print_schema,
+    scenario_reported,
+    wanted,
+)
 
 if TYPE_CHECKING:
     from stowplan.app.command_line.stop_signals import StopSignals
@@ -80,7 +86,7 @@ def simulate(
       stowplan simulate --schema > scenario.schema.json
     """
     if schema:
-        from stowplan_lab.simulation.definition.json_schema import scenario_schema
+        from stowplan_lab.simulation.definition.schema import scenario_schema
 
         print_schema(scenario_schema())
         return

@@ -16,8 +16,8 @@ from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.named_plugins import allow_current_directory, named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.ask.explain.text.tables import write
-from stowplan_lab.commands.help_section import DAYS_IN_SECONDS
 from stowplan_lab.commands.scenario_options import (
+    DAYS_IN_SECONDS,
     QUIET,
     SCENARIO,
     SEEDS_FROM,
@@ -127,14 +127,14 @@ def tune(
       stowplan tune --schema > space.schema.json
     """
     if schema:
-        from stowplan_lab.tuning.json_schema import space_schema
+        from stowplan_lab.tuning.space import space_schema
 
         print_schema(space_schema())
         return
     scenario = wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-tuned")
     # NumPy and the scheduler are slow to import.
-    from stowplan_lab.tuning.text import tuning_page
+    from stowplan_lab.tuning.report import tuning_page
 
     progress = Progress(quiet=quiet)
     try:
@@ -170,8 +170,8 @@ def _tuned(
     jobs: int | None,
     dask: str | None,
 ) -> TuningResult:
-    from stowplan_lab.sweeps.workers import WorkersError
-    from stowplan_lab.tuning.errors import TuningError
+    from stowplan_lab.sweeps import WorkersError
+    from stowplan_lab.tuning.objective import TuningError
     from stowplan_lab.tuning.tune import Effort, tune_scenario
 
     named_plugins(plugins)

@@ -1,21 +1,173 @@
-"""Measures of each configuration on one scenario, and differences from the first."""
+"""Measures of each configuration on one scenario or recording, and differences from the first.
+
+Arrivals, lifetimes and faults do not depend on decisions (`simulation.simulate`), so with the same seed configurations
+get the same pods, and differences are paired by seed. Means have 95 % confidence intervals (Student's t).
+
+A recording has the times at which pods and nodes were added and deleted, but not the consequences of other decisions: a
+pod is deleted when it was deleted then, however long it has run, and evicted pods are not recreated. So nodes,
+utilization and cost are not measured, and the notes explain how to read the rest.
+"""
 
 from __future__ import annotations
 
+from math import sqrt
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.hang_guard import CallGuard
+from stowplan.history.recordings.files import files_of_run, header_of
+from stowplan.history.recordings.rerun import rerun
+from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.structs import PlainStruct
+from stowplan.kube.timing.waits import wait_measures
+from stowplan.scheduler.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.scheduler.inspection.records import Record
-from stowplan_lab.compare.recorded import RecordingJob, measured_recording, notes_of
-from stowplan_lab.compare.runs import Job, Run, measured
-from stowplan_lab.compare.statistics import Estimate, estimate
-from stowplan_lab.sweeps.run_all import run_all
+from stowplan_lab.simulation.simulate import simulate_scenario
+from stowplan_lab.sweeps import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from stowplan_lab.sweeps.workers import Workers
+    from stowplan.history.recordings.rerun import RerunResult
+    from stowplan.kube.config import Configuration
+    from stowplan.scheduler.framework.runtime.registry import Registry
+    from stowplan_lab.simulation.results.records import SummaryRecord
+    from stowplan_lab.sweeps import Workers
+
+#: The name of the configuration of the recording.
+RECORDED = "recorded"
+#: The measure of how close a configuration comes to the recorded decisions.
+PLACED_DIFFERENTLY = "placedDifferently"
+ONE_RUN = (
+    "Pods and nodes come and go as recorded: run times of pods, actions of an autoscaler and replacements of "
+    "evicted pods could have been different. Nodes, utilization and cost are not compared. One recording is one run, "
+    "so there are no intervals: another week may differ."
+)
+NO_ATTEMPTS = (
+    "The recording followed a cluster and does not say when its scheduler tried pods. Here they are tried as soon as "
+    "they can be: waits are lower than on a cluster, and compare with each other only."
+)
+
+
+class RecordingJob(PlainStruct, frozen=True):
+    recording: str
+    side: int
+    #: None: the recorded one.
+    config: str | None
+    seed: int
+    #: MODULE:CLASS of plugins.
+    plugins: tuple[str, ...] = ()
+
+
+def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...]) -> tuple[Registry, Configuration]:
+    """From a file, or the recorded one; raises RecordingError, PluginLoadError, ConfigError."""
+    registry = guarded_registry(dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))), CallGuard())
+    header = header_of(files_of_run(recording)[0])
+    features = DEFAULT_FEATURES.with_gates(header.gates)
+    source = header.configuration if config is None else config
+    return registry, load_config(source, plugins=registry.declarations, features=features)
+
+
+def measured_recording(job: RecordingJob) -> Run:
+    """Reschedule a recording; importable, for worker processes. Raises RecordingError, ConfigError."""
+    found = rerun(job.recording, *configuration_of(job.recording, job.config, job.plugins))
+    return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()})
+
+
+def _values(found: RerunResult) -> dict[str, float]:
+    """Measures of the pods to schedule."""
+    pods = len(found.pods)
+    return {
+        **wait_measures(found.waits_now),
+        PLACED_DIFFERENTLY: 100 * len(found.placed_differently) / pods if pods else 0.0,
+    }
+
+
+def notes_of(recording: str) -> tuple[str, ...]:
+    """Notes on a comparison with it; raises RecordingError."""
+    return (ONE_RUN,) if header_of(recording).decides else (ONE_RUN, NO_ATTEMPTS)
+
+
+#: The 97.5 % quantile of Student's t by degrees of freedom, from 1 on.
+_T = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+#: For more degrees of freedom, where the quantile is below that of 30.
+_T_OF_MANY = 2.042
+_DIGITS = 6
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """A mean over seeds; low and high are None for a single value, whose spread is unknown."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def certain(self) -> bool:
+        """Whether it differs from 0 significantly."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Of at least one value."""
+    mean = fmean(values)
+    if len(values) < 2:
+        return Estimate(mean=round(mean, _DIGITS))
+    freedom = len(values) - 1
+    # Rounded up beyond the table, so that intervals are too wide rather than too narrow.
+    reach = (_T[freedom - 1] if freedom <= len(_T) else _T_OF_MANY) * stdev(values) / sqrt(len(values))
+    return Estimate(mean=round(mean, _DIGITS), low=round(mean - reach, _DIGITS), high=round(mean + reach, _DIGITS))
+
+
+class Job(PlainStruct, frozen=True):
+    scenario: str
+    #: Index of the configuration in the comparison, and its file; None: the scenario's own.
+    side: int
+    config: str | None
+    seed: int
+    #: MODULE:CLASS of plugins.
+    plugins: tuple[str, ...] = ()
+
+
+class Run(msgspec.Struct, frozen=True):
+    #: Measure -> value.
+    values: dict[str, float]
+    #: Pod -> its last node.
+    nodes: dict[str, str]
+    #: For the user, such as what can never run.
+    notes: tuple[str, ...] = ()
+
+
+def measured(job: Job) -> Run:
+    """Simulate; importable, for worker processes."""
+    plugins = [load_plugin(path) for path in job.plugins]
+    result = simulate_scenario(job.scenario, config=job.config, seed=job.seed, plugins=plugins)
+    summary = result.summary
+    return Run(values_of(summary), {row.pod: row.node for row in result.decisions or ()}, summary.notes)
+
+
+def values_of(summary: SummaryRecord) -> dict[str, float]:
+    """The compared measures of a simulation; shares in percent, waits in seconds."""
+    waits = summary.waits
+    return {
+        "waits.mean": waits.mean,
+        "waits.p95": waits.p95,
+        "waits.longest": waits.longest,
+        "unplaced": float(waits.unplaced),
+        "evictions": float(summary.evictions),
+        **{f"utilization.{name}": 100 * share for name, share in summary.utilization.items()},
+        **{f"fragmentation.{name}": 100 * share for name, share in summary.fragmentation.items()},
+        "nodes.mean": summary.nodes_mean,
+        "cost": summary.cost,
+    }
+
 
 COMPARISON_VERSION = 1
 #: A recording has its own random state.

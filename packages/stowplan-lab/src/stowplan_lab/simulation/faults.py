@@ -18,10 +18,9 @@ from msgspec.structs import replace
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.taints import UNREACHABLE, UNSCHEDULABLE
-from stowplan_lab.simulation.definition.schema import EVENTS, NodesSpec
-from stowplan_lab.simulation.definition.times import times_of
-from stowplan_lab.simulation.nodes.scale_down import REMOVED
-from stowplan_lab.simulation.nodes.taint_eviction import NODE_FAILED
+from stowplan_lab.simulation.definition.schema import EVENTS, NodesSpec, times_of
+from stowplan_lab.simulation.nodes.autoscaler import REMOVED
+from stowplan_lab.simulation.nodes.running_pods import NODE_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     )
     from stowplan_lab.simulation.nodes.drains import Drains
     from stowplan_lab.simulation.nodes.fleet import Fleet
-    from stowplan_lab.simulation.nodes.kubelet import Kubelets
+    from stowplan_lab.simulation.nodes.running_pods import Kubelets
     from stowplan_lab.simulation.workloads.owners import WorkloadController
-    from stowplan_lab.simulation.workloads.rollouts import Rollout
+    from stowplan_lab.simulation.workloads.templates import Rollout
     from stowplan_lab.simulation.world import World
 
 RECLAIMED = "stowplan.dev/reclaimed"

@@ -52,11 +52,9 @@ from stowplan_lab.simulation.errors import Problems, ScenarioError
 from stowplan_lab.simulation.faults import Faults
 from stowplan_lab.simulation.never_fitting import Supply, never_fitting
 from stowplan_lab.simulation.nodes.autoscaler import Autoscaler
-from stowplan_lab.simulation.nodes.budgets import BudgetController
-from stowplan_lab.simulation.nodes.drains import Drains
+from stowplan_lab.simulation.nodes.drains import BudgetController, Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
-from stowplan_lab.simulation.nodes.kubelet import Kubelets
-from stowplan_lab.simulation.nodes.taint_eviction import TaintEvictions
+from stowplan_lab.simulation.nodes.running_pods import Kubelets, TaintEvictions
 from stowplan_lab.simulation.report.page import report_page
 from stowplan_lab.simulation.report.series import Sampler
 from stowplan_lab.simulation.results.ledger import CALM, Ledger, Origin
@@ -66,8 +64,7 @@ from stowplan_lab.simulation.start import objects_at_start
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
 from stowplan_lab.simulation.workloads.feeds import feed_of, size_of
 from stowplan_lab.simulation.workloads.owners import ExistingOwners
-from stowplan_lab.simulation.workloads.rollouts import rollouts_of
-from stowplan_lab.simulation.workloads.templates import template_of
+from stowplan_lab.simulation.workloads.templates import rollouts_of, template_of
 from stowplan_lab.simulation.world import World
 
 if TYPE_CHECKING:

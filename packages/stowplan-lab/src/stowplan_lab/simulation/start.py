@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from stowplan.ask.loading.files import objects_of_files
 from stowplan.kube.api.load import LoadError
 from stowplan_lab.simulation.errors import ScenarioError
-from stowplan_lab.traces.formats import open_trace
-from stowplan_lab.traces.trace import TraceError
+from stowplan_lab.traces.trace import TraceError, open_trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""An imported trace: nodes, and pods with arrival and run times.
+"""An imported trace (nodes, and pods with arrival and run times), and the formats that can be imported.
 
 A trace is read lazily: `arrivals` is an iterator over a file of any length. Times are ascending seconds since the start
 of the trace; an importer of an unsorted file sorts it, or rejects it. Equal pods should share their `spec`, `labels`
@@ -6,11 +6,18 @@ and `annotations` objects: they are then compiled only once.
 
 A pod needs a name that is unique in its namespace. UID, creation time and other server-set fields are set by the
 simulation.
+
+A format is a callable that gets its options (the mapping under `trace:` in a scenario, without `format`) and the base
+of relative paths, and returns a `Trace`. It validates the options immediately and raises TraceError; rows are read
+later.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+from stowplan.kube.config.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,3 +55,30 @@ class Trace(Protocol):
     @property
     def count(self) -> int | None:
         """The number of pods, for progress estimates; None if that requires reading the whole file."""
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from stowplan_lab.traces.trace import Trace
+
+    Opener = Callable[[Mapping[str, Any], Path], Trace]
+
+#: Format -> module and name of its opener. The module is imported on use.
+FORMATS: dict[str, tuple[str, str]] = {
+    "csv": ("stowplan_lab.traces.csv_trace", "open_csv"),
+    "openb": ("stowplan_lab.traces.openb", "open_openb"),
+    "recording": ("stowplan_lab.traces.recorded", "open_recording"),
+}
+
+
+def open_trace(name: str, options: Mapping[str, Any], folder: Path) -> Trace:
+    """The trace that a scenario describes; raises TraceError."""
+    if name not in FORMATS:
+        known = f"formats are {', '.join(sorted(FORMATS))}" if FORMATS else "no format is installed"
+        hint = next(did_you_mean(name, FORMATS), known)
+        raise TraceError(f"format: no such trace format: {name!r}; {hint}")
+    module, attribute = FORMATS[name]
+    opener = cast("Opener", getattr(import_module(module), attribute))
+    return opener(options, folder)

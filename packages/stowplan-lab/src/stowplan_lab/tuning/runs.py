@@ -1,9 +1,9 @@
-"""A simulation of a search: the job for a worker, and its measures."""
+"""Simulations of a search: each configuration with several seeds, its job for a worker, and its measures."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,11 +12,15 @@ from stowplan.scheduler.framework.runtime.registry import load_plugin
 from stowplan_lab.simulation.definition.amounts import Span
 from stowplan_lab.simulation.definition.load import Located
 from stowplan_lab.simulation.simulate import simulate_scenario
-from stowplan_lab.tuning.measures import measured_since
+from stowplan_lab.sweeps import run_all
+from stowplan_lab.tuning.objective import measured_since
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
     from stowplan_lab.simulation.definition.schema import Scenario
     from stowplan_lab.simulation.simulate import SimulationResult
+    from stowplan_lab.sweeps import Workers
 
 
 class Part(PlainStruct, frozen=True, kw_only=True):
@@ -67,3 +71,45 @@ def _simulated(job: Job) -> SimulationResult:
         seed=job.seed,
         plugins=[load_plugin(path) for path in part.plugins],
     )
+
+
+#: Measure -> value, by seed.
+Measures = list[dict[str, float]]
+
+
+class Simulated(NamedTuple):
+    """The result for one configuration: measures, or the error of the first seed that failed."""
+
+    key: str
+    measures: Measures
+    error: str = ""
+    #: Of all seeds, each once.
+    notes: tuple[str, ...] = ()
+
+
+def simulated(
+    workers: Workers,
+    wanted: Mapping[str, tuple[Part, dict[str, Any]]],
+    seeds: Sequence[int],
+    progress: Callable[[], object],
+) -> Iterator[Simulated]:
+    """Key -> part and configuration; in order of completion."""
+    jobs = [(key, Job(part=part, config=config, seed=seed)) for key, (part, config) in wanted.items() for seed in seeds]
+    found: dict[str, dict[int, Measured]] = {key: {} for key in wanted}
+    errors: dict[str, dict[int, str]] = {key: {} for key in wanted}
+    for outcome in run_all(workers, measured, [job for _, job in jobs]):
+        key, job = jobs[outcome.job]
+        progress()
+        if outcome.result is None:
+            errors[key][job.seed] = outcome.error
+        else:
+            found[key][job.seed] = outcome.result
+        if len(found[key]) + len(errors[key]) < len(seeds):
+            continue
+        if errors[key]:
+            seed = min(errors[key])
+            yield Simulated(key, [], f"seed {seed}: {errors[key][seed]}")
+        else:
+            runs = [found[key][seed] for seed in seeds]
+            notes = dict.fromkeys(note for run in runs for note in run.notes)
+            yield Simulated(key, [run.values for run in runs], notes=tuple(notes))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from stowplan.kube.config.errors import did_you_mean
-from stowplan_lab.simulation.definition.files import Document, read_document
+from stowplan_lab.simulation.definition.documents import Document, read_document
 from stowplan_lab.simulation.definition.schema import Spec
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from stowplan.kube.config.declaration import Declarations
-    from stowplan_lab.simulation.definition.decode import Path as FieldPath
-    from stowplan_lab.simulation.definition.decode import Problem
+    from stowplan_lab.simulation.definition.documents import FieldPath, Problem
     from stowplan_lab.simulation.definition.schema import Scenario
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
@@ -169,3 +168,8 @@ def chosen(space: SpaceSpec, chooser: ValueChooser) -> Values:
             name = f"{head}/percentageOfNodesToScore"
             found[name] = chooser.whole(name, *profile.percentage_of_nodes_to_score)
     return found
+
+
+def space_schema() -> dict[str, Any]:
+    (schema,), parts = msgspec.json.schema_components([SpaceSpec], ref_template="#/$defs/{name}")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "$defs": parts}

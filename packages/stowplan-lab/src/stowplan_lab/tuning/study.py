@@ -13,13 +13,13 @@ from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from stowplan_lab.tuning.errors import TuningError
+from stowplan_lab.tuning.objective import TuningError
 from stowplan_lab.tuning.space import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stowplan_lab.tuning.batches import Measures
+    from stowplan_lab.tuning.runs import Measures
     from stowplan_lab.tuning.space import SpaceSpec, Values
 
 NO_OPTUNA = "stowplan tune needs the package optuna: pip install 'stowplan-lab[tune]'"

@@ -22,15 +22,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from stowplan_lab.compare.statistics import estimate
-from stowplan_lab.sweeps.run_all import run_all
-from stowplan_lab.sweeps.workers import Processes, ReusedWorkers
-from stowplan_lab.tuning.batches import simulated
-from stowplan_lab.tuning.errors import TuningError
-from stowplan_lab.tuning.pareto_front import axes_of, front
+from stowplan_lab.compare.comparison import estimate
+from stowplan_lab.sweeps import Processes, ReusedWorkers, run_all
+from stowplan_lab.tuning.objective import TuningError, axes_of, front
 from stowplan_lab.tuning.records import BETTER, NOT_BETTER, JudgedRecord, TrialRecord, TuningRecord
-from stowplan_lab.tuning.results import Results
-from stowplan_lab.tuning.runs import Job, last_arrival
+from stowplan_lab.tuning.report import Results
+from stowplan_lab.tuning.runs import Job, last_arrival, simulated
 from stowplan_lab.tuning.setup import set_up
 from stowplan_lab.tuning.study import BATCH, Study
 
@@ -40,9 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan_lab.simulation.definition.schema import Scenario
-    from stowplan_lab.sweeps.workers import Workers
-    from stowplan_lab.tuning.batches import Measures, Simulated
-    from stowplan_lab.tuning.runs import Part
+    from stowplan_lab.sweeps import Workers
+    from stowplan_lab.tuning.runs import Measures, Part, Simulated
     from stowplan_lab.tuning.setup import Setup
 
     #: (phase, finished runs, total runs)

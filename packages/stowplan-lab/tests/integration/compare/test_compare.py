@@ -10,10 +10,8 @@ from click.testing import CliRunner
 
 from stowplan.ask.explain.text.tables import write
 from stowplan_lab.commands.compare import compare as command
-from stowplan_lab.compare.comparison import compare
-from stowplan_lab.compare.page import comparison_html
-from stowplan_lab.compare.statistics import Estimate, estimate
-from stowplan_lab.compare.text import NO_DIFFERENCE, comparison_page
+from stowplan_lab.compare.comparison import Estimate, compare, estimate
+from stowplan_lab.compare.report import NO_DIFFERENCE, comparison_html, comparison_page
 from support.sweeps.in_process import InProcessWorkers
 
 SCENARIO = """
@@ -108,7 +106,7 @@ def test_finished_runs_are_kept_after_an_interruption(files):
 
 
 def test_the_command(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("stowplan_lab.sweeps.workers.Processes", InProcessWorkers)
+    monkeypatch.setattr("stowplan_lab.sweeps.Processes", InProcessWorkers)
     scenario, a, b = files
     page = tmp_path / "page.html"
     found = CliRunner().invoke(command, [a, b, "--scenario", scenario, "--seeds", "2", "--html", str(page)])

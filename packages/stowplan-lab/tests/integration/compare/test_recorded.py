@@ -9,10 +9,8 @@ from click.testing import CliRunner
 
 from stowplan.app.cli.main import cli
 from stowplan.scheduler.engine.input_log.recording import RecordingError
-from stowplan_lab.compare.comparison import compare_recorded
-from stowplan_lab.compare.page import comparison_html
-from stowplan_lab.compare.recorded import NO_ATTEMPTS, ONE_RUN
-from stowplan_lab.compare.text import NO_DIFFERENCE
+from stowplan_lab.compare.comparison import NO_ATTEMPTS, ONE_RUN, compare_recorded
+from stowplan_lab.compare.report import NO_DIFFERENCE, comparison_html
 from support.live.recordings import a_short_run
 from support.sweeps.in_process import InProcessWorkers
 
@@ -70,13 +68,13 @@ def test_another_strategy_places_differently(recording, packing):
 
 
 def test_a_recording_without_decisions_has_fewer_measures(recording, monkeypatch):
-    from stowplan_lab.compare import recorded
+    from stowplan_lab.compare import comparison
 
     class Header:
         decides = False
 
-    monkeypatch.setattr(recorded, "header_of", lambda path: Header)
-    assert recorded.notes_of(recording) == (ONE_RUN, NO_ATTEMPTS)
+    monkeypatch.setattr(comparison, "header_of", lambda path: Header)
+    assert comparison.notes_of(recording) == (ONE_RUN, NO_ATTEMPTS)
 
 
 def test_a_recording_that_is_cut_at_any_byte_is_compared_up_to_there_or_refused(recording, tmp_path):
@@ -99,7 +97,7 @@ def test_a_recording_that_is_cut_at_any_byte_is_compared_up_to_there_or_refused(
 
 
 def test_the_command(recording, packing, tmp_path, monkeypatch):
-    monkeypatch.setattr("stowplan_lab.sweeps.workers.Processes", InProcessWorkers)
+    monkeypatch.setattr("stowplan_lab.sweeps.Processes", InProcessWorkers)
     page = tmp_path / "page.html"
     arguments = ["compare", "recorded", packing, "--recording", recording]
     found = CliRunner().invoke(cli, [*arguments, "--html", str(page)])

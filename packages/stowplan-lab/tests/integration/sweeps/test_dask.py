@@ -9,8 +9,7 @@ import warnings
 import pytest
 
 from stowplan_lab.compare.comparison import compare
-from stowplan_lab.sweeps.run_all import DIED, run_all
-from stowplan_lab.sweeps.workers import Dask, Processes
+from stowplan_lab.sweeps import DIED, Dask, Processes, run_all
 from stowplan_lab.tuning.tune import Effort, tune_scenario
 from support.sweeps.behaviour import behave, die_once
 from support.sweeps.in_process import InProcessWorkers

@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from stowplan_lab.sweeps import workers
-from stowplan_lab.sweeps.run_all import DIED, Outcome, run_all
-from stowplan_lab.sweeps.workers import Dask, Processes, ReusedWorkers, WorkersError
+import stowplan_lab.sweeps as workers
+from stowplan_lab.sweeps import DIED, Dask, Outcome, Processes, ReusedWorkers, WorkersError, run_all
 from support.sweeps.behaviour import SLEEP, behave
 
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import stowplan
 from stowplan.app.cli.main import cli
-from stowplan_lab.sweeps.workers import Processes
-from stowplan_lab.tuning.errors import TuningError
+from stowplan_lab.sweeps import Processes
+from stowplan_lab.tuning.objective import TuningError
 from stowplan_lab.tuning.records import BETTER, NOT_BETTER, NOT_JUDGED
 from stowplan_lab.tuning.study import BATCH
 from stowplan_lab.tuning.tune import Effort, tune_scenario
@@ -180,15 +180,15 @@ def test_without_a_duration_it_ends_with_the_last_pod(tmp_path):
 
 
 def test_failing_trials_do_not_stop_the_search(scenario, tmp_path, monkeypatch):
-    from stowplan_lab.tuning import batches
+    from stowplan_lab.tuning import runs
 
     def failing(job):
         if job.config["profiles"][0]["plugins"]["multiPoint"]["enabled"][-3]["weight"] == 3 and not job.part.since:
             raise RuntimeError("no luck")
         return real(job)
 
-    real = batches.measured
-    monkeypatch.setattr(batches, "measured", failing)
+    real = runs.measured
+    monkeypatch.setattr(runs, "measured", failing)
     record = tuned(scenario, tmp_path / "out", space=IDLE, trials=6).record
     failed = [one for one in record.trials if one.score is None]
     assert failed
@@ -234,7 +234,7 @@ def test_without_optuna_the_error_names_the_extra(scenario, tmp_path, monkeypatc
 
 
 def test_the_command(scenario, tmp_path, monkeypatch):
-    monkeypatch.setattr("stowplan_lab.sweeps.workers.Processes", InProcessWorkers)
+    monkeypatch.setattr("stowplan_lab.sweeps.Processes", InProcessWorkers)
     space = tmp_path / "space.yaml"
     space.write_text(yaml.safe_dump({**PACKING, "objective": {"cost": 1.0}}))
     out = str(tmp_path / "out")

@@ -7,8 +7,7 @@ import pytest
 from stowplan.testing import a_node, a_pod
 from stowplan_lab.simulation.errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
-from stowplan_lab.traces.formats import open_trace
-from stowplan_lab.traces.trace import TraceError
+from stowplan_lab.traces.trace import TraceError, open_trace
 from support.live.live_scheduler import live
 from support.live.recordings import RecordedToFile, a_run_in_two_files
 

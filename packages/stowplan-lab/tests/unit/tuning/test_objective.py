@@ -6,10 +6,7 @@ from hypothesis import strategies as st
 
 from stowplan_lab.simulation.results.records import DecisionRow, SampleRow, SummaryRecord, WaitsRecord
 from stowplan_lab.simulation.simulate import SimulationResult
-from stowplan_lab.tuning.errors import TuningError
-from stowplan_lab.tuning.measures import measured_since
-from stowplan_lab.tuning.objective import read_objective
-from stowplan_lab.tuning.pareto_front import axes_of, front
+from stowplan_lab.tuning.objective import TuningError, axes_of, front, measured_since, read_objective
 
 
 def tail(measures):

@@ -11,9 +11,8 @@ from stowplan import load_config
 from stowplan.scheduler.in_tree.discovery import declarations
 from stowplan_lab.simulation.definition.load import load_scenario
 from stowplan_lab.simulation.errors import ScenarioError
-from stowplan_lab.tuning.candidates import candidate
-from stowplan_lab.tuning.json_schema import space_schema
-from stowplan_lab.tuning.space import RATIO, SpaceSpec, chosen, default_space, load_space
+from stowplan_lab.tuning.setup import candidate
+from stowplan_lab.tuning.space import RATIO, SpaceSpec, chosen, default_space, load_space, space_schema
 
 SCENARIO = load_scenario(
     {

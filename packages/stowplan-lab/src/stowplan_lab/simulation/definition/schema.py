@@ -7,11 +7,17 @@ built from them. They can be pickled, so that simulations can run in other proce
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from itertools import count, repeat
+from math import log
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -260,3 +266,99 @@ class Scenario(Spec, frozen=True, kw_only=True):
     events: tuple[EventSpec, ...] = ()
     models: ModelsSpec = msgspec.field(default_factory=ModelsSpec)
     output: OutputSpec = msgspec.field(default_factory=OutputSpec)
+
+
+def times_of(when: When, random: Random, duration: float | None) -> Iterator[float]:
+    """Seconds since the start of the simulation, up to its `duration`."""
+    if when.at.listed:
+        yield from when.at
+        return
+    gaps = _gaps(when, random)
+    if gaps is None:
+        yield when.at[0]
+        return
+    ends = [end for end in (when.until, duration) if end is not None]
+    last = min(ends) if ends else None
+    at = when.at[0]
+    for number in count():
+        if number == when.count:
+            return
+        # Poisson arrivals start with a gap, regular ones immediately.
+        if number or when.poisson is not None:
+            at = round(at + next(gaps), 6)
+        if last is not None and at > last:
+            return
+        yield at
+
+
+def _gaps(when: When, random: Random) -> Iterator[float] | None:
+    """Seconds between two times; None if there is only one."""
+    if when.every is not None:
+        every = when.every
+        return (every.draw(random) for _ in repeat(None))
+    if when.rate is not None:
+        return repeat(1.0 / when.rate)
+    if when.poisson is not None:
+        poisson = float(when.poisson)
+        return (-log(1.0 - random.random()) / poisson for _ in repeat(None))
+    return None
+
+
+def expected_count(when: When, duration: float | None) -> int | None:
+    """The approximate number of times; None if unknown."""
+    if when.at.listed:
+        return len(when.at)
+    rate = when.rate or when.poisson or (1.0 / when.every.mean if when.every is not None else None)
+    if rate is None:
+        return 1
+    ends = [end for end in (when.until, duration) if end is not None]
+    by_time = round((min(ends) - when.at[0]) * rate) + 1 if ends else None
+    found = [number for number in (when.count, by_time) if number is not None]
+    return max(0, min(found)) if found else None
+
+
+_SPAN: dict[str, Any] = {"type": ["string", "number"], "description": "a time span: 90s, 5m, 1h30m, 7d, or seconds"}
+_SCHEMAS: dict[Any, dict[str, Any]] = {
+    Span: _SPAN,
+    Rate: {"type": "string", "pattern": "^[0-9.]+/", "description": "a rate: 2/s, 100/h, 5/10m"},
+    Times: {"anyOf": [_SPAN, {"type": "array", "items": _SPAN}]},
+    Distribution: {
+        "anyOf": [
+            _SPAN,
+            {
+                "type": "object",
+                "properties": {
+                    "exponential": _SPAN,
+                    "uniform": {"type": "array", "items": _SPAN, "minItems": 2, "maxItems": 2},
+                    "lognormal": {"type": "object", "properties": {"median": _SPAN, "p95": _SPAN}},
+                    "pareto": {"type": "object", "properties": {"least": _SPAN, "shape": {"type": "number"}}},
+                    "choice": {"type": "array", "items": _SPAN, "minItems": 1},
+                    "weights": {"type": "array", "items": {"type": "number", "minimum": 0}},
+                },
+                "additionalProperties": False,
+            },
+        ]
+    },
+}
+
+
+def scenario_schema() -> dict[str, Any]:
+    (schema,), parts = msgspec.json.schema_components(
+        [Scenario], schema_hook=_SCHEMAS.__getitem__, ref_template="#/$defs/{name}"
+    )
+    found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "$defs": parts}
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_without_defaults(found)))
+    return decoded
+
+
+def _without_defaults(value: Any) -> Any:
+    """Without defaults that cannot be written as JSON."""
+    if isinstance(value, dict):
+        return {key: _without_defaults(item) for key, item in value.items() if key != "default" or _plain(item)}
+    if isinstance(value, list | tuple):
+        return [_without_defaults(item) for item in value]
+    return value
+
+
+def _plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

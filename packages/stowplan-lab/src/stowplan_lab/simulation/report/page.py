@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.kube.timing.waits import COUNTED
-from stowplan_lab.simulation.report.html import figure, standing_page
-from stowplan_lab.simulation.report.pictures import COLOURS, Bar, Series, areas, bars, heat, lines
+from stowplan_lab.simulation.report.html import COLOURS, Bar, Series, areas, bars, figure, heat, lines, standing_page
 from stowplan_lab.simulation.report.series import ABSENT
-from stowplan_lab.simulation.report.spans import span_text
+from stowplan_lab.simulation.report.text import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING
 
 from stowplan.ask.explain.text.tables import Grid, Line
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan_lab.simulation.report.spans import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.ask.explain.text.tables import Block
     from stowplan_lab.simulation.results.records import SummaryRecord, WaitsRecord
+
+
+def span_text(seconds: float) -> str:
+    """In the largest unit of which there are at least two."""
+    for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0)):
+        if seconds >= 2 * length:
+            number = f"{seconds / length:.1f}"
+            return f"{number.removesuffix('.0')} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.2g} s"
+
 
 _CAUSES = 6
 

@@ -19,8 +19,7 @@ from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.types import Node
 from stowplan_lab.simulation.results.ledger import Origin
 from stowplan_lab.simulation.workloads.owners import UPDATED, named_pod
-from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
-from stowplan_lab.simulation.workloads.strategies import ON_DELETE
+from stowplan_lab.simulation.workloads.revisions import ON_DELETE, REVISION, Revisions
 
 if TYPE_CHECKING:
     from stowplan.kube.api.port import Change

@@ -19,14 +19,13 @@ from msgspec.structs import replace
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.scheduler.framework.requests import Create
 from stowplan_lab.simulation.workloads.owners import UPDATED, WorkloadController, named_pod
-from stowplan_lab.simulation.workloads.revisions import HASH, Revisions
-from stowplan_lab.simulation.workloads.strategies import RECREATE
+from stowplan_lab.simulation.workloads.revisions import HASH, RECREATE, Revisions
 
 if TYPE_CHECKING:
     from random import Random
 
     from stowplan_lab.simulation.workloads.owners import Template
-    from stowplan_lab.simulation.workloads.strategies import UpdateStrategy
+    from stowplan_lab.simulation.workloads.revisions import UpdateStrategy
     from stowplan_lab.simulation.world import World
 
 #: Seconds between checks whether old pods are gone.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.requests import Create
-from stowplan_lab.simulation.definition.times import expected_count, times_of
+from stowplan_lab.simulation.definition.schema import expected_count, times_of
 from stowplan_lab.simulation.errors import ScenarioError
 from stowplan_lab.simulation.results.ledger import Origin
 from stowplan_lab.simulation.start import trace_of

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stowplan.kube.api.types import PersistentVolumeClaim, Pod
     from stowplan_lab.simulation.definition.amounts import Distribution
     from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.workloads.strategies import UpdateStrategy
+    from stowplan_lab.simulation.workloads.revisions import UpdateStrategy
     from stowplan_lab.simulation.world import World
 
 

@@ -1,17 +1,114 @@
-"""A workload's revisions, which are its templates over time. Its pods have a label with their revision."""
+"""How a workload changes from one template to the next: its update strategy, and its revisions.
+
+Revisions are the templates over time. The pods have a label with their revision.
+
+Upstream: pkg/controller/deployment/util (ResolveFenceposts), pkg/apis/apps/validation.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.structs import PlainStruct
+from stowplan_lab.simulation.errors import ScenarioError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stowplan.kube.api.types import Pod
     from stowplan_lab.simulation.results.ledger import Entry
     from stowplan_lab.simulation.workloads.owners import Template
+
+ROLLING, RECREATE, ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
+
+
+class _Kind(PlainStruct, frozen=True):
+    """The strategies of a kind of workload, and its defaults."""
+
+    field: str
+    types: tuple[str, ...]
+    surge: int | str
+    unavailable: int | str
+    #: Whether a percentage for maxUnavailable is rounded up.
+    rounds_up: bool
+
+
+_KINDS = {
+    "Deployment": _Kind("strategy", (ROLLING, RECREATE), "25%", "25%", rounds_up=False),
+    "StatefulSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1, rounds_up=False),
+    "DaemonSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1, rounds_up=True),
+}
+#: Kinds with an update strategy.
+ROLLED = tuple(_KINDS)
+
+
+class UpdateStrategy(PlainStruct, frozen=True):
+    type_: str
+    #: maxSurge and maxUnavailable: numbers of pods, or percentages.
+    surge: int | str
+    unavailable: int | str
+    rounds_up: bool
+    #: For a StatefulSet: pods with lower ordinals keep their template.
+    partition: int = 0
+
+    def limits(self, pods: int) -> tuple[int, int]:
+        """(maximum number of additional pods, maximum number of unavailable ones)."""
+        surge = _share(self.surge, pods, up=True)
+        unavailable = _share(self.unavailable, pods, up=self.rounds_up)
+        # Parity: if both percentages round to zero, the rollout could not proceed.
+        return surge, unavailable if surge or unavailable else 1
+
+
+def update_strategy(kind: str, spec: Mapping[str, Any], where: str) -> UpdateStrategy:
+    """The strategy in a workload's spec; raises ScenarioError."""
+    about = _KINDS[kind]
+    where = f"{where}: spec.{about.field}"
+    given = _mapping(spec.get(about.field), where)
+    type_ = given.get("type", ROLLING)
+    if type_ not in about.types:
+        hint = next(did_you_mean(str(type_), about.types), f"want one of {', '.join(about.types)}")
+        raise ScenarioError(f"{where}.type: there is no {type_!r}; {hint}")
+    where = f"{where}.rollingUpdate"
+    rolling = _mapping(given.get("rollingUpdate"), where)
+    surge = _amount(rolling.get("maxSurge", about.surge), f"{where}.maxSurge")
+    unavailable = _amount(rolling.get("maxUnavailable", about.unavailable), f"{where}.maxUnavailable")
+    if not any(_share(one, 100, up=True) for one in (surge, unavailable)):
+        raise ScenarioError(f"{where}: maxSurge and maxUnavailable are both 0: no pod could ever be replaced")
+    if kind == "StatefulSet" and surge:
+        raise ScenarioError(f"{where}.maxSurge: a StatefulSet has none")
+    partition = rolling.get("partition", 0)
+    if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
+        raise ScenarioError(f"{where}.partition: want a whole number of 0 or more, got {partition!r}")
+    return UpdateStrategy(type_, surge, unavailable, about.rounds_up, partition)
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ScenarioError(f"{where}: want an object, got {value!r}")
+    return value
+
+
+def _amount(value: object, where: str) -> int | str:
+    digits = value.removesuffix("%") if isinstance(value, str) and value.endswith("%") else ""
+    if digits.isascii() and digits.isdigit():
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ScenarioError(f'{where}: want a number of pods or a percentage such as "25%", got {value!r}')
+
+
+def _share(amount: int | str, of: int, *, up: bool) -> int:
+    if isinstance(amount, int):
+        return amount
+    hundredths = int(amount.removesuffix("%")) * of
+    return -(-hundredths // 100) if up else hundredths // 100
+
 
 #: kubectl's annotation of a restarted template.
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"

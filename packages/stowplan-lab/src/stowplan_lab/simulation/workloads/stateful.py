@@ -27,8 +27,7 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from stowplan.scheduler.framework.requests import Create
 from stowplan_lab.simulation.workloads.owners import UPDATED, WorkloadController, named_pod
-from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
-from stowplan_lab.simulation.workloads.strategies import ON_DELETE
+from stowplan_lab.simulation.workloads.revisions import ON_DELETE, REVISION, Revisions
 
 if TYPE_CHECKING:
     from random import Random

@@ -8,8 +8,8 @@ import pickle
 import jsonschema
 import pytest
 
-from stowplan_lab.simulation.definition.json_schema import scenario_schema
 from stowplan_lab.simulation.definition.load import load_scenario
+from stowplan_lab.simulation.definition.schema import scenario_schema
 from stowplan_lab.simulation.errors import ScenarioError
 
 GOOD = {

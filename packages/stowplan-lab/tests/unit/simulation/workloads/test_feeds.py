@@ -8,8 +8,7 @@ from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.pod import Container, Pod, PodSpec
 from stowplan_lab.simulation.errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
-from stowplan_lab.traces.formats import FORMATS
-from stowplan_lab.traces.trace import Arrival, TraceError
+from stowplan_lab.traces.trace import FORMATS, Arrival, TraceError
 
 
 class Given:
@@ -41,7 +40,7 @@ def open_given(options, folder):
 def _given_format(monkeypatch):
     monkeypatch.setitem(FORMATS, "given", (__name__, "open_given"))
     monkeypatch.setattr(
-        "stowplan_lab.traces.formats.import_module", lambda name: pytest.importorskip("sys").modules[name]
+        "stowplan_lab.traces.trace.import_module", lambda name: pytest.importorskip("sys").modules[name]
     )
 
 

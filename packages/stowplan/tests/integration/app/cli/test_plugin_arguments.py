@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def here(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("stowplan_lab.sweeps.workers.Processes", InProcessWorkers)
+    monkeypatch.setattr("stowplan_lab.sweeps.Processes", InProcessWorkers)
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,31 @@
-"""Decode YAML into a `Scenario`, reporting all problems at once, each with its field, its line and a suggestion."""
+"""Read YAML or JSON into structs; all problems are reported at once, each with its field, line and a suggestion."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+import yaml
 
-from stowplan.kube.api.yaml_text import QUOTE_BOOLEANS
+from stowplan.kube.api.yaml_text import QUOTE_BOOLEANS, HostileYamlError, StrictLoader, composed
 from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
 from stowplan_lab.simulation.definition.schema import Spec
+from stowplan_lab.simulation.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 T = TypeVar("T", bound=Spec)
 
 #: A field's path: names and indexes.
-Path = tuple[str | int, ...]
-Problem = tuple[Path, str]
+FieldPath = tuple[str | int, ...]
+Problem = tuple[FieldPath, str]
 
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false", "null": "nothing"}
 _WORDS |= {"object": "an object", "array": "a list"}
@@ -39,12 +44,12 @@ def converted(value: object, type_: type[T]) -> tuple[T | None, list[Problem]]:
         return None, list(_problems(value, type_, ()))
 
 
-def path_text(path: Path) -> str:
+def path_text(path: FieldPath) -> str:
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
-def _problems(value: object, type_: Any, path: Path) -> Iterator[Problem]:
+def _problems(value: object, type_: Any, path: FieldPath) -> Iterator[Problem]:
     """Problems, as close to the leaves as possible."""
     choices = [one for one in _choices(type_) if _may_be(value, one)]
     if len(choices) == 1:
@@ -62,7 +67,7 @@ def _problems(value: object, type_: Any, path: Path) -> Iterator[Problem]:
         yield path, _in_words(str(error), choices, value)
 
 
-def _problems_of_fields(value: Mapping[Any, Any], struct: type[Spec], path: Path) -> Iterator[Problem]:
+def _problems_of_fields(value: Mapping[Any, Any], struct: type[Spec], path: FieldPath) -> Iterator[Problem]:
     fields = _fields(struct)
     for name, element in value.items():
         if name not in fields:
@@ -112,3 +117,88 @@ def _in_words(text: str, choices: list[Any], value: object) -> str:
         hint = f"; {QUOTE_BOOLEANS}" if parts[1] == "str" and isinstance(value, bool) else ""
         return f"want {wanted}, got {_WORDS.get(parts[3], parts[3])}{hint}" if len(parts) > 3 else f"want {wanted}"
     return text
+
+
+class Document(PlainStruct, frozen=True):
+    """A document, with the information to locate problems."""
+
+    value: Any
+    #: Its name in messages.
+    name: str
+    root: yaml.Node | None
+    #: The base of its relative paths.
+    folder: Path
+
+    def read(self, type_: type[T], want: str) -> T:
+        """The document as a struct; raises ScenarioError.
+
+        `want`: what is expected, for a document that is no object.
+        """
+        if not isinstance(self.value, dict):
+            raise ScenarioError(f"{self.name}: want {want}")
+        found, problems = converted(self.value, type_)
+        if found is None:
+            raise self.error(problems)
+        return found
+
+    def error(self, problems: Iterable[Problem]) -> ScenarioError:
+        return ScenarioError(*_error_lines(problems, self.name, self.root))
+
+
+def read_document(source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Document:
+    """Read a file, or a mapping with the content of one; raises ScenarioError."""
+    if not isinstance(source, (str, os.PathLike)):
+        return Document(dict(source), what, None, Path())
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ScenarioError(f"{path}: not UTF-8 text") from None
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror}") from None
+    value, root = _read(text, str(path))
+    return Document(value, str(path), root, path.parent)
+
+
+def _read(text: str, name: str) -> tuple[Any, yaml.Node]:
+    try:
+        documents = [(loader.value(node), node) for loader, node in _documents(text)]
+    except HostileYamlError as error:
+        raise ScenarioError(f"{name}: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        raise ScenarioError(f"{name}: line {line}: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{name}: {error}") from None
+    if len(documents) != 1:
+        raise ScenarioError(f"{name}: want one YAML document, got {len(documents)}")
+    return documents[0]
+
+
+def _documents(text: str) -> Iterator[tuple[Any, yaml.Node]]:
+    return composed(text, StrictLoader)
+
+
+def _error_lines(problems: Iterable[Problem], name: str, root: yaml.Node | None) -> Iterator[str]:
+    for path, message in problems:
+        line = f"line {_line(root, path)}: " if root is not None else ""
+        where = path_text(path)
+        yield f"{name}: {line}{where}: {message}" if where else f"{name}: {line}{message}"
+
+
+def _line(node: yaml.Node, path: FieldPath) -> int:
+    """The line of the field, or of the innermost parent that exists."""
+    line = node.start_mark.line + 1
+    for step in path:
+        if isinstance(step, int) and isinstance(node, yaml.SequenceNode) and step < len(node.value):
+            node = node.value[step]
+        elif isinstance(node, yaml.MappingNode):
+            found = next(((key, value) for key, value in node.value if key.value == step), None)
+            if found is None:
+                return line
+            line, node = found[0].start_mark.line + 1, found[1]
+            continue
+        else:
+            return line
+        line = node.start_mark.line + 1
+    return line

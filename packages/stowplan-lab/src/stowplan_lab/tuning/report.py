@@ -1,0 +1,258 @@
+"""The report of a search: text, one HTML file with the Pareto front, and the folder with journal and configuration."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.kube.api.yaml_text import to_yaml
+from stowplan.kube.timing.waits import COUNTED
+from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan_lab.compare.report import amount, spread, title_of
+from stowplan_lab.simulation.report.html import COLOURS, Dot, Series, figure, lines, scatter, standing_page
+from stowplan_lab.simulation.report.text import span_text
+from stowplan_lab.tuning.objective import TuningError, front
+from stowplan_lab.tuning.records import BETTER, NOT_JUDGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from stowplan.ask.explain.text.tables import Block
+    from stowplan_lab.tuning.records import JudgedRecord, TrialRecord, TuningRecord
+
+_SHOWN = 5
+
+
+def tuning_page(found: TuningRecord) -> list[Block]:
+    return list(_blocks(found))
+
+
+def verdict_text(found: TuningRecord) -> str:
+    """The verdict of the held-out part on the best trial, in one sentence."""
+    if found.best is None:
+        return "No trial is done."
+    if found.verdict == NOT_JUDGED:
+        return f"Not evaluated: interrupted. Trial {found.best} is the best so far; use --resume to continue."
+    lead = f"on the held-out part trial {found.best} has a score of {spread(judged_best(found).score, sign=True)}"
+    if found.verdict == BETTER:
+        return f"Better than the baseline: {lead}, and less is better."
+    if len(found.judged_seeds) < 2:
+        return f"Not known to be better than the baseline: {lead}; a single seed does not show the spread."
+    return f"Not better than the baseline beyond chance: {lead}; less is better."
+
+
+def judged_best(found: TuningRecord) -> JudgedRecord:
+    return next(one for one in found.judged if one.trial == found.best)
+
+
+def judged_name(found: TuningRecord, one: JudgedRecord) -> str:
+    if one.trial is None:
+        return "baseline"
+    return f"trial {one.trial}, the best" if one.trial == found.best else f"trial {one.trial}"
+
+
+def parts_text(found: TuningRecord) -> str:
+    return (
+        f"searched: the first {span_text(found.split)} of {span_text(found.horizon)}, "
+        f"{count(len(found.seeds), 'seed')}; judged: the rest, {count(len(found.judged_seeds), 'other seed')}"
+    )
+
+
+def _blocks(found: TuningRecord) -> Iterator[Block]:
+    yield Line(((found.scenario, "name"), (f", objective {found.objective}, seed {found.seed}", "")))
+    yield Line(parts_text(found))
+    failed = [one for one in found.trials if one.score is None]
+    yield Line(count(len(found.trials), "trial") + (f", {len(failed)} failed" if failed else ""))
+    for one in failed[:_SHOWN]:
+        yield Line(f"trial {one.number} failed: {one.error}", indent=2)
+    yield Line()
+    yield Line(((verdict_text(found), "head"),))
+    if found.best is not None:
+        yield Line()
+        yield Grid(
+            [(name, str(value)) for name, value in found.trial(found.best).values.items()],
+            header=("parameter", f"trial {found.best}"),
+        )
+    if found.judged:
+        yield Line()
+        yield from _held_out(found)
+    for note in found.notes:
+        yield Line()
+        yield Line(note)
+
+
+def _held_out(found: TuningRecord) -> Iterator[Block]:
+    shown = [one for one in found.judged if one.trial in (None, found.best)]
+    baseline, best = shown[0], shown[-1]
+    rows = [
+        (
+            title_of(name),
+            spread(baseline.measures[name]) if name in baseline.measures else amount(0.0),
+            spread(value),
+            spread(best.differences[name], sign=True) + (" *" if best.differences[name].certain else ""),
+        )
+        for name, value in best.measures.items()
+    ]
+    yield Grid(
+        rows, header=("held-out part", "baseline", f"trial {found.best}", "difference"), right=frozenset({1, 2, 3})
+    )
+    yield Line()
+    yield Line(COUNTED)
+    yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")
+
+
+_GREY, _BASELINE, _BEST, _FRONT = COLOURS - 1, 6, 2, 0
+
+
+def tuning_html(found: TuningRecord) -> str:
+    return standing_page(f"Tuned: {found.scenario}", "".join(_body(found)))
+
+
+def _body(found: TuningRecord) -> Iterator[str]:
+    yield f"<h1>Tuned: {escape(found.scenario)}</h1>"
+    yield f"<p>Objective {escape(found.objective)}, seed {found.seed}; {escape(parts_text(found))}.</p>"
+    yield f'<p id="verdict"><strong>{escape(verdict_text(found))}</strong></p>'
+    scored = [one for one in found.trials if one.score is not None]
+    if scored and len(found.axes) == 2:
+        yield _front(found, scored)
+    if scored:
+        yield _timeline(found, scored)
+    if found.judged:
+        yield f"<h2>On the held-out part</h2>{_judged(found)}"
+        yield f"<p>{COUNTED}</p>"
+        yield "<p>± is half of a 95 % interval of confidence; * marks differences that chance does not explain.</p>"
+    if found.best is not None:
+        rows = [(name, str(value)) for name, value in found.trial(found.best).values.items()]
+        yield f"<h2>Trial {found.best}, the best</h2>{_table(('parameter', 'value'), rows)}"
+    yield f"<h2>All trials</h2>{_trials(found)}"
+    for note in found.notes:
+        yield f"<p>{escape(note)}</p>"
+
+
+def _front(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
+    first, second = found.axes
+
+    def dot(measures: dict[str, float], name: str, colour: int, *, marked: bool = False, joined: bool = False) -> Dot:
+        x, y = measures.get(first, 0.0), measures.get(second, 0.0)
+        text = f"{name}: {title_of(first)} {amount(x)}, {title_of(second)} {amount(y)}"
+        return Dot(x, y, text, colour, marked, joined)
+
+    dots = [dot(one.measures, f"trial {one.number}", _GREY) for one in scored if not one.compromise]
+    compromises = front(found.axes, {one.number: one.measures for one in scored})
+    dots += [dot(found.trial(number).measures, f"trial {number}", _FRONT, joined=True) for number in compromises]
+    dots.append(dot(found.baseline, "baseline", _BASELINE, marked=True))
+    if found.best is not None:
+        dots.append(dot(found.trial(found.best).measures, f"trial {found.best}, the best", _BEST, marked=True))
+    title = f"{title_of(first)} against {title_of(second)}"
+    keys = [
+        Series("good compromises", (), colour=_FRONT),
+        Series("other trials", (), colour=_GREY),
+        Series("baseline", (), colour=_BASELINE),
+        Series("the best by the objective", (), colour=_BEST),
+    ]
+    caption = "On the part that was searched. Of good compromises none is worse than another trial in both measures."
+    picture = scatter(title, (title_of(first), title_of(second)), dots, _on_axis)
+    return figure("The front of good compromises", caption, picture, keys, "front")
+
+
+def _on_axis(value: float) -> str:
+    """As short as possible: there is little room next to a chart on a phone."""
+    return f"{value:,.4g}"
+
+
+def _timeline(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
+    """Scores may be negative, but lines start at 0: shows the improvement of the best so far over the baseline."""
+    lead, best = [], 0.0
+    for one in scored:
+        assert one.score is not None
+        best = max(best, found.baseline_score - one.score)
+        lead.append(best)
+    series = [Series("lead of the best trial so far", lead)]
+    picture = lines(
+        "Lead over the baseline by trial", [float(one.number) for one in scored], series, lambda n: f"{n:.0f}", _on_axis
+    )
+    return figure(
+        "The timeline of the search", "Lead over the baseline in the objective, by trial.", picture, (), "timeline"
+    )
+
+
+def _judged(found: TuningRecord) -> str:
+    head = ["", *(judged_name(found, one) for one in found.judged)]
+    rows: list[Sequence[str]] = [
+        ("score, less is better", *(spread(one.score, sign=True) + _star(one.score.certain) for one in found.judged))
+    ]
+    names = dict.fromkeys(name for one in found.judged for name in one.measures)
+    for name in names:
+        cells = []
+        for one in found.judged:
+            value, less = one.measures.get(name), one.differences.get(name)
+            cells.append("" if value is None else spread(value) + _star(less is not None and less.certain))
+        rows.append((title_of(name), *cells))
+    return _table(head, rows)
+
+
+def _star(certain: bool) -> str:
+    return " *" if certain else ""
+
+
+def _trials(found: TuningRecord) -> str:
+    head = ("trial", "score", *(title_of(name) for name in found.axes), "")
+    rows = []
+    for one in sorted(found.trials, key=lambda trial: (trial.score is None, trial.score or 0.0, trial.number)):
+        values = [amount(one.measures.get(name, 0.0)) if one.measures else "" for name in found.axes]
+        mark = "compromise" if one.compromise else one.error
+        rows.append((str(one.number), "failed" if one.score is None else amount(one.score), *values, mark))
+    return _table(head, rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    def row(cells: Sequence[str], kind: str) -> str:
+        return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+    return f'<div class="wide"><table>{row(head, "th")}{"".join(row(cells, "td") for cells in rows)}</table></div>'
+
+
+#: The resulting configuration; it is only called tuned if it is better.
+TUNED, CANDIDATE = "tuned.yaml", "candidate.yaml"
+JOURNAL, DATA, PAGE = "study.journal", "report.json", "report.html"
+
+
+class Results:
+    def __init__(self, folder: Path) -> None:
+        """Raises TuningError if it cannot be created."""
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TuningError(f"{folder}: {error.strerror}") from error
+        self.journal = folder / JOURNAL
+
+    def write(self, record: TuningRecord, configuration: dict[str, Any] | None) -> Path | None:
+        """Write the report, and the best configuration if there is one; return its file. Raises TuningError."""
+        folder, written = self._folder, None
+        try:
+            for name in (TUNED, CANDIDATE):
+                (folder / name).unlink(missing_ok=True)
+            if configuration is not None:
+                written = folder / (TUNED if record.verdict == BETTER else CANDIDATE)
+                written.write_text(_yaml(record, configuration), encoding="utf-8")
+            data = msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=2)
+            (folder / DATA).write_bytes(data + b"\n")
+            (folder / PAGE).write_text(tuning_html(record), encoding="utf-8")
+        except OSError as error:
+            raise TuningError(f"{error.filename or folder}: {error.strerror}") from error
+        return written
+
+
+def _yaml(record: TuningRecord, configuration: dict[str, Any]) -> str:
+    # Through JSON: shared objects would be written as YAML aliases.
+    apart = json.loads(json.dumps(configuration))
+    # A name with a line break must not extend beyond the comment.
+    lines = [f"stowplan tune {record.scenario}, objective {record.objective}, seed {record.seed}", verdict_text(record)]
+    head = "".join(f"# {' '.join(line.split())}\n" for line in lines)
+    return head + to_yaml(apart, sort_keys=True, width=1000)
