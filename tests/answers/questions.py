@@ -20,9 +20,8 @@ from stowplan.app.sources.object_references import reference
 from stowplan.app.sources.selection import Selection
 from stowplan.app.sources.templates import pod_named
 from stowplan.ask.explain.text.tables import plain
-from stowplan.ask.loading.daemon_sets import node_of
 from stowplan.ask.loading.files import objects_of_files
-from stowplan.ask.loading.workloads import workload_of
+from stowplan.ask.loading.workloads import node_of, workload_of
 from stowplan.ask.what_if import AddNodes, Label, Put, Remove, Scale, Taint, drain, fit, survive
 from stowplan.ask.what_if.nodes import node_like, node_named, pods_on
 from stowplan.ask.what_if.pods import Fate, fate_of

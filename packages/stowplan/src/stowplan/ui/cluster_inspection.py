@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from stowplan.ask.explain.detailed_record import detailed
-from stowplan.ask.explain.kinds import kinds_of
+from stowplan.ask.explain.judging import kinds_of
 from stowplan.ask.explain.node_view import node_view
-from stowplan.ask.explain.verdicts.group_domains import condition_of
+from stowplan.ask.explain.verdicts.refusals import condition_of
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.types import PodGroup
 from stowplan.net.serving.requests.messages import JSON, Response

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from stowplan.ask.loading.daemon_sets import node_of, tied_to, tolerating, wanted_on
+from stowplan.ask.loading.workloads import node_of, tied_to, tolerating, wanted_on
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.types import Node

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from stowplan.ask.loading.admission import admit
-from stowplan.ask.loading.generated_pods import claim_of
+from stowplan.ask.loading.generated import claim_of
 from stowplan.ask.loading.workloads import pod_of
 from stowplan.drivers.virtual_time.patching import merge_patched
 from stowplan.kube.api.decode import DecodeError, convert

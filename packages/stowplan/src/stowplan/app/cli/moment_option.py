@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from stowplan.history.recordings.moment import parse_moment
+from stowplan.history.recordings.replaying import parse_moment
 
 
 def moment_from_option(text: str | None) -> float | None:

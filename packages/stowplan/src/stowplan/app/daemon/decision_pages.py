@@ -31,17 +31,15 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from stowplan.ask.explain.detailed_record import detailed
-from stowplan.ask.explain.judging import judged, judged_group, judged_live
-from stowplan.ask.explain.kinds import kinds_of
+from stowplan.ask.explain.judging import judged, judged_group, judged_live, kinds_of
 from stowplan.ask.explain.node_view import node_view
 from stowplan.ask.explain.suggestions.suggestions import advise
 from stowplan.ask.explain.text.group_text import group_page
 from stowplan.ask.explain.text.node_text import node_page
-from stowplan.ask.explain.text.page_json import page_to_json
-from stowplan.ask.explain.text.scheduler_text import decisions_page, group_state_page, queue_page, scheduler_blocks
-from stowplan.ask.explain.text.tables import Line
+from stowplan.ask.explain.text.reported_status import decisions_page, group_state_page, queue_page, scheduler_blocks
+from stowplan.ask.explain.text.tables import Line, page_to_json
 from stowplan.ask.explain.text.verdict_text import explanation
-from stowplan.ask.explain.verdicts.group_domains import condition_of
+from stowplan.ask.explain.verdicts.refusals import condition_of
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.timing.times import REAL_TIMES

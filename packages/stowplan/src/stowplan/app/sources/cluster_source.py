@@ -17,7 +17,7 @@ from stowplan.app.sources.missing_kinds import why_not_judged
 from stowplan.app.sources.object_references import SINGULARS
 from stowplan.ask.explain.reported_events import last_reported_time
 from stowplan.ask.explain.text.reported_status import ReportedStatus
-from stowplan.ask.explain.verdicts.group_domains import condition_of
+from stowplan.ask.explain.verdicts.refusals import condition_of
 from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.ask.explain.workloads import workload_record
 from stowplan.ask.loading.admission import admit
@@ -30,7 +30,7 @@ from stowplan.ask.what_if.relief import relief, together
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.history.recordings.files import moment_text
-from stowplan.history.recordings.moment import moment_of, note_of
+from stowplan.history.recordings.replaying import moment_of, note_of
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.types import Event, PersistentVolumeClaim, Pod, PodGroup, PriorityClass, StorageClass
 from stowplan.kube.api.yaml_text import first_value

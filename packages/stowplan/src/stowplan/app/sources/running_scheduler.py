@@ -20,7 +20,7 @@ import msgspec
 
 from stowplan import __version__
 from stowplan.app.command_line.error_reporting import InputError
-from stowplan.ask.explain.text.page_json import PageError, page_from_json
+from stowplan.ask.explain.text.tables import PageError, page_from_json
 from stowplan.kube.api.api_errors import ApiError, Forbidden, NotFound, Unauthorized
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.structs import PlainStruct

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.sources.object_references import WORKLOADS
 from stowplan.ask.loading.admission import admit
-from stowplan.ask.loading.generated_devices import claim_templates
-from stowplan.ask.loading.generated_pods import owner_of, volume_for
+from stowplan.ask.loading.generated import claim_templates, owner_of, volume_for
 from stowplan.ask.loading.workloads import belongs_to, pod_of
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.load import load_manifests

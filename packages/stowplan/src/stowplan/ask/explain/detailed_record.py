@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.ask.explain.suggestions.explanations import Explanations
-from stowplan.ask.explain.suggestions.inspection import inspecting
+from stowplan.ask.explain.suggestions.explanations import Explanations, inspecting
 from stowplan.ask.explain.verdicts.refusals import refusals
 from stowplan.scheduler.inspection.records import RefusalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.ask.explain.suggestions.inspection import VerdictInspection
+    from stowplan.ask.explain.suggestions.explanations import VerdictInspection
     from stowplan.ask.explain.verdicts.verdict import Verdict
     from stowplan.scheduler.engine.engine import Engine
     from stowplan.scheduler.framework.explanations.grouping import Refusal

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import field
 from msgspec.structs import replace
 
-from stowplan.ask.explain.suggestions.explanations import Explanations
-from stowplan.ask.explain.suggestions.inspection import inspecting
-from stowplan.ask.explain.suggestions.suggestions import suggest_on
-from stowplan.ask.explain.suggestions.trials import TRIES
+from stowplan.ask.explain.suggestions.explanations import Explanations, inspecting
+from stowplan.ask.explain.suggestions.suggestions import TRIES, suggest_on
 from stowplan.ask.explain.verdicts.refusals import refusals
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import amount, taint_text

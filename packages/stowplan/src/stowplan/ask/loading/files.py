@@ -9,9 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.ask.loading.admission import admit
-from stowplan.ask.loading.generated_claims import claim_key, with_ephemeral_claims
-from stowplan.ask.loading.generated_devices import TEMPLATE, with_devices
-from stowplan.ask.loading.generated_pods import WORKLOADS, generated_pods, name_of
+from stowplan.ask.loading.generated import (
+    TEMPLATE,
+    WORKLOADS,
+    claim_key,
+    generated_pods,
+    name_of,
+    with_devices,
+    with_ephemeral_claims,
+)
 from stowplan.ask.loading.manifest_checks import checked
 from stowplan.kube.api.load import load_files
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, PriorityClass, StorageClass

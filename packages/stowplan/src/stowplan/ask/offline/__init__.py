@@ -3,7 +3,7 @@
 `cluster.py` has `Cluster`, `scheduling.py` implements its `schedule`.
 """
 
+from stowplan.ask.offline.arguments import ClusterError
 from stowplan.ask.offline.cluster import Cluster
-from stowplan.ask.offline.objects import ClusterError
 
 __all__ = ["Cluster", "ClusterError"]

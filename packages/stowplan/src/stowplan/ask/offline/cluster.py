@@ -15,13 +15,23 @@ from stowplan.ask.explain.judging import judged, judged_group
 from stowplan.ask.explain.suggestions.suggestions import advise
 from stowplan.ask.loading.admission import with_namespace
 from stowplan.ask.loading.files import objects_of_files
+from stowplan.ask.offline.arguments import (
+    ClusterError,
+    ClusterOptions,
+    checked_gates,
+    checked_plugins,
+    configuration_of,
+    decoded,
+    described,
+    features_of,
+    flattened,
+    list_order,
+    warn_of_workloads,
+)
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.ask.offline.names import near_names
-from stowplan.ask.offline.objects import ClusterError, decoded, described, flattened, list_order, warn_of_workloads
-from stowplan.ask.offline.options import ClusterOptions, checked_gates, checked_plugins, configuration_of, features_of
-from stowplan.ask.offline.reservations import Reservations
-from stowplan.ask.offline.scheduling import Scheduling
+from stowplan.ask.offline.scheduling import Reservations, Scheduling
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
@@ -476,7 +486,7 @@ class Cluster:
             >>> cluster.evict("shop/db-0")
             >>> cluster.explain("shop/db-0")
             Traceback (most recent call last):
-            stowplan.ask.offline.objects.ClusterError: pod "shop/db-0" not found; did you mean shop/db-1?
+            stowplan.ask.offline.arguments.ClusterError: pod "shop/db-0" not found; did you mean shop/db-1?
         """
         info = self.pod(pod)
         if not info.node_name:

@@ -1,4 +1,7 @@
-"""`Cluster.schedule`: the virtual-time driver on the cluster's own objects, with time standing still."""
+"""`Cluster.schedule`: the virtual-time driver on the cluster's own objects, with time standing still.
+
+Reservations are made inside a transaction; undoing them runs Unreserve, last pod first.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +15,74 @@ from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.state_store import StateStore
 from stowplan.kube.api import types as t
 from stowplan.kube.api.port import Change
-from stowplan.kube.klog import without_log
+from stowplan.kube.klog import get_logger, without_log
 from stowplan.scheduler.cluster.many_pods import place_all
 from stowplan.scheduler.cluster.pod_info import group_key
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
+from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
 
-    from stowplan.ask.offline.reservations import Reservations
     from stowplan.drivers.hang_guard.hang_guard import CallGuard
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.pod_names import PodNames
     from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
     from stowplan.scheduler.engine.engine import Engine
+    from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.interface import Plugin
     from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+_log = get_logger(__name__)
+
+
+class Reservations:
+    """Reservations of plugins inside transactions, as a participant: undoing runs Unreserve, last pod first."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._made: list[tuple[Framework, CycleState, PodInfo, str]] = []
+
+    def add(self, framework: Framework, state: CycleState, info: PodInfo) -> None:
+        if self._depth:
+            self._made.append((framework, state, info, info.node_name))
+
+    def begin(self) -> int:
+        self._depth += 1
+        return len(self._made)
+
+    def undo(self, mark: int) -> None:
+        while len(self._made) > mark:
+            _report(run_unreserve(*self._made.pop()))
+        self.keep(mark)
+
+    def keep(self, mark: int) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._made.clear()
+
+    def changed_nodes(self, mark: int) -> tuple[str, ...]:
+        return ()
+
+    def dump(self) -> None:
+        """Empty: there is no dump while a transaction is open."""
+
+    def load(self, dumped: None) -> None:
+        pass
+
+
+def _report(problems: Iterable[str]) -> None:
+    for problem in problems:
+        _log.error(None, problem)
+
 
 #: Maximum number of attempts per pod: a plugin whose rejection message changes each time wakes its own pod.
 MAX_ATTEMPTS = 100

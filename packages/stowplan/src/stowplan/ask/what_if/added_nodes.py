@@ -15,9 +15,9 @@ from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from stowplan.ask.what_if.copies import most_room_for, room_for
 from stowplan.ask.what_if.nodes import MOST_NODES, NodeTemplate
 from stowplan.ask.what_if.records import MixRecord, NodesToAddRecord
-from stowplan.ask.what_if.room import most_room_for, room_for
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:

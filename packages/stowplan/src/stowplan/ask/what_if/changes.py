@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from stowplan.ask.loading.workloads import belongs_to, workload_of
 from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline.arguments import decoded
 from stowplan.ask.offline.names import near_names
-from stowplan.ask.offline.objects import decoded
 from stowplan.ask.what_if.claims import release_claims, with_own_claims
 from stowplan.ask.what_if.nodes import MOST_NODES, NodeTemplate, node_named, pods_on
 from stowplan.ask.what_if.pods import Fate, fate_of, named, ordinal_names, pods_of, recreated

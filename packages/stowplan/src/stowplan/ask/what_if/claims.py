@@ -2,7 +2,12 @@
 
 What controllers do on a cluster happens at once here. A claim that was generated for a pod is deleted with it; other
 device claims are deallocated with their last user. A recreated pod, or a copy, gets claims with the same requests as
-those of the original. A recreated StatefulSet pod keeps its volume claims; a copy of it gets its own.
+those of the original.
+
+A claim of a generic ephemeral volume is created for each pod. The pods of a StatefulSet have claims that are named
+after them: a recreated pod keeps its own, and a copy uses the one with its name, which is created if it does not exist.
+Claims that do not wait for a pod are bound, and provisioners create the volumes that they are asked for. Whether they
+would is not known, so the answer says that it was assumed.
 """
 
 from __future__ import annotations
@@ -12,20 +17,120 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.ask.loading.generated_devices import claim_for
-from stowplan.ask.what_if.volume_claims import with_own_volume_claims
+from stowplan.ask.loading.admission import default_storage_class, with_storage_class
+from stowplan.ask.loading.generated import claim_for, ephemeral_claims
+from stowplan.ask.offline.assumptions import Provision
+from stowplan.drivers.virtual_time.immediate_claims import NO_PROVISIONER
 from stowplan.kube.api.device_claims import ResourceClaimStatus
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.meta import ObjectMeta, controller_of
 from stowplan.kube.api.pod import PodResourceClaimStatus
-from stowplan.kube.api.types import PersistentVolumeClaim, ResourceClaim
+from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, ResourceClaim, StatefulSet, StorageClass
 from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
+from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
+from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of
+from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of, is_fully_bound
+from stowplan.scheduler.in_tree.volume_binding.explanation import where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from stowplan.ask.offline import Cluster
     from stowplan.kube.api.device_claims import ResourceClaimSpec
+    from stowplan.kube.api.selectors import NodeSelectorMatcher
     from stowplan.kube.api.types import Pod, PodResourceClaim
+    from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
+
+
+def with_own_volume_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
+    """The pod, with its own claims in place of the original's; they are added to the cluster."""
+    storage_class = default_storage_class(cluster.state.objects.all(StorageClass))
+    for claim in ephemeral_claims(fresh):
+        if (known := _claim(cluster, fresh, claim.metadata.name)) is None or known.metadata.uid != claim.metadata.uid:
+            cluster.add(with_storage_class(claim, storage_class))
+    owner = controller_of(original.metadata)
+    if owner is None or owner.kind != "StatefulSet":
+        return fresh
+    namespace, volumes = fresh.metadata.namespace or "default", []
+    owning = cluster.state.objects.get(StatefulSet, f"{namespace}/{owner.name}")
+    templates = {one.metadata.name: one for one in (() if owning is None else owning.spec.volume_claim_templates)}
+    for volume in fresh.spec.volumes:
+        source = volume.persistent_volume_claim
+        if source is not None and source.claim_name == f"{volume.name}-{original.metadata.name}":
+            name = f"{volume.name}-{fresh.metadata.name}"
+            model = templates.get(volume.name) or _claim(cluster, fresh, source.claim_name)
+            if model is not None and _claim(cluster, fresh, name) is None:
+                cluster.add(with_storage_class(_claim_like(model, name, namespace), storage_class))
+            volume = replace(volume, persistent_volume_claim=replace(source, claim_name=name))
+        volumes.append(volume)
+    return replace(fresh, spec=replace(fresh.spec, volumes=tuple(volumes)))
+
+
+def _claim_like(
+    model: PersistentVolumeClaim | PersistentVolumeClaimTemplate, name: str, namespace: str
+) -> PersistentVolumeClaim:
+    chosen = {key: value for key, value in model.metadata.annotations.items() if key == STORAGE_CLASS}
+    metadata = ObjectMeta(
+        name=name, namespace=namespace, uid=f"{namespace}/{name}", labels=model.metadata.labels, annotations=chosen
+    )
+    return PersistentVolumeClaim(metadata=metadata, spec=replace(model.spec, volume_name=""))
+
+
+def bind_claims_of(cluster: Cluster, pods: Iterable[Pod]) -> set[Provision]:
+    """Do what controllers do about claims that these pods wait for, and others; the volumes that have to be created."""
+    unbound = [claim for pod in pods for claim in claims_of(cluster, pod) if not is_fully_bound(claim)]
+    if not unbound:
+        return set()
+    created = {volume.metadata.name: volume for volume in cluster.bind_claims()}
+    objects = cluster.state.objects
+    needed: set[Provision] = set()
+    for claim in unbound:
+        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        claim = objects.get(PersistentVolumeClaim, name) or claim
+        storage_class = objects.get(StorageClass, class_name_of(claim))
+        if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
+            continue
+        volume = created.get(claim.spec.volume_name)
+        if volume is not None or not is_fully_bound(claim):
+            needed.add(Provision.of(storage_class.metadata.name, storage_class.provisioner, volume))
+    return needed
+
+
+class LostVolumes:
+    """Volumes that can be used on no node; valid while nodes do not change."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        #: Whether there is a node for an affinity.
+        self._found: dict[NodeSelectorMatcher, bool] = {}
+
+    def reason(self, pod: Pod) -> str:
+        """Why no node can have the pod, whatever else keeps it off; "" if its volumes are not to blame."""
+        for claim in claims_of(self._cluster, pod):
+            volume = self._cluster.state.objects.get(PersistentVolume, claim.spec.volume_name)
+            affinity = None if volume is None else affinity_of(volume)
+            if volume is None or affinity is None:
+                continue
+            if affinity not in self._found:
+                nodes = (node for node in self._cluster.state.table.nodes if node is not None)
+                self._found[affinity] = any(
+                    affinity.matches(node.metadata.labels, "") for node in nodes if not node.spec.unschedulable
+                )
+            if not self._found[affinity]:
+                name = f"volume {volume.metadata.name} of claim {claim.metadata.name}"
+                return f"{name} can be used from {where(affinity)}, and no node is left there"
+        return ""
+
+
+def claims_of(cluster: Cluster, pod: Pod) -> Iterator[PersistentVolumeClaim]:
+    for name in claim_names(pod):
+        claim = _claim(cluster, pod, name)
+        if claim is not None:
+            yield claim
+
+
+def _claim(cluster: Cluster, pod: Pod, name: str) -> PersistentVolumeClaim | None:
+    return cluster.state.objects.get(PersistentVolumeClaim, f"{pod.metadata.namespace or 'default'}/{name}")
+
 
 _NO_TEMPLATES: Mapping[str, ResourceClaimSpec] = MappingProxyType({})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.changes import Change, Reconfigure
-from stowplan.ask.what_if.daemon_sets import DaemonSets
+from stowplan.ask.what_if.nodes import DaemonSets
 from stowplan.ask.what_if.pods import belongs_to_node
 from stowplan.ask.what_if.records import SideRecord, WhatIfRecord
 from stowplan.ask.what_if.settling import Settling

@@ -1,4 +1,10 @@
-"""Copies of a pod, placed in the caller's transaction one after the other until one is rejected."""
+"""How many copies of a pod fit: counted on each node, or placed one after the other until one is rejected.
+
+If the pod's filters only read the sums of the node being judged, nodes are independent of each other. The number of
+copies is then computed for all nodes at once, by bisection over a hypothesis ("would it fit next to k copies?") that
+the plugins' own filters evaluate. Otherwise (spreading, affinity, host ports, volumes, out-of-tree plugins) the result
+is `None`, and copies have to be placed one after the other, in the caller's transaction.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +13,18 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from stowplan.ask.what_if.claims import with_own_claims
+import numpy as np
+
+from stowplan.ask.explain.verdicts.refusals import refusals
+from stowplan.ask.what_if.claims import bind_claims_of, claims_of, with_own_claims
 from stowplan.ask.what_if.pods import copy_of, ordinal_names, pods_of
-from stowplan.ask.what_if.volume_claims import bind_claims_of, claims_of
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
+from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, ResourceClaim
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
+from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
+from stowplan.scheduler.framework.interface import Reads
+from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS
@@ -20,11 +32,167 @@ from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import numpy.typing as npt
+
     from stowplan.ask.offline import Cluster
     from stowplan.ask.offline.assumptions import Provision
     from stowplan.kube.api.device_claims import ResourceClaimSpec
     from stowplan.kube.api.types import Pod
+    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.decision.decision import Decision
+    from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.framework.interface import FilterPlugin
+    from stowplan.scheduler.framework.runtime.framework import Framework
+
+#: Upper limit per node.
+_MOST = 1 << 20
+#: Out-of-tree filters need not be monotonic: they may reject one copy and accept two.
+_IN_TREE = "stowplan.scheduler.in_tree."
+_CLAIMS = ObjectDependency.of_kind(ResourceClaim)
+
+
+class Limit(PlainStruct, frozen=True):
+    """Nodes that take no more for one reason."""
+
+    plugin: str
+    reason: str
+    rows: npt.NDArray[np.intp]
+
+
+class Room(PlainStruct, frozen=True):
+    """The room of each node."""
+
+    #: Number of copies per table row.
+    copies: npt.NDArray[np.int64]
+    #: Why not one more, for nodes that take some and for nodes that take none.
+    limits: tuple[Limit, ...]
+
+
+def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
+    """None if the nodes are not independent of each other."""
+    framework = cluster.framework_of(info)
+    evaluation, outcome = cluster.algorithm.filtered(framework, info)
+    if outcome.error is not None or outcome.state is None:
+        return None
+    if info.pod.spec.scheduling_group is not None and cluster.engine.schedules_groups:
+        # Whether one of a gang is placed depends on the others.
+        return None
+    if cluster.state.nominator or not _independent(framework, outcome.state, info):
+        return None
+    copies = np.zeros(cluster.state.table.n, np.int64)
+    limits: list[Limit] = []
+    if not outcome.feasible.all():
+        diagnosis = evaluation.diagnosis(outcome.refused) if outcome.diagnosis is None else outcome.diagnosis
+        limits += limits_of(diagnosis)
+    rows = np.flatnonzero(outcome.feasible)
+    if len(rows):
+        search = _Search(cluster, framework, outcome.state, info, rows)
+        copies[rows] = search.copies()
+        limits += search.limits(copies[rows])
+    return Room(copies, tuple(limits))
+
+
+def most_room_for(cluster: Cluster, info: PodInfo) -> npt.NDArray[np.int64] | None:
+    """Upper bounds of the number of copies per table row, whatever other nodes have; None if unknown."""
+    framework = cluster.framework_of(info)
+    _, outcome = cluster.algorithm.filtered(framework, info)
+    if outcome.error is not None or outcome.state is None or _claims_devices(framework, outcome.state, info):
+        return None
+    if outcome.ended_early is not None:
+        # No node matters to PreFilter.
+        return np.zeros(cluster.state.table.n, np.int64)
+    # Further filters only reject more.
+    state = outcome.state.clone()
+    alone = {plugin.name for plugin in framework.filter if _judges_nodes_alone(plugin)}
+    state.skip_filter = state.skip_filter | {plugin.name for plugin in framework.filter} - alone
+    copies = np.zeros(cluster.state.table.n, np.int64)
+    rows = np.flatnonzero(cluster.state.table.valid[: cluster.state.table.n])
+    rows = rows[_Search(cluster, framework, state, info, rows).take_one()]
+    if len(rows):
+        copies[rows] = _Search(cluster, framework, state, info, rows).copies()
+    return copies
+
+
+def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool:
+    if _claims_devices(framework, state, info) or framework.handle.extenders():
+        return False
+    return all(map(_judges_nodes_alone, framework.active_filters(state)))
+
+
+def _claims_devices(framework: Framework, state: CycleState, info: PodInfo) -> bool:
+    """Whether the devices for the next copy depend on those of this one."""
+    return any(_CLAIMS in plugin.reads_objects(info) for plugin in framework.active_filters(state))
+
+
+def _judges_nodes_alone(plugin: FilterPlugin) -> bool:
+    return plugin.reads in (Reads.NODES, Reads.NODE_SUMS) and type(plugin).__module__.startswith(_IN_TREE)
+
+
+def limits_of(diagnosis: Diagnosis) -> list[Limit]:
+    """Why nodes reject a pod."""
+    found = refusals(diagnosis)
+    return [Limit(refusal.plugin, str(reason), refusal.rows) for refusal in found for reason in refusal.reasons]
+
+
+class _Search:
+    """All nodes that take at least one copy."""
+
+    def __init__(
+        self, cluster: Cluster, framework: Framework, state: CycleState, info: PodInfo, rows: npt.NDArray[np.intp]
+    ) -> None:
+        self._cluster, self._framework, self._state, self._info = cluster, framework, state, info
+        self._rows = rows
+        self._requests = cluster.state.vector_of(info.shape)[:, np.newaxis]
+        self._non_zero = np.array(info.shape.non_zero_used, np.int64)[:, np.newaxis]
+
+    def take_one(self) -> npt.NDArray[np.bool_]:
+        return self._takes(np.ones(len(self._rows), np.int64))
+
+    def copies(self) -> npt.NDArray[np.int64]:
+        """Bisection on all nodes together: `low` copies fit, `high` do not."""
+        low = np.ones(len(self._rows), np.int64)
+        high = np.full(len(self._rows), 2, np.int64)
+        growing = self._takes(high)
+        while growing.any():
+            low[growing] = high[growing]
+            high[growing] *= 2
+            if int(high.max()) > _MOST:
+                break
+            growing &= self._takes(high)
+        while (high - low > 1).any():
+            middle = (low + high) // 2
+            takes = self._takes(middle)
+            low, high = np.where(takes, middle, low), np.where(takes, high, middle)
+        return low
+
+    def _takes(self, copies: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether this many copies fit on each node."""
+        answer = self._framework.run_filters(self._state, self._info, self._beside(copies - 1))
+        if isinstance(answer, Status):
+            raise RuntimeError(answer.message)
+        return answer[1]
+
+    def _beside(self, copies: npt.NDArray[np.int64]) -> HypotheticalNodes:
+        nodes = HypotheticalNodes(self._cluster.state, self._rows)
+        everywhere = np.arange(len(self._rows))
+        nodes.shift(everywhere, self._requests * copies, self._non_zero * copies, 1, pods=copies)
+        return nodes
+
+    def limits(self, copies: npt.NDArray[np.int64]) -> list[Limit]:
+        """Why not one more."""
+        answer = self._framework.run_filters(self._state, self._info, self._beside(copies))
+        if isinstance(answer, Status):
+            raise RuntimeError(answer.message)
+        found, left = [], np.ones(len(self._rows), np.bool_)
+        for plugin, rejections in answer[0]:
+            for entry in rejections.entries:
+                rows = np.flatnonzero(entry.mask & left & rejections.mask)
+                if len(rows):
+                    found.append(Limit(plugin, str(entry.reason), self._rows[rows]))
+            left &= ~rejections.mask
+        return found
+
 
 #: Maximum number of copies that are added at once: the scheduler tries those after the first rejected one in vain.
 _BATCH = 512

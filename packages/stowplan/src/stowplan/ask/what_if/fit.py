@@ -1,6 +1,6 @@
 """How many more copies of a pod fit: where, the limiting resource, and how many nodes to add.
 
-No pod is evicted for them, and pending pods are not scheduled first. If nodes are independent of each other, `room`
+No pod is evicted for them, and pending pods are not scheduled first. If nodes are independent of each other, `copies`
 computes the number for each; otherwise the scheduler places copies one after the other until one is rejected.
 """
 
@@ -16,11 +16,10 @@ from msgspec import field
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import assumed
 from stowplan.ask.what_if.added_nodes import NodesToAdd, computed, room_on_new, tried
-from stowplan.ask.what_if.copies import Copies
+from stowplan.ask.what_if.copies import Copies, limits_of, room_for
 from stowplan.ask.what_if.nodes import kinds_of, kinds_per_zone, node_at, node_named, zone_of
 from stowplan.ask.what_if.pods import MOST_REPLICAS
 from stowplan.ask.what_if.records import FitRecord, LimitRecord
-from stowplan.ask.what_if.room import limits_of, room_for
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.structs import PlainStruct
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stowplan.ask.offline import Cluster
+    from stowplan.ask.what_if.copies import Limit
     from stowplan.ask.what_if.nodes import NodeKind
-    from stowplan.ask.what_if.room import Limit
     from stowplan.kube.api.device_claims import ResourceClaimSpec
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo

@@ -14,12 +14,11 @@ from msgspec.structs import replace
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.added_nodes import nodes_record
-from stowplan.ask.what_if.claims import with_own_claims
+from stowplan.ask.what_if.claims import bind_claims_of, with_own_claims
 from stowplan.ask.what_if.fit import check_replicas
 from stowplan.ask.what_if.nodes import NodeTemplate, fewest_nodes, kinds_of, node_named
 from stowplan.ask.what_if.pods import copy_of
 from stowplan.ask.what_if.records import GroupFitRecord, NodesToAddRecord
-from stowplan.ask.what_if.volume_claims import bind_claims_of
 from stowplan.kube.api.types import PodGroup, PodSchedulingGroup
 
 if TYPE_CHECKING:

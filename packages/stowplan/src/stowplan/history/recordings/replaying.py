@@ -1,15 +1,17 @@
-"""Replay a recorded engine up to a given time, and verify its decisions."""
+"""Replay a recorded engine up to a given time, for the cluster of that moment, and verify its decisions."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.history.recordings.files import moment_text, opened
+from stowplan.history.recordings.files import file_at, is_continued, moment_text, opened
 from stowplan.kube.api.port import Change
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.dumped import objects_of
 from stowplan.scheduler.engine.engine import Engine
@@ -127,3 +129,57 @@ def difference(step: Step) -> Difference | None:
 def _text(decisions: Any) -> str:
     lines = [f"{pod} to {node}" if what == "bind" else f"{pod} evicted" for what, pod, node in decisions]
     return ", ".join(lines) or "no pod was placed or evicted"
+
+
+class Moment(PlainStruct, frozen=True, kw_only=True):
+    header: Header
+    #: Time of the last input before it.
+    at: float
+    #: Whether the recording, or the run at that time, had ended before the requested moment.
+    is_over: bool
+    #: Nodes in order, pods in order of arrival, and everything else. Assumed pods that the API server had not confirmed
+    #: yet are on their node.
+    objects: list[Any]
+    #: The active configuration, and the plugins that were disabled because of missing kinds.
+    configuration: dict[str, Any]
+    switched_off: frozenset[str]
+
+
+def moment_of(
+    path: str, when: float | None, registry: Registry, *, interrupted: InterruptedCalls | None = None
+) -> Moment:
+    """Rebuild a moment of a recording, including rotated files; None: its end. Raises RecordingError."""
+    file = file_at(path, when)
+    with Replayed(file, registry, interrupted=interrupted) as again:
+        at = again.header.now
+        for step in again.steps(when):
+            at = step.entry.now
+        engine = again.engine
+        off = frozenset[str]().union(*(framework.switched_off for framework in engine.frameworks.values()))
+        return Moment(
+            header=again.header,
+            at=at,
+            is_over=when is not None and at < when and not again.goes_on and not is_continued(path, file),
+            objects=engine.state.everything(),
+            configuration=engine.profiles.configuration.shown(),
+            switched_off=off,
+        )
+
+
+def note_of(moment: Moment, when: float | None) -> str:
+    """A note for a moment after the end of the recording; "" otherwise."""
+    if when is None or not moment.is_over:
+        return ""
+    return (
+        f"the recording ends at {moment_text(moment.at)}, before {moment_text(when)}: "
+        "this is how it was left, and what came then is not known"
+    )
+
+
+def parse_moment(text: str) -> float:
+    """Seconds since the epoch for an ISO time, by default in UTC, or for a number of seconds; raises ValueError."""
+    try:
+        return float(text)
+    except ValueError:
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

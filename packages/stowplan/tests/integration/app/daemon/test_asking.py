@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.app.daemon.decision_pages import SchedulerPages
-from stowplan.ask.explain.text.page_json import page_from_json
-from stowplan.ask.explain.text.tables import plain
+from stowplan.ask.explain.text.tables import page_from_json, plain
 from stowplan.kube.metrics.exposition import render
 from stowplan.plugins import PostFilterPlugin, PostFilterResult, unschedulable
 from stowplan.scheduler.engine.decision.questions import NOT_EFFECT_FREE

@@ -10,8 +10,7 @@ import pytest
 
 from stowplan.app.daemon import decision_pages as scheduler_pages
 from stowplan.app.daemon.decision_pages import SchedulerPages
-from stowplan.ask.explain.text.page_json import page_from_json
-from stowplan.ask.explain.text.tables import plain
+from stowplan.ask.explain.text.tables import page_from_json, plain
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.kube.config.features import with_chosen
 from stowplan.plugins import Code, PermitPlugin, PostFilterPlugin, PostFilterResult, Status, unschedulable

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.history.recordings.moment import moment_of, parse_moment
-from stowplan.history.recordings.replaying import Replayed, difference
+from stowplan.history.recordings.replaying import Replayed, difference, moment_of, parse_moment
 from stowplan.history.recordings.rerun import rerun
 from stowplan.kube.config import load_config
 from stowplan.scheduler.in_tree.registry import in_tree_registry

@@ -14,8 +14,7 @@ from stowplan.app.daemon import recording_file
 from stowplan.app.daemon.recording_file import RecordingFile, kept_annotations, recording
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.history.recordings.files import rotated
-from stowplan.history.recordings.moment import moment_of
-from stowplan.history.recordings.replaying import Replayed, difference
+from stowplan.history.recordings.replaying import Replayed, difference, moment_of
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stowplan.ask.loading.generated_claims import ephemeral_claims
-from stowplan.ask.loading.generated_devices import claim_for
+from stowplan.ask.loading.generated import claim_for, ephemeral_claims
 from stowplan.ask.what_if import AddNodes, Label, NodeKind, Put, Remove, Scale, Taint, drain, fit, survive, what_if
 from stowplan.ask.what_if.changes import Drain
 from stowplan.ask.what_if.nodes import cordoned

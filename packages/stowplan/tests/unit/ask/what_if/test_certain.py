@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stowplan import Cluster
 from stowplan.ask.what_if import survive
-from stowplan.ask.what_if.certain import CertainPods
+from stowplan.ask.what_if.survive import CertainPods
 from stowplan.plugins import ScorePlugin
 from stowplan.testing import a_node, a_pod
 from support.examples import examples

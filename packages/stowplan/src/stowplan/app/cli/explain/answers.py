@@ -13,12 +13,11 @@ from msgspec.structs import replace
 from stowplan.app.cli.data_output import write_data
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.explain.detailed_record import detailed, summarized
-from stowplan.ask.explain.kinds import kinds_of
+from stowplan.ask.explain.judging import kinds_of
 from stowplan.ask.explain.node_view import NodeView, node_view
 from stowplan.ask.explain.text.group_text import group_page
 from stowplan.ask.explain.text.node_text import node_page
-from stowplan.ask.explain.text.overview import Group, crowded, overview, summary
-from stowplan.ask.explain.text.states import STARTING, WITHOUT_NODE, placed_state
+from stowplan.ask.explain.text.overview import STARTING, WITHOUT_NODE, Group, crowded, overview, placed_state, summary
 from stowplan.ask.explain.text.tables import Line, plain, write
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.ask.loading.workloads import belongs_to

@@ -1,10 +1,14 @@
-"""Explanations of the plugins of a profile, for one inspection.
+"""Explanations of the plugins of a profile: a verdict with access to its cluster, to compute details on demand.
+
+Details must be computed on the same cluster, so the engine is asked about the same pod again; a placed pod is off its
+node during the inspection. If the cluster has changed since the verdict, this raises.
 
 A plugin whose explanation raises is explained by its reasons alone, so a bug in it only costs details.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,17 +16,50 @@ from stowplan.ask.explain.verdicts.refusals import for_nominated
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import listed
+from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
 from stowplan.scheduler.framework.status import PROPAGATED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from stowplan.ask.explain.suggestions.inspection import VerdictInspection
+    from stowplan.ask.explain.verdicts.verdict import Verdict
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.decision.questions import Question
+    from stowplan.scheduler.engine.engine import Engine
+    from stowplan.scheduler.framework.diagnosis import Diagnosis
     from stowplan.scheduler.framework.explanations.changes import Way
     from stowplan.scheduler.framework.explanations.grouping import Refusal, Rows
+
+
+class VerdictInspection(Inspection):
+    """The inspection of one verdict, with its profile."""
+
+    def __init__(self, question: Question, verdict: Verdict) -> None:
+        super().__init__(question.cluster, verdict.pod, verdict.diagnosis)
+        self.question = question
+        self.framework = question.framework
+        self.verdict = verdict
+
+    def of(self, pod: PodInfo) -> VerdictInspection:
+        """An inspection of the same cluster with another version of the pod."""
+        other = VerdictInspection(self.question, self.verdict)
+        other.pod, other.diagnosis = pod, self.filtered(pod)
+        return other
+
+    def filtered(self, pod: PodInfo) -> Diagnosis | None:
+        return self.question.diagnosis(pod)
+
+
+@contextmanager
+def inspecting(engine: Engine, verdict: Verdict) -> Iterator[VerdictInspection]:
+    """An inspection of the cluster as the verdict saw it; raises StaleVerdictError if it has changed."""
+    verdict.check_current(engine.state)
+    with engine.asking(verdict.pod) as question:
+        yield VerdictInspection(question, verdict)
+
 
 T = TypeVar("T")
 

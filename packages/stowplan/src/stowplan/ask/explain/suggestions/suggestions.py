@@ -17,16 +17,101 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from stowplan.ask.explain.suggestions.explanations import Explanations, guarded
-from stowplan.ask.explain.suggestions.inspection import VerdictInspection, inspecting
-from stowplan.ask.explain.suggestions.obstacles import obstacles
-from stowplan.ask.explain.suggestions.trials import TRIES, Trials
+from stowplan.ask.explain.suggestions.explanations import Explanations, VerdictInspection, guarded, inspecting
 from stowplan.ask.explain.verdicts.advice import Advice, Suggestion
+from stowplan.ask.explain.verdicts.refusals import for_nominated
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.changes import Change, Dial
-from stowplan.scheduler.framework.explanations.formatting import sentence
+from stowplan.scheduler.framework.explanations.formatting import count, sentence
 from stowplan.scheduler.framework.explanations.grouping import classes, split
 from stowplan.scheduler.framework.explanations.remedy import HOPELESS, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.kube.api.types import Node, Pod
+
+#: Maximum number of changes that are tried for one pod.
+TRIES = 400
+
+
+@dataclass
+class Trials:
+    """Evaluates changes, and counts the trials, whose number is limited."""
+
+    inspection: VerdictInspection
+    limit: int = TRIES
+    #: The rows to gain; None: any.
+    only: npt.NDArray[np.bool_] | None = None
+    tries: int = field(default=0, init=False)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.tries >= self.limit
+
+    def changed(self, changes: Sequence[Change]) -> Pod:
+        pod = self.inspection.pod.pod
+        for change in changes:
+            pod = pod if change.on_pod is None else change.on_pod(pod)
+        return pod
+
+    def _changed_nodes(self, changes: Sequence[Change]) -> list[Node]:
+        found: dict[str, Node] = {}
+        table = self.inspection.table
+        for change in changes:
+            for name in change.nodes:
+                node = found.get(name) or table.nodes[table.row_of[name]]
+                if node is not None and change.on_node is not None:
+                    found[name] = change.on_node(node)
+        return list(found.values())
+
+    def feasible(self, changes: Sequence[Change]) -> npt.NDArray[np.intp]:
+        """Rows that are feasible after the changes."""
+        self.tries += 1
+        cluster = self.inspection.cluster
+        with cluster.transaction():
+            for node in self._changed_nodes(changes):
+                cluster.update_node(node)
+            for uid in dict.fromkeys(info.uid for change in changes for info in change.leaving):
+                cluster.remove_pod(uid)
+            for obj in (obj for change in changes for obj in change.objects):
+                cluster.put_object(obj)
+            feasible = self.inspection.question.feasible(cluster.pod_info(self.changed(changes)))
+            return np.flatnonzero(feasible if self.only is None else feasible & self.only)
+
+
+def obstacles(at: VerdictInspection, explanations: Explanations, *, solved: bool) -> list[str]:
+    """`solved`: some change helps, so that the reasons of all nodes need not be listed."""
+    found = [*explanations.obstacles(), *_whole_pod(at), *_nominated(at)]
+    preempts = at.verdict.preemption is not None and at.verdict.preemption.selected is not None
+    if not solved and not found and not preempts:
+        found += _everywhere(at)
+    return list(dict.fromkeys(found))
+
+
+def _whole_pod(at: VerdictInspection) -> Iterator[str]:
+    """Plugins that rejected the pod before Filter."""
+    absent = at.diagnosis.absent if at.diagnosis is not None else None
+    if absent is not None and absent.plugin and absent.shown_reasons:
+        yield f"{absent.plugin} refuses the pod on every node: {absent.message}"
+
+
+def _nominated(at: VerdictInspection) -> Iterator[str]:
+    nominated = for_nominated(at.diagnosis) if at.diagnosis is not None else []
+    if nominated:
+        nodes = count(len(nominated), "node")
+        yield f"{nodes} would do, but room there is kept for nominated pods of equal or higher priority"
+
+
+def _everywhere(at: VerdictInspection) -> Iterator[str]:
+    counts = sorted(((int(mask.sum()), name) for name, mask in at.masks.items()), key=lambda item: (-item[0], item[1]))
+    nodes = int(at.valid.sum())
+    if counts:
+        listed = ", ".join(f"{name} refuses {number:,}" for number, name in counts)
+        yield f"no small change gains a node: of {count(nodes, 'node')}, {listed}"
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

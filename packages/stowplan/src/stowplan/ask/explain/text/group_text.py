@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.ask.explain.text.tables import Grid, Line, not_asked_block
-from stowplan.ask.explain.verdicts.group_domains import nodes_of_placed, refusals_of, victims_of
+from stowplan.ask.explain.verdicts.refusals import nodes_of_placed, refusals_of, victims_of
 from stowplan.scheduler.framework.explanations.formatting import count, joined, listed
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from stowplan.ask.explain.reported_events import seconds_of
-from stowplan.ask.explain.text.states import SETTLED, STARTING, STATES, placed_state
 from stowplan.ask.explain.text.tables import Grid, Line
 from stowplan.ask.explain.verdicts.refusals import refusals
 from stowplan.kube.structs import PlainStruct
@@ -25,7 +24,37 @@ if TYPE_CHECKING:
     from stowplan.ask.explain.text.tables import Block, Cell, Span
     from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.ask.explain.verdicts.verdict import Verdict
+    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.inspection.records import ReliefRecord, WorkloadRecord
+
+#: States of pods that have a node, or that never get one.
+RUNNING, STARTING, DELETING = "running", "starting", "deleting"
+#: States of pods that get no node now, and of pods that do not wait.
+WITHOUT_NODE = ("in_group", "refused", "gated", "unjudged")
+SETTLED = ("placeable", RUNNING, DELETING)
+
+#: State -> of one pod, of several, and its style.
+STATES = {
+    RUNNING: ("runs", "run", "good"),
+    STARTING: ("has a node but does not run yet", "have a node but do not run yet", "pending"),
+    DELETING: ("is being deleted", "are being deleted", "pending"),
+    "on_permit": ("waits on Permit", "wait on Permit", "pending"),
+    "in_group": ("waits for its pod group", "wait for their pod group", "pending"),
+    "placeable": ("would get a node now", "would get a node now", "good"),
+    "refused": ("fits nowhere", "fit nowhere", "bad"),
+    "gated": ("gated", "gated", "pending"),
+    "unjudged": ("not judged", "not judged", "bad"),
+}
+
+
+def placed_state(info: PodInfo, node: str) -> str:
+    """The state of a pod that is not waiting for a node; "" if it is."""
+    if info.terminating:
+        return DELETING
+    if not node:
+        return ""
+    return STARTING if info.pod.status.phase == "Pending" else RUNNING
+
 
 #: Maximum number of items per part in the short form.
 _CAUSES, _NAMESPACES, _RELIEF = 8, 6, 5

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.ask.explain.suggestions.explanations import Explanations
-from stowplan.ask.explain.suggestions.inspection import inspecting
-from stowplan.ask.explain.text.states import placed_state
+from stowplan.ask.explain.suggestions.explanations import Explanations, inspecting
+from stowplan.ask.explain.text.overview import placed_state
 from stowplan.ask.explain.text.tables import Cell, Grid, Line, not_asked_block
 from stowplan.ask.explain.verdicts.refusals import refusals
 from stowplan.scheduler.framework.explanations.formatting import count, listed, sentence
@@ -22,7 +21,7 @@ from stowplan.scheduler.inspection.queue_state import BEING_BOUND, WAITS_FOR_CLA
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.ask.explain.suggestions.inspection import VerdictInspection
+    from stowplan.ask.explain.suggestions.explanations import VerdictInspection
     from stowplan.ask.explain.text.reported_status import ReportedStatus
     from stowplan.ask.explain.text.tables import Block, Span
     from stowplan.ask.explain.verdicts.advice import Suggestion

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from stowplan.ask.explain.verdicts.group_domains import condition_of, refusals_of
+from stowplan.ask.explain.verdicts.refusals import condition_of, refusals_of
 from stowplan.scheduler.engine.groups.group_questions import DomainJudgement, GroupJudgement
 from stowplan.scheduler.framework.explanations.formatting import amount, count
 from stowplan.scheduler.framework.status import Code
@@ -112,7 +112,7 @@ class GroupVerdict(GroupJudgement):
         return domain.status.message
 
     def _repr_html_(self) -> str:
-        from stowplan.ask.explain.verdicts.group_html import group_html
+        from stowplan.ask.explain.verdicts.html import group_html
 
         return group_html(self)
 

@@ -1,8 +1,4 @@
-"""Group rejected nodes by reason.
-
-A group has one plugin, one set of reasons and one code. The masks of the diagnosis are combined into one number per row
-that encodes which masks cover it; rows with equal numbers form a group. There is no per-node loop.
-"""
+"""Group rejected nodes, and what a trial of a pod group rejected, by reason."""
 
 from __future__ import annotations
 
@@ -13,6 +9,11 @@ from msgspec.structs import replace
 
 from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
 from stowplan.scheduler.framework.status import Code, Reason
+from stowplan.scheduler.inspection.records import ConditionRecord, GroupRefusalRecord
+
+if TYPE_CHECKING:
+    from stowplan.kube.api.types import PodGroup
+    from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -77,3 +78,43 @@ def _absent(diagnosis: Diagnosis) -> list[Refusal]:
 
 def _reasons(status: Status) -> tuple[Reason, ...]:
     return status.records or tuple(Reason("PluginReason", text) for text in status.shown_reasons)
+
+
+CONDITION = "PodGroupScheduled"
+#: Maximum number of pod names that are listed; there may be thousands, and their number is reported anyway.
+_NAMED = 20
+
+
+def refusals_of(domain: DomainJudgement) -> tuple[GroupRefusalRecord, ...]:
+    """Pods without a node in a domain, by message; the largest group first."""
+    by_message: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for refused in domain.refused:
+        by_message.setdefault((refused.reason, refused.message, refused.plugins), []).append(refused.pod.key)
+    records = (
+        GroupRefusalRecord(reason=reason, message=message, plugins=plugins, pods=len(keys), names=tuple(keys[:_NAMED]))
+        for (reason, message, plugins), keys in by_message.items()
+    )
+    return tuple(sorted(records, key=lambda one: (-one.pods, one.message)))
+
+
+def nodes_of_placed(domain: DomainJudgement) -> dict[str, list[str]]:
+    """Node -> the pods placed on it, in order."""
+    found: dict[str, list[str]] = {}
+    for placed in domain.placed:
+        found.setdefault(placed.node, []).append(placed.pod.key)
+    return found
+
+
+def victims_of(domain: DomainJudgement) -> list[str]:
+    """Pods to evict first, for single pods of the group or for all of it."""
+    of_pods = (victim for placed in domain.placed for victim in placed.victims)
+    return list(dict.fromkeys((*domain.victims, *of_pods)))
+
+
+def condition_of(group: PodGroup | None) -> ConditionRecord | None:
+    """The condition that the cluster's scheduler reported for a group."""
+    for one in () if group is None else group.status.conditions:
+        if one.type == CONDITION:
+            since = one.last_transition_time or ""
+            return ConditionRecord(status=one.status, reason=one.reason, message=one.message, since=since)
+    return None

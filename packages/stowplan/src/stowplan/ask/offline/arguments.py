@@ -1,11 +1,14 @@
-"""Decode the objects that callers pass in: dicts, Lists, typed objects."""
+"""What callers pass to `Cluster`: objects (dicts, Lists, typed objects) and options, decoded and checked.
+
+Errors say which argument it is, and what it wants.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
@@ -14,9 +17,15 @@ from stowplan.ask.loading.workloads import workload_of
 from stowplan.kube.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import Pod
+from stowplan.kube.config import Configuration, FeatureGates, load_config
+from stowplan.kube.config.features import GateError, with_chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from stowplan.scheduler.engine.settings import RandomSource
+    from stowplan.scheduler.framework.interface import Plugin
+    from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: Kinds for which users might expect pods to be created; no controller does that here.
 _WITHOUT_EFFECT = frozenset(("Deployment", "Job", "CronJob", "DaemonSet"))
@@ -112,3 +121,53 @@ def _named(obj: Mapping[str, Any]) -> str:
     metadata = obj.get("metadata") or {}
     name = "/".join(str(part) for part in (metadata.get("namespace"), metadata.get("name")) if part)
     return f'{obj.get("kind", "object")} "{name}"'
+
+
+class ClusterOptions(TypedDict, total=False):
+    """The keyword arguments of `Cluster`, for functions that pass them on."""
+
+    config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None
+    plugins: Sequence[type[Plugin]]
+    random: RandomSource | None
+    reuse: bool
+    call_extender: Callable[[str, Mapping[str, Any]], Any] | None
+    feature_gates: Mapping[str, bool] | None
+    plugin_timeout: float
+
+
+def checked_plugins(plugins: object) -> tuple[type[Plugin], ...]:
+    if not isinstance(plugins, Iterable) or isinstance(plugins, str):
+        raise ClusterError(f"plugins: want a list of classes of plugins, got {plugins!r}")
+    given = tuple(plugins)
+    for plugin in given:
+        if not isinstance(plugin, type) or not isinstance(getattr(plugin, "name", None), str):
+            raise ClusterError(f"plugins: want classes of plugins, got {plugin!r}")
+    return given
+
+
+def checked_gates(gates: Mapping[str, bool] | None) -> dict[str, bool]:
+    if gates is None:
+        return {}
+    if not isinstance(gates, Mapping) or not all(isinstance(on, bool) for on in gates.values()):
+        raise ClusterError(f'feature_gates: want a dict such as {{"GenericWorkload": True}}, got {gates!r}')
+    return dict(gates)
+
+
+def features_of(config: object, gates: Mapping[str, bool]) -> FeatureGates:
+    if gates and isinstance(config, Configuration):
+        raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
+    try:
+        return with_chosen(gates)
+    except GateError as e:
+        raise ClusterError(f"feature_gates: {e}") from None
+
+
+def configuration_of(
+    config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None,
+    registry: Registry,
+    features: FeatureGates,
+    loaded: Collection[str],
+) -> Configuration:
+    if isinstance(config, Configuration):
+        return config
+    return load_config(config, plugins=registry.declarations, features=features, asked_for=loaded)
