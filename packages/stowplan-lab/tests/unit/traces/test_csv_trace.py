@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan_lab.traces import rows
+from stowplan_lab.traces import rows as csv_rows
 from stowplan_lab.traces.rows import in_order
 from stowplan_lab.traces.trace import TraceError, open_trace
 from support.examples import times
@@ -178,8 +178,8 @@ def test_openb(tmp_path):
 def test_sorting_in_runs(keys):
     rows = [(key, i) for i, key in enumerate(keys)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "RUN", 7)
-        patch.setattr(rows, "_BATCH", 3)
+        patch.setattr(csv_rows, "RUN", 7)
+        patch.setattr(csv_rows, "_BATCH", 3)
         assert list(in_order(rows)) == sorted(rows)
 
 
@@ -202,8 +202,8 @@ def peak_of(folder, rows, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [pytest.param({}, id="in order"), pytest.param({"sort": True}, id="sorted")])
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch, options):
-    monkeypatch.setattr(rows, "RUN", 1000)
-    monkeypatch.setattr(rows, "_BATCH", 20)
+    monkeypatch.setattr(csv_rows, "RUN", 1000)
+    monkeypatch.setattr(csv_rows, "_BATCH", 20)
     peak_of(tmp_path, 100, **options)
     few, many = peak_of(tmp_path, 2_000, **options), peak_of(tmp_path, 20_000, **options)
     # A run on disk has a buffer; a row in memory would take some 500 bytes.
@@ -221,7 +221,7 @@ def test_a_full_disk_while_sorting(tmp_path, monkeypatch):
         def write(self, data):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rows, "RUN", 2)
-    monkeypatch.setattr(rows, "TemporaryFile", lambda **how: Full())
+    monkeypatch.setattr(csv_rows, "RUN", 2)
+    monkeypatch.setattr(csv_rows, "TemporaryFile", lambda **how: Full())
     with pytest.raises(TraceError, match=r"cannot sort in .*: No space left on device; TMPDIR"):
         list(in_order([(3,), (2,), (1,)]))
