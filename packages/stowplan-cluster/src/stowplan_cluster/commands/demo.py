@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, run, running
 from stowplan.app.sources.cluster_source import ClusterSource
-from stowplan.ask.explain.text.tables import Line, write
+from stowplan.ask.explain.text.tables import Grid, Line, write
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.decode import convert, to_dict
@@ -33,18 +34,56 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import ClientConnection
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.objects import STORED
-from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.explanations.formatting import amount, count
 from stowplan_cluster.commands import demo_cluster
 from stowplan_cluster.commands.cluster_options import WITHOUT_A_CLUSTER
-from stowplan_cluster.commands.cluster_picture import picture
 from stowplan_cluster.commands.pod_changes import PodWatcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
-    from stowplan.ask.explain.text.tables import Block
+    from stowplan.ask.explain.text.tables import Block, Cell
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.port import Api
+    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.state import ClusterState
+
+# A one-screen overview of a cluster: utilization and pods per node.
+
+_BAR = 10
+
+
+def picture(state: ClusterState) -> Grid:
+    """One row per node, by name."""
+    rows = [
+        [((name, "name"),), *_usage(state, row, "cpu"), *_usage(state, row, "memory"), _pods(state, row)]
+        for name, row in sorted(state.table.row_of.items())
+    ]
+    return Grid(rows, ("node", "cpu", "", "memory", "", "pods"), frozenset((2, 4)))
+
+
+def _usage(state: ClusterState, row: int, resource: str) -> list[Cell]:
+    """A bar and a text such as `3500m of 4`."""
+    table = state.table
+    index = table.resources[resource]
+    used, total = int(table.requested[index, row]), int(table.allocatable[index, row])
+    filled = round(_BAR * used / total) if total else 0
+    bar = (("█" * filled, "full" if filled == _BAR else "bar"), ("░" * (_BAR - filled), "dim"))
+    return [bar, f"{amount(resource, used)} of {amount(resource, total)}"]
+
+
+def _pods(state: ClusterState, row: int) -> Cell:
+    """The node's pods, grouped by application."""
+    counts = Counter(_app_of(info) for info in state.row_pods[row])
+    listed = ", ".join(app if number == 1 else f"{app} ×{number}" for app, number in sorted(counts.items()))
+    if state.table.unschedulable[row]:
+        return (("cordoned", "pending"),)
+    return listed or (("none", "dim"),)
+
+
+def _app_of(info: PodInfo) -> str:
+    return info.labels.get("app") or info.pod.metadata.name
+
 
 #: Timeout in seconds for the cluster to become ready, for pods to be placed, and for shutdown.
 PATIENCE = 30.0

@@ -18,8 +18,7 @@ from stowplan.kube.api.decode import decode_object
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.commands import demo as demonstration
 from stowplan_cluster.commands import demo_cluster
-from stowplan_cluster.commands.cluster_picture import picture
-from stowplan_cluster.commands.demo import DemoError
+from stowplan_cluster.commands.demo import DemoError, picture
 from stowplan_cluster.commands.pod_changes import PodWatcher
 
 DEMO = [sys.executable, "-m", "stowplan", "demo"]

@@ -8,8 +8,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/patch.go.
 
 from __future__ import annotations
 
-from stowplan_cluster.apiserver.patches.json_patch import apply_json_patch
-from stowplan_cluster.apiserver.patches.merge_patch import apply_merge_patch
+from stowplan_cluster.apiserver.patches.json_patch import apply_json_patch, apply_merge_patch
 from stowplan_cluster.apiserver.patches.strategic_merge import apply_strategic_merge_patch
 
 __all__ = ["apply_json_patch", "apply_merge_patch", "apply_strategic_merge_patch"]
