@@ -28,10 +28,10 @@ QUICK = ("--kube-api-qps=100000", "--kube-api-burst=100000")
 PROGRAM = """
 import sys
 from stowplan.net.client.events import event_series
-from stowplan.scheduler.cluster import state
+from stowplan.scheduler.cluster import pods_on_nodes
 from stowplan.scheduler.inspection.stories import Stories
 Stories.__init__.__kwdefaults__.update(pods=100, decisions=100)
-state._IDLE_SHAPES = 20
+pods_on_nodes._IDLE_SHAPES = 20
 event_series.MAX_REMEMBERED = 100
 {leak}
 from stowplan.app.cli.kube_scheduler import main

@@ -16,7 +16,7 @@ from yarl import URL
 from stowplan.net.client.http.connection_pool import ConnectionPool
 from stowplan.net.client.http.failures import NotAnswered
 from stowplan.net.client.http.transport import Limits
-from stowplan.scheduler.cluster import state
+from stowplan.scheduler.cluster import pods_on_nodes
 from stowplan.scheduler.engine.decision import algorithm
 from stowplan.testing import a_node, a_pod, selector
 from stowplan_cluster.apiserver.deletion import DeleteOptions
@@ -80,7 +80,7 @@ BOUNDED = {"Selector", "Requirement", "RequiredNodeAffinity", "Stored", "Event"}
 
 async def test_deleted_pods_leave_nothing_behind(monkeypatch):
     # Some are kept for a while, in case similar pods follow; here for a shorter time.
-    monkeypatch.setattr(state, "_IDLE_SHAPES", 20)
+    monkeypatch.setattr(pods_on_nodes, "_IDLE_SHAPES", 20)
     monkeypatch.setattr(algorithm, "_MAX_EVALUATIONS", 64)
     async with live(HIGH, *(a_node(f"n{i}").allocatable(cpu="8", pods="40").obj() for i in range(4))) as cluster:
         scheduler = cluster.scheduler

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from stowplan.kube.api.selectors import compile_label_selector
-from stowplan.scheduler.cluster.many_pods import place_all
 from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pod_table import PodTable
 from stowplan.scheduler.cluster.state import ClusterState
@@ -116,7 +115,7 @@ class Changes(RuleBasedStateMachine):
             self.order.setdefault(node, []).append(uid)
             placed.append(self.state.pod_info(struct(pod)))
             nodes.append(node)
-        place_all(self.state, placed, nodes)
+        self.state.place_all(placed, nodes)
 
     def _put(self, pod):
         uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]

@@ -14,7 +14,6 @@ from stowplan_cluster.apiserver.preconditions import has_resource_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
@@ -37,6 +36,14 @@ class Names(Protocol):
     def suffix(self) -> str: ...
 
     def uid(self) -> str: ...
+
+
+class Random(Protocol):
+    """The part of `random.Random` that names are made with."""
+
+    def choices(self, population: str, *, k: int) -> list[str]: ...
+
+    def getrandbits(self, k: int, /) -> int: ...
 
 
 class RandomNames:

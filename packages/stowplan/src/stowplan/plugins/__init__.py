@@ -20,11 +20,10 @@ Explanations       Explanation, Remedy, Change, Dial
 """
 
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
-from stowplan.scheduler.cluster.node_info import NodeInfo
 from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency, ObjectIndex
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning, Participant
-from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.cluster.view import NodeInfo, Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError, PodsToActivate
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.events import (
@@ -58,10 +57,13 @@ from stowplan.scheduler.framework.interface import (
     NodePodExtensions,
     NodeScorePlugin,
     PermitPlugin,
+    Placement,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Plugin,
     PodExtensions,
+    PodGroupAssignments,
+    PodGroupInfo,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -71,6 +73,7 @@ from stowplan.scheduler.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
+    ProposedAssignment,
     QueueSortPlugin,
     Reads,
     ReadsNoObjects,
@@ -95,12 +98,6 @@ from stowplan.scheduler.framework.requests import (
     Unknown,
     Update,
     Wait,
-)
-from stowplan.scheduler.framework.runtime.placements import (
-    Placement,
-    PodGroupAssignments,
-    PodGroupInfo,
-    ProposedAssignment,
 )
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
-from stowplan.scheduler.cluster.volumes import volume_uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +29,7 @@ def why_not_judged(pod: PodInfo, objects: ObjectStore) -> str:
 
 def _looked_up(pod: PodInfo, objects: ObjectStore) -> Iterator[tuple[type[Any], str]]:
     """Kinds of which the pod's claims require at least one object."""
-    for use in volume_uses(pod):
+    for use in pod.volume_uses:
         if not use.claim:
             continue
         claim = objects.get(PersistentVolumeClaim, f"{use.namespace}/{use.claim}")

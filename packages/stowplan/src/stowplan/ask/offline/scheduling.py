@@ -16,7 +16,6 @@ from stowplan.drivers.virtual_time.state_store import StateStore
 from stowplan.kube.api import types as t
 from stowplan.kube.api.port import Change
 from stowplan.kube.klog import get_logger, without_log
-from stowplan.scheduler.cluster.many_pods import place_all
 from stowplan.scheduler.cluster.pod_info import group_key
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
@@ -235,12 +234,12 @@ class Scheduling:
         free_of_effects = len(framework.effect_free_post_filter) == len(framework.post_filter)
         found = algorithm.filled(framework, infos) if len(infos) > 1 else []
         if not last or len(found) < len(infos):
-            place_all(state, infos[: len(found)], [decision.node_name for decision in found])
+            state.place_all(infos[: len(found)], [decision.node_name for decision in found])
         while len(found) < len(infos):
             info = infos[len(found)]
             decision = algorithm.schedule(framework, info, helped=free_of_effects)
             if decision.node_name:
-                place_all(state, [info], [decision.node_name])
+                state.place_all([info], [decision.node_name])
             elif not free_of_effects or not _is_final(decision):
                 break
             found.append(decision)

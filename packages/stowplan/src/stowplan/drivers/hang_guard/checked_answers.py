@@ -15,9 +15,8 @@ import numpy as np
 
 from stowplan.scheduler.cluster.view import Nodes, unwritable
 from stowplan.scheduler.framework import interface
-from stowplan.scheduler.framework.interface import PreFilterResult
+from stowplan.scheduler.framework.interface import Placement, PreFilterResult
 from stowplan.scheduler.framework.rejections import Entry, Rejections
-from stowplan.scheduler.framework.runtime.placements import Placement
 from stowplan.scheduler.framework.status import Code, Reason, Status, unexpected
 
 if TYPE_CHECKING:

@@ -15,13 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.cluster.pods_on_nodes import PodsOnNodes
 
 
-def place_all(state: ClusterState, infos: Sequence[PodInfo], node_names: Iterable[str]) -> None:
-    """Place pods that are neither placed nor pending on known nodes."""
-    if not infos:
-        return
+def attach_all(state: PodsOnNodes, infos: Sequence[PodInfo], node_names: Iterable[str]) -> None:
+    """Append pods that are neither placed nor pending to the pods of known nodes."""
     for info, name in zip(infos, node_names, strict=True):
         state._hold(info.shape)
         info.node_name, info.row = name, state.table.row_of[name]
@@ -32,12 +30,10 @@ def place_all(state: ClusterState, infos: Sequence[PodInfo], node_names: Iterabl
     state.pods.add_all(infos)
     _touch(state, infos)
     _count(state, infos, 1)
-    if state._log is not None:
-        state._log.attached_all(infos)
 
 
-def take_off_last(state: ClusterState, infos: Sequence[PodInfo]) -> None:
-    """Undo `place_all`: these pods are the last ones on their nodes."""
+def take_off_last(state: PodsOnNodes, infos: Sequence[PodInfo]) -> None:
+    """Undo `attach_all`: these pods are the last ones on their nodes."""
     _touch(state, infos)
     _count(state, infos, -1)
     for info in reversed(infos):
@@ -45,7 +41,7 @@ def take_off_last(state: ClusterState, infos: Sequence[PodInfo]) -> None:
         state._forget_place(info)
 
 
-def count_on(state: ClusterState, pods_of: dict[int, list[PodInfo]]) -> None:
+def count_on(state: PodsOnNodes, pods_of: dict[int, list[PodInfo]]) -> None:
     """Count the pods of formerly unknown nodes, by row."""
     for row, pods in pods_of.items():
         for info in pods:
@@ -57,7 +53,7 @@ def count_on(state: ClusterState, pods_of: dict[int, list[PodInfo]]) -> None:
     _count(state, infos, 1)
 
 
-def count_off(state: ClusterState, infos: Sequence[PodInfo]) -> None:
+def count_off(state: PodsOnNodes, infos: Sequence[PodInfo]) -> None:
     """Stop counting pods of nodes that are no longer known."""
     if not infos:
         return
@@ -67,12 +63,12 @@ def count_off(state: ClusterState, infos: Sequence[PodInfo]) -> None:
         info.row = -1
 
 
-def _touch(state: ClusterState, infos: Iterable[PodInfo]) -> None:
+def _touch(state: PodsOnNodes, infos: Iterable[PodInfo]) -> None:
     if state._touched is not None:
         state._touched.update(info.uid for info in infos)
 
 
-def _count(state: ClusterState, infos: Sequence[PodInfo], sign: int) -> None:
+def _count(state: PodsOnNodes, infos: Sequence[PodInfo], sign: int) -> None:
     """Add pods to all per-row sums, or remove them."""
     table, pods = state.table, state.pods
     rows, shapes = np.array([info.row for info in infos], np.intp), pods.shape[[info.slot for info in infos]]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.types import Node, Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.cluster.pods_on_nodes import PodsOnNodes
 
 
 class _Mark(PlainStruct):
@@ -52,7 +52,7 @@ class _Mark(PlainStruct):
 class PlacementLog:
     """The undo log of the innermost open transaction. `ClusterState` writes it."""
 
-    def __init__(self, state: ClusterState, mark: _Mark) -> None:
+    def __init__(self, state: PodsOnNodes, mark: _Mark) -> None:
         self._state = state
         self._mark = mark
 
@@ -142,7 +142,7 @@ class _Place:
 
     __slots__ = ("_last_order", "_order", "_position", "_state", "node_name", "row")
 
-    def __init__(self, state: ClusterState, info: PodInfo) -> None:
+    def __init__(self, state: PodsOnNodes, info: PodInfo) -> None:
         pods, order = state._list_of(info), state.pods.order
         self._state = state
         self.node_name, self.row = info.node_name, info.row
@@ -161,9 +161,11 @@ class _Place:
 class Placements:
     """Nodes and the pods on them, as a participant of transactions."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: PodsOnNodes) -> None:
         self._state = state
         self._mark: _Mark | None = None
+        #: None while no transaction is open.
+        self.log: PlacementLog | None = None
 
     def begin(self) -> _Mark:
         state = self._state
@@ -173,11 +175,11 @@ class Placements:
 
     def _log_to(self, mark: _Mark | None) -> None:
         self._mark = mark
-        self._state._log = None if mark is None else PlacementLog(self._state, mark)
+        self.log = None if mark is None else PlacementLog(self._state, mark)
 
     def undo(self, mark: _Mark) -> None:
         state = self._state
-        state._log = None
+        self.log = None
         try:
             while mark.undo:
                 mark.undo.pop()()
@@ -206,10 +208,12 @@ class Placements:
 
     def load(self, dumped: DumpedPlacements) -> None:
         state = self._state
+        state._assumed.clear()
         for info in state.placed_pods():
-            state.remove_pod(info.uid)
-        for name in list(state.table.row_of):
-            state.remove_node(name)
+            state._detach(info)
+        for row in list(state.table.row_of.values()):
+            state.table.remove(row)
+        state._forget_sums()
         state.table.load(dumped.nodes)
         del state.row_pods[state.table.n :]
         state.fit_to_table()

@@ -491,6 +491,12 @@ class PodInfo:
     def namespace(self) -> str:
         return self.shape.namespace
 
+    @property
+    def volume_uses(self) -> tuple[VolumeUse, ...]:
+        """The pod's attachable volumes, in order."""
+        found = self.shape.volume_uses
+        return uses_of(self.pod, self.namespace) if found is None else found
+
     def __repr__(self) -> str:
         return f"PodInfo({self.key!r}, node={self.node_name!r})"
 

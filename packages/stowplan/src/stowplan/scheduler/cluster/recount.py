@@ -15,7 +15,7 @@ import numpy as np
 from stowplan.scheduler.cluster.disks import DiskIndex
 from stowplan.scheduler.cluster.ports import UsedPorts
 from stowplan.scheduler.cluster.terms import domain_sums, held_terms
-from stowplan.scheduler.cluster.volumes import MountedVolumes, volume_uses
+from stowplan.scheduler.cluster.volumes import MountedVolumes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -237,7 +237,7 @@ def _problems_of_rare_things(state: ClusterState, pods: Counter[_ContributionKey
     yield from _unequal("claims in use", state.claim_users, claims)
     volumes = MountedVolumes()
     for info in state._placed.values():
-        if info.row >= 0 and (uses := volume_uses(info)):
+        if info.row >= 0 and (uses := info.volume_uses):
             volumes.book(info.row, uses, 1)
     yield from _unequal("volumes by row", state.volumes._rows, volumes._rows)
 

@@ -8,17 +8,17 @@ all nodes in a cycle, the changed rows when results are reused, and hypothetical
 from __future__ import annotations
 
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from stowplan.scheduler.cluster.node_info import NodeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
+    from stowplan.kube.api.types import Node
     from stowplan.scheduler.cluster.labels import LabelColumn
     from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
     from stowplan.scheduler.cluster.ports import Port
@@ -131,3 +131,59 @@ class Nodes:
         node = self.table.nodes[row]
         assert node is not None
         return NodeInfo(node, self, i)
+
+
+class NodeInfo:
+    """One node with the aggregates of its pods, for node-level plugins; valid only within the call it was passed to.
+
+    A thin wrapper of the columns; nothing is copied before it is accessed.
+
+    Upstream: pkg/scheduler/framework/types.go (NodeInfo).
+    """
+
+    def __init__(self, node: Node, nodes: Nodes, index: int) -> None:
+        self.node = node
+        self._nodes = nodes
+        self._index = index
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.node.metadata.labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.node.metadata.annotations
+
+    @property
+    def pods(self) -> Sequence[PodInfo]:
+        return self._nodes.pods(self._index)
+
+    @cached_property
+    def allocatable(self) -> dict[str, int]:
+        """Resource name -> amount (cpu in millicores). For the number of pods see `allowed_pods`."""
+        return {name: int(self._nodes.allocatable(i)[self._index]) for name, i in self._nodes.table.resources.items()}
+
+    @cached_property
+    def requested(self) -> dict[str, int]:
+        return {name: int(self._nodes.requested(i)[self._index]) for name, i in self._nodes.table.resources.items()}
+
+    @property
+    def non_zero_requested(self) -> tuple[int, int]:
+        cpu, memory = (int(self._nodes.non_zero_requested(i)[self._index]) for i in (0, 1))
+        return cpu, memory
+
+    @property
+    def allowed_pods(self) -> int:
+        return int(self._nodes.take(self._nodes.table.allowed_pods)[self._index])
+
+    @property
+    def used_ports(self) -> frozenset[Port]:
+        return frozenset(port for pod in self.pods for port in pod.shape.host_ports)
+
+    @property
+    def image_sizes(self) -> dict[str, int]:
+        return {name: image.size_bytes for image in self.node.status.images for name in image.names}

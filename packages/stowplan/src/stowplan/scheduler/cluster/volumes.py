@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stowplan.kube.api.types import Pod, Volume
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 #: Volume sources that are cloud disks.
 _DISKS = (
@@ -42,18 +41,13 @@ class VolumeUse(NamedTuple):
     disk: Volume | None = None
 
 
-def volume_uses(info: PodInfo) -> tuple[VolumeUse, ...]:
-    """The pod's attachable volumes, in order."""
-    found = info.shape.volume_uses
-    return uses_of(info.pod, info.namespace) if found is None else found
-
-
 def makes_claims(pod: Pod) -> bool:
     """Whether the pod has generic ephemeral volumes, whose claims no other pod uses."""
     return any(v.persistent_volume_claim is None and v.ephemeral is not None for v in pod.spec.volumes)
 
 
 def uses_of(pod: Pod, namespace: str) -> tuple[VolumeUse, ...]:
+    """The pod's attachable volumes, in order."""
     found = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:

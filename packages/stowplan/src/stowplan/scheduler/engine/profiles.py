@@ -23,10 +23,11 @@ from stowplan.scheduler.framework.status import PROPAGATED
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from stowplan.kube.config import Configuration, FeatureGates
+    from stowplan.kube.config import Configuration, FeatureGates, Profile
     from stowplan.scheduler.engine.reporter import Reporter
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.handle import Handle
+    from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 
@@ -40,9 +41,11 @@ class Offer(PlainStruct, frozen=True, kw_only=True):
 
 
 class HandleMaker(Protocol):
-    """Creates handles for plugins: `handles.Handles`."""
+    """Creates handles for plugins, and their profiles' metrics: `handles.Handles`."""
 
     def new(self, profile: str, extenders: Sequence[Extender], /, *, in_force: bool) -> Handle: ...
+
+    def metrics(self, profile: str, /) -> FrameworkMetrics | None: ...
 
 
 class Profiles:
@@ -66,9 +69,7 @@ class Profiles:
         self._extenders = self._extenders_of(configuration)
         #: By name. This mapping object is shared and updated in place, so that its readers see replaced profiles.
         self.in_force: dict[str, Framework] = {
-            profile.scheduler_name: Framework(
-                profile, registry, handles.new(profile.scheduler_name, self._extenders, in_force=True)
-            )
+            profile.scheduler_name: self._framework(profile, self._extenders, in_force=True)
             for profile in configuration.profiles
         }
         self.offer: Offer | None = None
@@ -79,6 +80,11 @@ class Profiles:
 
     def _extenders_of(self, configuration: Configuration) -> tuple[Extender, ...]:
         return configured_extenders(configuration) if self._given is None else self._given
+
+    def _framework(self, profile: Profile, extenders: Sequence[Extender], *, in_force: bool) -> Framework:
+        name = profile.scheduler_name
+        handle = self._handles.new(name, extenders, in_force=in_force)
+        return Framework(profile, self._registry, handle, self._handles.metrics(name))
 
     # -- replacing the configuration -----------------------------------------------------------------------------------
 
@@ -108,7 +114,7 @@ class Profiles:
                 if known is not None and known.profile.equals(profile) and same_extenders:
                     found[name] = known
                     continue
-                found[name] = Framework(profile, self._registry, self._handles.new(name, extenders, in_force=False))
+                found[name] = self._framework(profile, extenders, in_force=False)
                 # The queue calls this again, and must not be the first to find that it fails.
                 found[name].registered_events()
         except BaseException:

@@ -5,15 +5,18 @@ Upstream: pkg/scheduler/framework/cycle_state.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 from stowplan.scheduler.cluster.memos import Memos
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.runtime.metrics import PluginTimes
+    from stowplan.scheduler.framework.status import Status
+
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
 
 #: Key of `PodsToActivate`; plugins must not store anything else under it.
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
@@ -47,6 +50,20 @@ class PodsToActivate:
         return list(pods.values())
 
 
+class CallTimes(Protocol):
+    """Times plugin calls."""
+
+    def time(self, point: str, plugin: str, call: Callable[[*Args], R], *args: *Args) -> R: ...
+
+    def time_awaited(
+        self, point: str, plugin: str, call: Callable[[*Args], Awaitable[R]], *args: *Args
+    ) -> Awaitable[R]:
+        """As `time`, for a coroutine function."""
+
+    def ended(self, point: str, plugin: str, started: float, answer: Status | None) -> None:
+        """A call in steps that started then has this result."""
+
+
 class CycleState(Memos):
     """A key-value store for one scheduling attempt. Its memos live as long as equal pods share results."""
 
@@ -67,7 +84,7 @@ class CycleState(Memos):
         #: Plugins whose PreScore returned Skip.
         self.skip_score: set[str] = set()
         #: Times the calls of plugins; None in cycles that are not sampled.
-        self.plugin_times: PluginTimes | None = None
+        self.plugin_times: CallTimes | None = None
 
     def read(self, key: str) -> Any:
         try:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 
 if TYPE_CHECKING:
@@ -22,16 +21,15 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Api
     from stowplan.kube.api.types import Pod, PodGroup
     from stowplan.kube.config import FeatureGates
-    from stowplan.scheduler.cluster.node_info import NodeInfo
+    from stowplan.kube.metrics.scheduler import SchedulerMetrics
     from stowplan.scheduler.cluster.nominator import Nominator
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.cluster.transaction import Participant
+    from stowplan.scheduler.cluster.view import NodeInfo
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.requests import Request
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
     from stowplan.scheduler.framework.status import Status
 
 
@@ -71,6 +69,20 @@ class Activation(Protocol):
     def activate_group(self, group: str, /) -> None: ...
 
 
+class Framework(Protocol):
+    """What plugins may ask of the framework of their profile."""
+
+    @property
+    def plugins(self) -> Mapping[str, object]:
+        """The profile's plugins, by name."""
+
+    def signature(self, pod: PodInfo) -> Any: ...
+
+    def statuses_with_nominated_pods(
+        self, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> Mapping[str, Status] | Status: ...
+
+
 class Handle:
     """Access to the cluster, the profile, waiting pods, and the injected sources of randomness and time."""
 
@@ -90,7 +102,7 @@ class Handle:
         preemptions: Preemptions | None = None,
         wall_clock: Callable[[], float] | None = None,
         carry_out: Callable[[Request], None] | None = None,
-        metrics: FrameworkMetrics | None = None,
+        metrics: SchedulerMetrics | None = None,
         in_force: bool = True,
     ) -> None:
         """`in_force`: whether the profile is active from the start; otherwise it is after `take_over`."""
@@ -113,7 +125,7 @@ class Handle:
         self.preemptions = preemptions
         #: Seconds since the epoch at the start of the current step; constant where time does not pass.
         self.wall_clock: Callable[[], float] = wall_clock or _no_time
-        #: None offline, where nothing is counted or timed.
+        #: None offline, where nothing is counted.
         self.metrics = metrics
         self._activation = activation
         self._carry_out = carry_out
@@ -207,4 +219,4 @@ class Handle:
 
         PreFilter must have run with `state`. A returned Status is an error that ends the attempt.
         """
-        return statuses_with_nominated_pods(self.framework, state, pod, nodes)
+        return self.framework.statuses_with_nominated_pods(state, pod, nodes)

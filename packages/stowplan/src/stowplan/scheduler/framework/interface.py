@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.types import Pod, PodGroup
     from stowplan.kube.config.declaration import PluginDeclaration
-    from stowplan.scheduler.cluster.node_info import NodeInfo
     from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.view import Nodes
+    from stowplan.scheduler.cluster.view import NodeInfo, Nodes
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.diagnosis import Diagnosis
     from stowplan.scheduler.framework.events import ClusterEventWithHint
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.pod_shift import PodShift
     from stowplan.scheduler.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
     from stowplan.scheduler.framework.results_ahead import ResultsAhead
-    from stowplan.scheduler.framework.runtime.placements import Placement, PodGroupAssignments, PodGroupInfo
 
 MIN_SCORE, MAX_SCORE = 0, 100
 _WHOLE = (int, np.integer)
@@ -530,6 +528,42 @@ class TemplateSigned(ShapeSigned):
 
     Pods with different labels or claims still share results.
     """
+
+
+class PodGroupInfo(PlainStruct, frozen=True):
+    """A group of pods that are scheduled together."""
+
+    namespace: str
+    name: str
+    #: Members without a node, in the order in which they are tried.
+    unscheduled_pods: tuple[PodInfo, ...] = ()
+
+
+class Placement(PlainStruct, frozen=True, eq=False):
+    """The nodes on which a group is tried."""
+
+    nodes: Nodes
+    name: str = ""
+
+    def restricted(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]], name: str) -> Placement:
+        """The subset of this placement that a mask over its nodes marks."""
+        positions = np.flatnonzero(mask)
+        rows = positions if self.nodes.rows is None else self.nodes.rows[positions]
+        return Placement(self.nodes.restricted(rows), name)
+
+
+class ProposedAssignment(PlainStruct, frozen=True):
+    """A pod and the node that it would get."""
+
+    pod: PodInfo
+    node_name: str
+
+
+class PodGroupAssignments(PlainStruct, frozen=True):
+    """Where a group's pods would go within a placement."""
+
+    placement: Placement
+    proposed: tuple[ProposedAssignment, ...] = ()
 
 
 class PlacementGeneratePlugin(Plugin):

@@ -427,7 +427,8 @@ class TestGroups:
         gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
         async with live(small(), self.gang(3), features=gates) as cluster:
             framework = cluster.scheduler.frameworks["default-scheduler"]
-            framework.metrics = framework.handle.metrics = metrics = framework_metrics()
+            framework.metrics = metrics = framework_metrics()
+            framework.handle.metrics = metrics.scheduler
             metrics.count_calls_of(framework.points)
             await cluster.create(*(self.member(f"t{i}") for i in range(3)))
             before = metrics.scheduler.preemption_attempts_total.value

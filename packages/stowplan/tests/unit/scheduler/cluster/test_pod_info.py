@@ -16,7 +16,8 @@ from stowplan.scheduler.cluster.pod_info import (
     shape_key,
     template_key,
 )
-from stowplan.scheduler.cluster.state import _IDLE_SHAPES, ClusterState
+from stowplan.scheduler.cluster.pods_on_nodes import _IDLE_SHAPES
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.testing import a_pod
 
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
     from stowplan.scheduler.engine.groups.suspendable_trial import Steps, TrialSteps
+    from stowplan.scheduler.framework.interface import Placement
     from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.runtime.placements import Placement
     from stowplan.scheduler.framework.status import Status
 
 WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by one"

@@ -14,7 +14,8 @@ from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
-from stowplan.scheduler.framework.runtime.placements import PodGroupAssignments, ProposedAssignment, run_placement_score
+from stowplan.scheduler.framework.interface import PodGroupAssignments, ProposedAssignment
+from stowplan.scheduler.framework.runtime.placements import run_placement_score
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.eviction_plan import GroupEvictionPlan
+    from stowplan.scheduler.framework.interface import Placement, PodGroupInfo
     from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.runtime.placements import Placement, PlacementScores, PodGroupInfo
+    from stowplan.scheduler.framework.runtime.placements import PlacementScores
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 WAITING = "pod group is waiting for preemption to complete"

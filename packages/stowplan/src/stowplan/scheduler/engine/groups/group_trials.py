@@ -16,7 +16,8 @@ from stowplan.scheduler.engine.groups.equal_pods import EqualPods
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, PlacementTrials, TriedPod, rejected
 from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.runtime.placements import PodGroupInfo, run_placement_generate, whole_cluster
+from stowplan.scheduler.framework.interface import PodGroupInfo
+from stowplan.scheduler.framework.runtime.placements import run_placement_generate, whole_cluster
 from stowplan.scheduler.framework.status import PROPAGATED, Status, error
 from stowplan.scheduler.framework.unfinished import UnfinishedError, unfinished_of
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.reporter import Reporter
+    from stowplan.scheduler.framework.interface import Placement
     from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.runtime.placements import Placement
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]

@@ -51,7 +51,7 @@ class Handles:
 
     def new(self, profile: str, extenders: Sequence[Extender], *, in_force: bool) -> Handle:
         """`in_force`: whether the profile is active from the start."""
-        parts, meter = self._parts, self._meter
+        parts = self._parts
         return Handle(
             cluster=parts.state,
             profile_name=profile,
@@ -66,11 +66,15 @@ class Handles:
             preemptions=self._evictions,
             wall_clock=self._wall_clock,
             carry_out=self._carry_out,
-            metrics=None
-            if self._metrics is None
-            else FrameworkMetrics(self._metrics, profile=profile, now=meter.clock, chance=meter.random),
+            metrics=self._metrics,
             in_force=in_force,
         )
+
+    def metrics(self, profile: str) -> FrameworkMetrics | None:
+        metrics, meter = self._metrics, self._meter
+        if metrics is None:
+            return None
+        return FrameworkMetrics(metrics, profile=profile, now=meter.clock, chance=meter.random)
 
     def _carry_out(self, request: Request) -> None:
         self._parts.outbox.emit(request)

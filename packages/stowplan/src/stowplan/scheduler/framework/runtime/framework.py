@@ -45,6 +45,7 @@ from stowplan.scheduler.framework.runtime.answers import (
     post_filter_result,
 )
 from stowplan.scheduler.framework.runtime.metrics import timed, watched
+from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError, ProfilePlugins
 from stowplan.scheduler.framework.status import (
     PROPAGATED,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.interface import PostFilterSteps, SignPlugin
     from stowplan.scheduler.framework.pod_shift import PodShift
     from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
+    from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 _log = get_logger(__name__)
@@ -97,9 +99,11 @@ class PreFiltered(PlainStruct, frozen=True):
 class Framework(ProfilePlugins):
     """The plugins of a profile, and the methods to run them."""
 
-    def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
+    def __init__(
+        self, profile: Profile, registry: Registry, handle: Handle, metrics: FrameworkMetrics | None = None
+    ) -> None:
         super().__init__(profile, registry, handle)
-        self.metrics = handle.metrics
+        self.metrics = metrics
         #: Plugins that failed to sign a pod.
         self._unsigned: set[str] = set()
         #: Plugin -> its own events. A plugin is asked once, so that it cannot fail when a kind is served later.
@@ -344,6 +348,9 @@ class Framework(ProfilePlugins):
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
         return result
+
+    def statuses_with_nominated_pods(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> dict[str, Status] | Status:
+        return statuses_with_nominated_pods(self, state, pod, nodes)
 
     @contextmanager
     def unmeasured(self) -> Iterator[None]:

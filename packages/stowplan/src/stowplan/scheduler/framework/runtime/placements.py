@@ -17,56 +17,19 @@ from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.framework.interface import MAX_SCORE, MIN_SCORE
+from stowplan.scheduler.framework.interface import MAX_SCORE, MIN_SCORE, Placement, PodGroupAssignments
 from stowplan.scheduler.framework.runtime.answers import out_of_range
 from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, error, raised, unschedulable, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin
+    from stowplan.scheduler.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin, PodGroupInfo
     from stowplan.scheduler.framework.runtime.framework import Framework
 
 NO_PLACEMENTS = "no feasible placements found"
-
-
-class PodGroupInfo(PlainStruct, frozen=True):
-    """A group of pods that are scheduled together."""
-
-    namespace: str
-    name: str
-    #: Members without a node, in the order in which they are tried.
-    unscheduled_pods: tuple[PodInfo, ...] = ()
-
-
-class Placement(PlainStruct, frozen=True, eq=False):
-    """The nodes on which a group is tried."""
-
-    nodes: Nodes
-    name: str = ""
-
-    def restricted(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]], name: str) -> Placement:
-        """The subset of this placement that a mask over its nodes marks."""
-        positions = np.flatnonzero(mask)
-        rows = positions if self.nodes.rows is None else self.nodes.rows[positions]
-        return Placement(self.nodes.restricted(rows), name)
-
-
-class ProposedAssignment(PlainStruct, frozen=True):
-    """A pod and the node that it would get."""
-
-    pod: PodInfo
-    node_name: str
-
-
-class PodGroupAssignments(PlainStruct, frozen=True):
-    """Where a group's pods would go within a placement."""
-
-    placement: Placement
-    proposed: tuple[ProposedAssignment, ...] = ()
 
 
 class PlacementScores(PlainStruct):

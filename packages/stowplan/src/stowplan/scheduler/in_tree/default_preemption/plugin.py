@@ -24,6 +24,7 @@ from stowplan.scheduler.framework.interface import (
     PostFilterResult,
     PreEnqueuePlugin,
 )
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.scheduler.in_tree.default_preemption.declaration import DECLARATION
 from stowplan.scheduler.preemption.candidates import Candidates
@@ -64,6 +65,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     declaration = DECLARATION
     effect_free = True
 
+    @property
+    def _framework(self) -> Framework:
+        """The dry run takes more of the framework than the contract with plugins has."""
+        framework = self.handle.framework
+        assert isinstance(framework, Framework)
+        return framework
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         preemptions = self.handle.preemptions
         if preemptions is None:
@@ -76,7 +84,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
         if self.handle.metrics is not None and not state.asking:
-            self.handle.metrics.scheduler.preemption_attempts_total.inc()
+            self.handle.metrics.preemption_attempts_total.inc()
         reason = ineligible_in_group(self.handle.cluster, pod, self.handle.features) or ineligible_reason(
             self.handle.cluster, pod, diagnosis
         )
@@ -84,7 +92,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             _log_ineligible(pod, reason)
             outcome = PreemptionOutcome(reason)
             return PostFilterResult(unschedulable(f"preemption: {reason}"), self._present_nomination(pod), outcome)
-        run = dry_run(self.handle.framework, state, pod, diagnosis)
+        run = dry_run(self._framework, state, pod, diagnosis)
         if not len(run):
             if run.error is None:
                 _log_without_candidates(pod, run)
@@ -98,7 +106,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def repeated(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> None:
         if self.handle.metrics is not None:
-            self.handle.metrics.scheduler.preemption_attempts_total.inc(len(pods))
+            self.handle.metrics.preemption_attempts_total.inc(len(pods))
         for pod in pods if _log.v(2).enabled else ():
             if result.detail.run is None:
                 _log_ineligible(pod, result.detail.ineligible_reason)
@@ -108,7 +116,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def _asking_extenders(
         self, state: CycleState, pod: PodInfo, run: Candidates, extenders: Sequence[Extender]
     ) -> PostFilterSteps:
-        left = yield from ask_extenders(self.handle.framework, pod, run, extenders)
+        left = yield from ask_extenders(self._framework, pod, run, extenders)
         if isinstance(left, Candidates):
             return self._selected(state, pod, left)
         status = error(f"preemption: {left.message}") if left.code == Code.Error else left

@@ -194,7 +194,7 @@ class Reserving:
             )
         waited = yield from writer.wait([claim_key(claim) for claim in reserved.claims])
         if self._handle.metrics is not None:
-            observe_wait(self._handle.metrics.scheduler, self._handle.profile_name, reserved.claims, waited)
+            observe_wait(self._handle.metrics, self._handle.profile_name, reserved.claims, waited)
         return error(str(waited.problem)) if waited.problem is not None else None
 
     def _write_claims(self, reserved: Reserved, writer: ClaimWriter, pod: PodInfo) -> Steps:
@@ -253,10 +253,10 @@ class Reserving:
         made_up = reserved.claims[place]
         stored = replace(made_up, metadata=replace(made_up.metadata, name="", uid=""))
         outcome = yield Create(obj=stored)
-        counter = self._handle.metrics
-        if counter is not None:
+        metrics = self._handle.metrics
+        if metrics is not None:
             status = "success" if isinstance(outcome, Done) else "failure"
-            counter.scheduler.resourceclaim_creates_total.with_label_values(status).inc()
+            metrics.resourceclaim_creates_total.with_label_values(status).inc()
         if not isinstance(outcome, Done) or not isinstance(outcome.value, ResourceClaim):
             what = f"{pod.namespace}/{IN_MEMORY}"
             problem = "no answer" if isinstance(outcome, Done) else outcome.error

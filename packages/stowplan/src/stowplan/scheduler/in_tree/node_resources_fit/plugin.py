@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
     from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.runtime.placements import PodGroupAssignments, PodGroupInfo
+    from stowplan.scheduler.framework.interface import PodGroupAssignments, PodGroupInfo
     from stowplan.scheduler.in_tree.node_resources_fit.declaration import NodeResourcesFitArgs
 
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"

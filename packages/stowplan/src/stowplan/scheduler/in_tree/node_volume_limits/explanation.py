@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stowplan.scheduler.cluster.volumes import volume_uses
 from stowplan.scheduler.framework.explanations.changes import move
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, sentence
@@ -137,7 +136,7 @@ class NodeVolumeLimitsExplanation(Explanation):
         mounted, attached = self._columns.mounted(row), self._columns.attached(row)
         found: dict[PodInfo, int] = {}
         for info in self.inspection.cluster.row_pods[row]:
-            volumes = {self._columns.behind(use).volume for use in volume_uses(info)} - {None}
+            volumes = {self._columns.behind(use).volume for use in info.volume_uses} - {None}
             freed = sum(
                 v.driver == driver and mounted.get(v) == 1 and v not in attached for v in volumes if v is not None
             )

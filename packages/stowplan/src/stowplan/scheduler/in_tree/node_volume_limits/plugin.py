@@ -20,7 +20,6 @@ from msgspec import field
 
 from stowplan.kube.api.types import CSIDriver
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.volumes import volume_uses
 from stowplan.scheduler.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -106,7 +105,7 @@ class NodeVolumeLimits(
     # -- the pod ------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        if not volume_uses(pod):
+        if not pod.volume_uses:
             return SKIP
         self._columns.refresh()
         state.write(_STATE, _Worlds(self._columns.version))
@@ -118,7 +117,7 @@ class NodeVolumeLimits(
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
         worlds: _Worlds | None = state.get(_STATE)
         if worlds is None:
-            return not volume_uses(pod)
+            return not pod.volume_uses
         self._columns.refresh()
         version = self._columns.version
         if worlds.version != version:
@@ -165,7 +164,7 @@ class NodeVolumeLimits(
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Volumes that are attached somewhere by name; of the others the number per driver."""
-        if not volume_uses(pod):
+        if not pod.volume_uses:
             return {}
         self._columns.refresh()
         everywhere, without = self._all_brought(pod)
@@ -188,7 +187,7 @@ class NodeVolumeLimits(
         version, known = self.handle.cluster.objects.total_version, self._brought
         if known is not None and known[0] is pod.pod and known[1] == version:
             return known[2]
-        found = [self._columns.behind(use) for use in volume_uses(pod)]
+        found = [self._columns.behind(use) for use in pod.volume_uses]
         everywhere = _by_driver(found)
         in_tree = any(behind.migrated for behind in found)
         brought = everywhere, _by_driver(b for b in found if not b.migrated) if in_tree else everywhere
@@ -300,7 +299,7 @@ class NodeVolumeLimits(
             return None
         worlds: _Worlds = state.read(_STATE)
         for row, shifted in zip(shift.rows.tolist(), shift.pods, strict=True):
-            for use in volume_uses(shifted):
+            for use in shifted.volume_uses:
                 volume = self._columns.behind(use).volume
                 if volume is not None:
                     self._shift(worlds, row, volume, shift.sign)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.runtime.placements import PodGroupAssignments, PodGroupInfo
+    from stowplan.scheduler.framework.interface import PodGroupAssignments, PodGroupInfo
 
 
 class PodGroupPodsCount(PlacementScorePlugin):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.runtime.placements import Placement, PodGroupInfo
+    from stowplan.scheduler.framework.interface import Placement, PodGroupInfo
 
 _UNDETERMINED = "cannot determine domain for already scheduled pods: "
 

@@ -307,7 +307,7 @@ class VolumeBinding(
     def _count_error(self, stage: str, state: CycleState) -> None:
         metrics = self.handle.metrics
         if metrics is not None and not state.asking:
-            metrics.scheduler.volume_scheduling_stage_error_total.with_label_values(stage).inc()
+            metrics.volume_scheduling_stage_error_total.with_label_values(stage).inc()
 
     def explanation(self, inspection: Inspection) -> Explanation:
         from stowplan.scheduler.in_tree.volume_binding.explanation import VolumeBindingExplanation

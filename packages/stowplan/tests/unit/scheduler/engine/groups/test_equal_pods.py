@@ -289,7 +289,7 @@ def counted(gang, *, alone):
     cluster = a_gang(("plain", 12), gang=gang, sizes=(4, 4, 1, 1))
     framework = next(iter(cluster.engine.algorithm.frameworks.values()))
     metrics = framework_metrics()
-    framework.metrics = framework.handle.metrics = metrics
+    framework.metrics, framework.handle.metrics = metrics, metrics.scheduler
     metrics.count_calls_of(framework.points)
     with pytest.MonkeyPatch.context() as patch:
         if alone:

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin
-from stowplan.scheduler.framework.runtime.placements import (
+from stowplan.scheduler.framework.interface import (
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     PodGroupAssignments,
     PodGroupInfo,
-    run_placement_generate,
-    run_placement_score,
-    whole_cluster,
 )
+from stowplan.scheduler.framework.runtime.placements import run_placement_generate, run_placement_score, whole_cluster
 from stowplan.scheduler.framework.status import SUCCESS, error, unresolvable, unschedulable
 from stowplan.testing import a_node
 from support.plugins.recording_plugins import framework_of, shown

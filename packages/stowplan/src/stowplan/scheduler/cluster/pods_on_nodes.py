@@ -1,0 +1,301 @@
+"""Pods on nodes: where they are, what they share, and everything that is counted of them.
+
+`ClusterState` decides what happens to nodes and pods; here each pod is put on a node and taken off again, with all
+counters. Nothing of this is logged: transactions use it to undo.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from stowplan.scheduler.cluster.changes import ChangeLog
+from stowplan.scheduler.cluster.disks import DiskIndex
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pending_pods import PendingPods
+from stowplan.scheduler.cluster.pod_groups import PodGroups
+from stowplan.scheduler.cluster.pod_info import (
+    PodInfo,
+    PodShape,
+    PodTemplate,
+    claims_key,
+    is_copy,
+    shape_key,
+    template_key,
+)
+from stowplan.scheduler.cluster.pod_table import PodTable
+from stowplan.scheduler.cluster.ports import UsedPorts
+from stowplan.scheduler.cluster.terms import HeldCounts, MatchCounts
+from stowplan.scheduler.cluster.volumes import MountedVolumes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.kube.api.types import Pod
+
+#: Number of shapes kept without placed pods, so that later equal pods find them.
+_IDLE_SHAPES = 4096
+
+#: Number of specs cached by identity.
+_KEPT_SPECS = 512
+
+#: Memo key for a shape's resource vector.
+_VECTOR = "ClusterState.vector"
+
+
+class PodsOnNodes:
+    """Nodes and the pods on them, with all counters."""
+
+    def __init__(self) -> None:
+        self.table = NodeTable()
+        self.pods = PodTable()
+        self.matches = MatchCounts(self.table.capacity)
+        self.held = HeldCounts(self.table.capacity)
+        self.ports = UsedPorts()
+        self.disks = DiskIndex()
+        self.volumes = MountedVolumes()
+        self.pending = PendingPods()
+        self.pod_groups = PodGroups(self.pending)
+        #: Rows whose pods changed, in order; read by reuse.
+        self.changes: ChangeLog[int] = ChangeLog()
+        #: Pods on each row, in the node's order.
+        self.row_pods: list[list[PodInfo]] = []
+        #: "namespace/claim" -> number of pods on known nodes that mount it.
+        self.claim_users: Counter[str] = Counter()
+        self._placed: dict[str, PodInfo] = {}
+        self._assumed: set[str] = set()
+        #: Whether resources allocated by claims count for pods (DRANodeAllocatableResources); set before the first pod.
+        self.counts_claims = False
+        self._ghosts: dict[str, list[PodInfo]] = {}
+        self._shapes: dict[bytes, PodShape] = {}
+        self._idle: dict[bytes, PodShape] = {}
+        #: The pod that was compiled last; the same pod is often compiled several times in a row.
+        self._compiled_last: tuple[Pod | None, PodShape | None] = None, None
+        #: Identity of a spec -> the last pod with it, and its shape.
+        self._specs: dict[int, tuple[Pod, PodShape]] = {}
+        #: Templates live as long as a shape (or an evaluation) refers to them.
+        self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
+        self._shape_ids = 0
+        self._free_shape_ids: list[int] = []
+        self._vectors: dict[int, npt.NDArray[np.int64]] = {}
+        #: Set that collects the UIDs of changed pods; None if nobody follows.
+        self._touched: set[str] | None = None
+
+    def fit_to_table(self) -> None:
+        """Grow everything with per-row columns along with the table."""
+        while len(self.row_pods) < self.table.n:
+            self.row_pods.append([])
+        if self.matches.counts.shape[1] < self.table.capacity:
+            self.matches.grow(self.table.capacity)
+            self.held.grow(self.table.capacity)
+
+    def _forget_sums(self) -> None:
+        self.matches.forget_sums()
+        self.held.forget_sums()
+
+    def placed(self, uid: str) -> PodInfo | None:
+        return self._placed.get(uid)
+
+    def placed_pods(self) -> list[PodInfo]:
+        """In the order of their placement."""
+        return self.pods.in_order()
+
+    def is_assumed(self, uid: str) -> bool:
+        return uid in self._assumed
+
+    def _attach(self, info: PodInfo, node_name: str, row: int) -> None:
+        """Append a pod to a node's pods; row -1 for an unknown node."""
+        if self._touched is not None:
+            self._touched.add(info.uid)
+        self._hold(info.shape)
+        info.node_name, info.row = node_name, row
+        info.slot = self.pods.add(info, row)
+        self._placed[info.uid] = info
+        if info.pod.spec.scheduling_group is not None:
+            self.pod_groups.attached(info)
+        if row < 0:
+            self._ghosts.setdefault(node_name, []).append(info)
+        else:
+            self._add_to_counters(info, row, 1)
+            self.row_pods[row].append(info)
+
+    def _list_of(self, info: PodInfo) -> list[PodInfo]:
+        """The list of its node's pods."""
+        return self.row_pods[info.row] if info.row >= 0 else self._ghosts[info.node_name]
+
+    def _unlist(self, info: PodInfo, pods: list[PodInfo]) -> None:
+        """Remove the pod from its node's list."""
+        position = pods.index(info)
+        # Parity: removing a pod moves the node's last pod to its position.
+        last = pods.pop()
+        if last is not info:
+            pods[position] = last
+            self.pods.order[last.slot] = self.pods.order[info.slot]
+
+    def _detach(self, info: PodInfo) -> None:
+        """Remove the pod from its node."""
+        if self._touched is not None:
+            self._touched.add(info.uid)
+        row = info.row
+        pods = self._list_of(info)
+        self._unlist(info, pods)
+        if row >= 0:
+            self._add_to_counters(info, row, -1)
+        elif not pods:
+            del self._ghosts[info.node_name]
+        self._forget_place(info)
+
+    def _forget_place(self, info: PodInfo) -> None:
+        """The pod is on no node's list, and counted nowhere."""
+        self.pods.remove(info.slot)
+        del self._placed[info.uid]
+        if info.pod.spec.scheduling_group is not None:
+            self.pod_groups.detached(info)
+        self._release(info.shape)
+        info.slot, info.row, info.node_name = -1, -1, ""
+
+    # -- counters ------------------------------------------------------------------------------------------------------
+
+    def _add_to_counters(self, info: PodInfo, row: int, sign: int) -> None:
+        """Add a pod to, or remove it from, all per-row sums."""
+        shape, table = info.shape, self.table
+        vector = self._vectors[shape.id]
+        cpu, memory = shape.non_zero_used
+        if sign > 0:
+            table.requested[: len(vector), row] += vector
+        else:
+            table.requested[: len(vector), row] -= vector
+        table.non_zero_requested[0, row] += sign * cpu
+        table.non_zero_requested[1, row] += sign * memory
+        table.pod_count[row] += sign
+        self._book_terms(info, row, sign)
+
+    def _book_terms(self, info: PodInfo, row: int, sign: int) -> None:
+        """Update everything that is counted by more than the row."""
+        shape = info.shape
+        self.matches.count(shape, row, sign, terminating=info.terminating)
+        self.held.count(shape, row, sign)
+        self._book_uses(info, row, sign)
+        self.changes.append(row)
+
+    def _book_uses(self, info: PodInfo, row: int, sign: int) -> None:
+        """Update what is used by name: ports, disks, volumes and claims."""
+        shape = info.shape
+        if shape.host_ports:
+            (self.ports.add if sign > 0 else self.ports.remove)(row, shape.host_ports)
+        if shape.disks:
+            (self.disks.add if sign > 0 else self.disks.remove)(row, shape.disks)
+        if shape.volume_uses != ():
+            self.volumes.book(row, info.volume_uses, sign)
+        for claim in shape.claim_names:
+            self._count_claim(f"{shape.namespace}/{claim}", sign)
+
+    def _count_claim(self, key: str, sign: int) -> None:
+        self.claim_users[key] += sign
+        if not self.claim_users[key]:
+            del self.claim_users[key]
+
+    # -- shapes --------------------------------------------------------------------------------------------------------
+
+    def pod_info(self, pod: Pod) -> PodInfo:
+        """Compile the pod; equal pods share their shape."""
+        last, shape = self._compiled_last
+        if last is pod and shape is not None and self._shapes.get(shape.key) is shape:
+            return PodInfo(pod, shape)
+        shape = self._shape_of_spec(pod)
+        self._compiled_last = pod, shape
+        return PodInfo(pod, shape)
+
+    def expect(self, info: PodInfo) -> None:
+        """The pod to be compiled next is this one."""
+        self._compiled_last = info.pod, info.shape
+
+    def _shape_of_spec(self, pod: Pod) -> PodShape:
+        """Pods created from a template may share the spec object, as in simulations."""
+        known = self._specs.get(id(pod.spec))
+        if known is not None:
+            like, shape = known
+            if like.spec is pod.spec and is_copy(pod, like) and self._shapes.get(shape.key) is shape:
+                return shape
+        shape = self._shape_of(pod)
+        if len(self._specs) >= _KEPT_SPECS:
+            self._specs.clear()
+        self._specs[id(pod.spec)] = pod, shape
+        return shape
+
+    def _shape_of(self, pod: Pod) -> PodShape:
+        of_template = template_key(pod)
+        by_claims = self.counts_claims and bool(pod.status.node_allocatable_resource_claim_statuses)
+        if by_claims:
+            of_template += claims_key(pod)
+        key = shape_key(pod, of_template)
+        shape = self._shapes.get(key)
+        if shape is None:
+            template = self._templates.get(of_template)
+            if template is None:
+                template = self._templates[of_template] = PodTemplate(of_template)
+            shape = PodShape(pod, key, -1, template)
+            shape.counts_claims = by_claims
+            self._shapes[key] = shape
+            self._rest(shape)
+        return shape
+
+    def _hold(self, shape: PodShape) -> None:
+        """Add the first placed pod of a shape: it is included in all counts from now on."""
+        if not shape.refs:
+            known = self._shapes.setdefault(shape.key, shape)
+            if known is shape:
+                self._idle.pop(shape.key, None)
+            self._register(shape)
+        shape.refs += 1
+
+    def _register(self, shape: PodShape) -> None:
+        # May raise, so it comes before any change of state.
+        vector, _ = self.vector_of(shape), shape.non_zero_used
+        if self._free_shape_ids:
+            shape.id = self._free_shape_ids.pop()
+        else:
+            shape.id, self._shape_ids = self._shape_ids, self._shape_ids + 1
+        self._vectors[shape.id] = vector
+        self.pods.add_shape(shape, vector)
+        self.matches.add_shape(shape)
+        self.held.add_shape(shape)
+
+    def _release(self, shape: PodShape) -> None:
+        shape.refs -= 1
+        if shape.refs:
+            return
+        self.held.remove_shape(shape)
+        self.matches.remove_shape(shape)
+        del self._vectors[shape.id]
+        self._free_shape_ids.append(shape.id)
+        shape.id = -1
+        if self._shapes.get(shape.key) is shape:
+            self._rest(shape)
+
+    def _rest(self, shape: PodShape) -> None:
+        """Keep a shape without pods for a while, and drop the oldest such shape."""
+        self._idle[shape.key] = shape
+        if len(self._idle) > _IDLE_SHAPES:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest], self._shapes[oldest]
+
+    def vector(self, requests: dict[str, int]) -> npt.NDArray[np.int64]:
+        """Amounts by name as an array in the table's resource order."""
+        indexes = [(self.table.resource(name), amount) for name, amount in requests.items()]
+        vector = np.zeros(max([3, *(i + 1 for i, _ in indexes)]), np.int64)
+        for i, amount in indexes:
+            vector[i] = amount
+        return vector
+
+    def vector_of(self, shape: PodShape) -> npt.NDArray[np.int64]:
+        """The resource vector of a pod of the shape; read-only."""
+        # The index of a resource never changes.
+        found: npt.NDArray[np.int64] | None = shape.template.memo(_VECTOR, None)
+        if found is None:
+            found = self.vector(shape.used)
+            shape.template.remember(_VECTOR, None, found)
+        return found
