@@ -70,11 +70,17 @@ _HOMES = {
     "ui": "stowplan.app.cli.ui:ui",
     "what-if": "stowplan.app.cli.what_if:what_if",
 }
+#: The distribution of each command that packages of ours contribute.
+_ELSEWHERE = {
+    **dict.fromkeys(("apiserver", "demo", "up"), "stowplan-cluster"),
+    **dict.fromkeys(("compare", "simulate", "tune"), "stowplan-lab"),
+}
 
 
 @click.group(
     cls=Commands,
     homes=_HOMES,
+    elsewhere=_ELSEWHERE,
     sections=(_QUESTIONS, _WHAT_IF, _RECORDINGS, _CONFIGURATIONS, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

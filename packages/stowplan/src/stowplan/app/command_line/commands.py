@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Context key for commands of installed packages.
 _CONTRIBUTED = f"{__name__}.contributed"
 _EXAMPLE_WIDTH = 52
-_NO_HOMES: Mapping[str, str] = {}
+_NONE: Mapping[str, str] = {}
 
 
 class Section(PlainStruct, frozen=True):
@@ -54,12 +54,21 @@ class Commands(click.Group):
     """A group with its own commands and those of installed packages; each is imported when it is run or listed."""
 
     def __init__(
-        self, *args: Any, sections: Sequence[Section] = (), homes: Mapping[str, str] = _NO_HOMES, **kwargs: Any
+        self,
+        *args: Any,
+        sections: Sequence[Section] = (),
+        homes: Mapping[str, str] = _NONE,
+        elsewhere: Mapping[str, str] = _NONE,
+        **kwargs: Any,
     ) -> None:
-        """`homes`: its own commands that are imported lazily, name -> `module:attribute`."""
+        """`homes`: its own commands that are imported lazily, name -> `module:attribute`.
+
+        `elsewhere`: commands of other distributions, which may not be installed, name -> distribution.
+        """
         super().__init__(*args, **kwargs)
         self.sections = tuple(sections)
         self._homes = homes
+        self._elsewhere = elsewhere
 
     # -- finding commands ----------------------------------------------------------------------------------------------
 
@@ -84,6 +93,8 @@ class Commands(click.Group):
         if name not in self._own_names() and name in self._contributed(ctx):
             return name, self._contributed(ctx).load(name), args[1:]
         if name not in self._own_names() and not name.startswith("-") and not ctx.resilient_parsing:
+            if name in self._elsewhere:
+                ctx.fail(f"`{ctx.info_name} {name}` is in {self._elsewhere[name]}: pip install {self._elsewhere[name]}")
             near = get_close_matches(name, self.list_commands(ctx), n=1)
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]}?" if near else ""))
         return super().resolve_command(ctx, args)

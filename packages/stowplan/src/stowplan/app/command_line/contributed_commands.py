@@ -6,13 +6,13 @@ that cannot be loaded costs one line on stderr, and does not affect other comman
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 import click
 
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.standard_streams import print_to_stderr
+from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.status import RAISED
 
 if TYPE_CHECKING:
