@@ -12,6 +12,7 @@ from stowplan.ask.loading.live_cluster import read_from
 from stowplan.ask.loading.workloads import workload_of
 from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if import what_if
+from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.changes import Change, Scale
 from stowplan.ask.what_if.pods import pods_of
 from stowplan.ask.what_if.settling import Settling
@@ -102,8 +103,12 @@ class Shuffled(Change):
             cluster.add(pod)
         for first in dict.fromkeys(map(workload_of, pods)):
             if self.random.random() < 0.4:
-                mine = (pod.metadata for pod in pods if workload_of(pod) == first)
-                Settling(cluster).settle_pending([f"{one.namespace}/{one.name}" for one in mine])
+                mine = [pod.metadata for pod in pods if workload_of(pod) == first]
+                # Some of them only: others may come in between while rooms get free one by one.
+                mine = mine[: self.random.randint(1, len(mine))]
+                Settling(cluster, AllowedDisruptions(cluster)).settle_pending(
+                    [f"{one.namespace}/{one.name}" for one in mine]
+                )
 
 
 @dataclass(frozen=True)

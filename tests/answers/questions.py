@@ -394,7 +394,7 @@ def _after_moves(asked, start, record):
         info = homes[key]
         of = after[workload_of(info.pod) or ("Pod", info.pod.metadata.name)]
         of.nodes[info.node_name] -= 1
-    last = {}
+    last = {key: "" for key in record.displaced if fate_of(homes[key].pod) is Fate.BELONGS_TO_NODE}
     for move in record.moves:
         last[move.pod] = move.to
     for one in record.stranded:
@@ -436,7 +436,10 @@ def _check_loss(asked, nodes, loss, by, apart, chances):
         said = asked.now()
         homes = {info.key: info for info in asked.cluster.state.placed_pods()}
         stranded = {one.pod for one in loss.stranded}
-        gone = {key for key in loss.displaced if fate_of(homes[key].pod) is Fate.LOST}
+        fates = {key: fate_of(homes[key].pod) for key in loss.displaced}
+        gone = {key for key, fate in fates.items() if fate is Fate.LOST}
+        # A DaemonSet makes another one for the same node, which waits.
+        stranded |= {key for key, fate in fates.items() if fate is Fate.BELONGS_TO_NODE}
         here = [info for info in homes.values() if info.node_name in nodes]
         for info in _daemons_waiting(asked, nodes):
             # What waits for a lost node alone goes with it.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.changes import Change, Reconfigure
 from stowplan.ask.what_if.nodes import DaemonSets
 from stowplan.ask.what_if.pods import belongs_to_node
@@ -80,13 +81,13 @@ class _Side(PlainStruct, frozen=True):
 
 def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
     with cluster.transaction():
-        waited = set(cluster.pending())
+        waited, budgets = set(cluster.pending()), AllowedDisruptions(cluster)
         if changes:
             daemon_sets = DaemonSets(cluster)
             for change in changes:
                 change.apply(cluster)
             daemon_sets.follow()
-        settling = Settling(cluster)
+        settling = Settling(cluster, budgets)
         settling.settle_all(made=[key for key in cluster.pending() if key not in waited])
         look(cluster)
         state = cluster.state

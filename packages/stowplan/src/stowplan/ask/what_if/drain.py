@@ -3,10 +3,6 @@
 All the nodes are cordoned first, then emptied one after the other, like `kubectl drain`: pods of DaemonSets stay, pods
 without a controller are lost, a pod protected by a disruption budget stays and blocks the drain. With `rolling`, at
 most that many nodes are drained at a time, and return empty.
-
-A budget's status has the number of allowed disruptions. If there is none, as in manifests, it is computed from the
-matching pods. An evicted pod counts against its budgets until its replacement has a node. Pods that are not Ready are
-evicted without counting if the budget's policy is AlwaysAllow, or the budget is met.
 """
 
 from __future__ import annotations
@@ -15,102 +11,22 @@ from typing import TYPE_CHECKING
 
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.what_if.budgets import AllowedDisruptions, Budgets
 from stowplan.ask.what_if.claims import release_claims
 from stowplan.ask.what_if.nodes import cordoned, node_named, pods_on
 from stowplan.ask.what_if.pods import Fate, fate_of
 from stowplan.ask.what_if.records import BlockRecord, DrainRecord, MoveRecord, StrandedRecord
 from stowplan.ask.what_if.settling import Settling
-from stowplan.kube.api.label_selectors import EVERYTHING, SelectorError, compile_label_selector
+from stowplan.kube.api.label_selectors import EVERYTHING
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.policy import PodDisruptionBudgetStatus, budget_status
-from stowplan.kube.api.types import PodDisruptionBudget
 from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from stowplan.ask.offline import Cluster
     from stowplan.kube.api.label_selectors import Selector
     from stowplan.scheduler.cluster.pod_info import PodInfo
-
-_UNKNOWN = PodDisruptionBudgetStatus()
-
-
-class Budgets:
-    def __init__(self, cluster: Cluster) -> None:
-        #: Budgets whose status was computed here.
-        self.worked_out: list[str] = []
-        self._known: list[tuple[str, str, Selector]] = []
-        self._left: dict[str, int] = {}
-        #: Budgets that do not count pods that are not Ready.
-        self._lets_unhealthy_go: set[str] = set()
-        for budget, selector in _readable(cluster):
-            name = f"{budget.metadata.namespace or 'default'}/{budget.metadata.name}"
-            self._known.append((name, budget.metadata.namespace or "default", selector))
-            if budget.status == _UNKNOWN:
-                self.worked_out.append(name)
-                status = _computed_status(cluster, budget, selector)
-            else:
-                status = budget.status
-            self._left[name] = status.disruptions_allowed
-            met = status.current_healthy >= status.desired_healthy > 0
-            if met or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
-                self._lets_unhealthy_go.add(name)
-
-    def of(self, info: PodInfo) -> list[str]:
-        """The budgets that cover a pod."""
-        return [name for name, namespace, selector in self._known if _matches(info, namespace, selector)]
-
-    def refusal(self, info: PodInfo) -> tuple[str, str] | None:
-        """(the budget, why it does not allow the eviction)."""
-        found = self.of(info)
-        if len(found) > 1:
-            return ", ".join(found), "a pod with more than one disruption budget cannot be evicted"
-        for name in found:
-            if self._left[name] <= 0 and not self._goes_uncounted(name, info):
-                return name, "the budget allows no disruption now"
-        return None
-
-    def _goes_uncounted(self, name: str, info: PodInfo) -> bool:
-        return name in self._lets_unhealthy_go and not _is_healthy(info)
-
-    def evicted(self, pod: PodInfo) -> None:
-        for name in self.of(pod):
-            self._left[name] -= not self._goes_uncounted(name, pod)
-
-    def mark_recreated(self, pod: PodInfo) -> None:
-        """The recreated pod has a node: return its disruption to its budgets."""
-        for name in self.of(pod):
-            self._left[name] += not self._goes_uncounted(name, pod)
-
-
-def _readable(cluster: Cluster) -> Iterator[tuple[PodDisruptionBudget, Selector]]:
-    """Budgets with a selector. Unlike in preemption, an empty one selects every pod of its namespace."""
-    for budget in cluster.state.objects.all(PodDisruptionBudget):
-        try:
-            selector = compile_label_selector(budget.spec.selector)
-        except SelectorError:
-            continue
-        if not selector.nothing:
-            yield budget, selector
-
-
-def _computed_status(cluster: Cluster, budget: PodDisruptionBudget, selector: Selector) -> PodDisruptionBudgetStatus:
-    """The status of a budget in files, as the disruption controller would compute it."""
-    namespace, state = budget.metadata.namespace or "default", cluster.state
-    healthy = sum(_is_healthy(info) for info in state.placed_pods() if _matches(info, namespace, selector))
-    expected = sum(_matches(info, namespace, selector) for info in (*state.placed_pods(), *state.pending.values()))
-    return budget_status(budget.spec, expected=expected, healthy=healthy)
-
-
-def _is_healthy(info: PodInfo) -> bool:
-    """Whether a placed pod is Ready; one without the condition, as in manifests, counts as if it were."""
-    return all(condition.status == "True" for condition in info.pod.status.conditions if condition.type == "Ready")
-
-
-def _matches(info: PodInfo, namespace: str, selector: Selector) -> bool:
-    return info.namespace == namespace and selector.matches(info.shape.labels)
-
 
 #: Pods that a note names.
 _NAMED = 5
@@ -150,6 +66,7 @@ class _Drain:
         self._selector = selector
         self._are_budgets_obeyed = budgets
         self._budgets = Budgets(cluster)
+        self._allowed = AllowedDisruptions(cluster)
         self._moves: list[MoveRecord] = []
         self._stranded: dict[str, StrandedRecord] = {}
         self._blocks: list[BlockRecord] = []
@@ -228,7 +145,7 @@ class _Drain:
         """Stranded pods that find a node now, such as one beside those that moved after it."""
         waiting, self._stranded = self._stranded, {}
         pods = [self._cluster.pod(key) for key in waiting]
-        settling = Settling(self._cluster)
+        settling = Settling(self._cluster, self._allowed)
         settling.settle_pending(list(waiting))
         self._note(settling, {record.pod: record.from_ for record in waiting.values()})
         found = [info for info in pods if info.key in settling.found]
@@ -259,7 +176,7 @@ class _Drain:
         return None
 
     def _settle(self, info: PodInfo, node: str) -> None:
-        settling = Settling(self._cluster)
+        settling = Settling(self._cluster, self._allowed)
         settling.settle([info.pod])
         self._note(settling, {info.key: node})
         if info.key in settling.found:

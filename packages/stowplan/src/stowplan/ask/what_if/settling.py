@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from stowplan.ask.offline import Cluster
     from stowplan.ask.offline.assumptions import Provision
+    from stowplan.ask.what_if.budgets import AllowedDisruptions
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.pod_table import PodsBefore
@@ -103,8 +104,10 @@ _ROUNDS = 100
 class Settling:
     """Works within the caller's transaction."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, budgets: AllowedDisruptions) -> None:
+        """`budgets`: as they were before the question's changes."""
         self._cluster = cluster
+        self._budgets = budgets
         #: Pod -> its new node.
         self.found: dict[str, str] = {}
         #: Pod -> why it has none.
@@ -187,12 +190,13 @@ class Settling:
                 self.found.pop(key, None)
 
     def _placed(self, waiting: Iterable[Pod]) -> PodsBefore | None:
-        """Placed pods; None if none of the waiting ones may preempt."""
+        """Placed pods, before waiting ones preempt some; None if none of them may."""
         state = self._cluster.state
         priorities = [pod.spec.priority or 0 for pod in waiting if pod.spec.preemption_policy != "Never"]
         everywhere = state.table.valid[: state.table.n]
         if not priorities or not len(lower_priority_pods(state.pods, max(priorities), everywhere)):
             return None
+        self._budgets.follow()
         return state.pods.snapshot()
 
     def _evicted(self, before: PodsBefore | None) -> list[str]:

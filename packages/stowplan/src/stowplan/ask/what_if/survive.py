@@ -18,6 +18,7 @@ import numpy as np
 
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.claims import release_claims, uses_claims
 from stowplan.ask.what_if.nodes import nodes_of, pods_on, zone_of
 from stowplan.ask.what_if.pods import Fate, compiled_copies, fate_of
@@ -107,8 +108,9 @@ def survive(
             raise ClusterError(f'no node has {by} "{only}"{known}' if by != NODE else f'node "{only}" not found')
         groups = {only: groups[only]}
     losses, certain, provisions = [], CertainPods(cluster), set[Provision]()
+    budgets = AllowedDisruptions(cluster)
     for number, (lost, names) in enumerate(groups.items(), start=1):
-        losses.append(_loss(cluster, certain, lost, names, provisions))
+        losses.append(_loss(cluster, certain, budgets, lost, names, provisions))
         if progress is not None:
             progress(number, len(groups))
     notes = [f"{without} nodes have no label {by}: they were never lost"] if without else []
@@ -139,13 +141,18 @@ def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
 
 
 def _loss(
-    cluster: Cluster, certain: CertainPods, lost: str, names: list[str], provisions: set[Provision]
+    cluster: Cluster,
+    certain: CertainPods,
+    budgets: AllowedDisruptions,
+    lost: str,
+    names: list[str],
+    provisions: set[Provision],
 ) -> LossRecord:
     pods = [info for name in names for info in pods_on(cluster, name)]
     homes = {info.key: info.node_name for info in pods}
     fates = {info.key: fate_of(info.pod) for info in pods}
     back = [info for info in pods if fates[info.key] is Fate.RECREATED]
-    settling = Settling(cluster)
+    settling = Settling(cluster, budgets)
     if certain.find_nodes(back, names):
         moved = len(back)
     else:
