@@ -20,10 +20,10 @@ from support.processes.servers import embedded_server
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits another process")
 
-WARM, CHURN, ROUND, KINDS = 600, 2400 * SCALE, 100, 300
+WARM, CHURN, ROUND, KINDS = 600, 1600 * SCALE, 100, 300
 KB = 1024
 #: Memory allowed beyond that of the warm process, and the leak per pod of the leaky variant.
-SLACK, LEAKED = 24 * KB * KB, 20 * KB
+SLACK, LEAKED = 16 * KB * KB, 20 * KB
 QUICK = ("--kube-api-qps=100000", "--kube-api-burst=100000")
 PROGRAM = """
 import sys
