@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stowplan.app.cli.config.group import config
+from stowplan.app.cli.config import config
 from stowplan.app.command_line.flags.retired import GONE_FLAGS, RETIRED_FLAGS
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from support.paths import ROOT

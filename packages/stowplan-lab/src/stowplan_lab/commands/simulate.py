@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stowplan.app.cli.data_output import OUTPUT, write_data
-from stowplan.app.cli.progress import on_one_line
+from stowplan.app.cli.data_output import OUTPUT, on_one_line, write_data
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.error_reporting import reported

@@ -1,8 +1,10 @@
-"""Output as text, JSON or YAML, and the option for it."""
+"""Output of commands: as text, JSON or YAML, and progress of many equal steps."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,3 +37,22 @@ def write_data(data: dict[str, Any], output: str) -> None:
     # Through JSON: shared objects would be written as YAML aliases.
     apart = json.loads(json.dumps(data))
     click.echo(to_yaml(apart, sort_keys=True, width=1000), nl=False)
+
+
+def on_one_line() -> bool:
+    """Whether progress can replace itself: whether stderr is a terminal that can erase a line."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Progress:
+    def __init__(self, *, quiet: bool = False, unit: str = "runs") -> None:
+        self._shown = on_one_line() and not quiet
+        self._unit = unit
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        if self._shown:
+            click.echo(f"\r\x1b[K{what}: {done} of {of} {self._unit}", err=True, nl=False)
+
+    def close(self) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

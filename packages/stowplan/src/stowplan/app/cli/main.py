@@ -56,8 +56,8 @@ _IN_A_CLUSTER = Section(
 )
 #: The module of each command. Imported on use: a run needs only one of them.
 _HOMES = {
-    "completion": "stowplan.app.cli.completion:completion",
-    "config": "stowplan.app.cli.config.group:config",
+    "completion": "stowplan.app.cli.shell_completion:completion",
+    "config": "stowplan.app.cli.config:config",
     "drain": "stowplan.app.cli.drain:drain",
     "dump": "stowplan.app.cli.dump:dump",
     "explain": "stowplan.app.cli.explain.command:explain",

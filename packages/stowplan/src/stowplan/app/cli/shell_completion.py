@@ -1,4 +1,4 @@
-"""Completion of option values and arguments: files, contexts, namespaces, kinds and names of objects.
+"""Shell completion: its scripts, and the values of options and arguments (files, contexts, names of objects).
 
 Every command imports this module, so everything needed to look up names is imported on use.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from click.shell_completion import CompletionItem
+import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    import click
 
     from stowplan.app.sources.object_names import Names
 
@@ -114,3 +113,28 @@ def _names(ctx: click.Context, kind: str, *, within: str = "") -> Names:
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+_COMMAND = "stowplan"
+_VARIABLE = "_STOWPLAN_COMPLETE"
+
+
+@click.command(short_help="Let your shell complete commands, files and names.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, *, shell: str) -> None:
+    """Print a completion script for SHELL. It completes commands, options, files, contexts, namespaces, kinds, and
+    names of nodes, pods and workloads, from the files of -f or the live cluster. A cluster that does not answer within
+    half a second offers no names.
+
+    \b
+    For this session, or in ~/.bashrc, ~/.zshrc:
+      source <(stowplan completion bash)
+      source <(stowplan completion zsh)
+    For fish, once:
+      stowplan completion fish > ~/.config/fish/completions/stowplan.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(ctx.find_root().command, {}, _COMMAND, _VARIABLE)
+    click.echo(script.source_template % script.source_vars())

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
-from stowplan.app.cli.progress import Progress
+from stowplan.app.cli.data_output import Progress
 from stowplan.app.cli.shell_completion import complete_node
 from stowplan.app.command_line.error_reporting import reported
 

@@ -17,7 +17,7 @@ from stowplan.app.cli.cluster_options import (
     config_option,
     scheduler_options,
 )
-from stowplan.app.cli.config.config_options import known_plugins
+from stowplan.app.cli.config import known_plugins
 from stowplan.app.cli.live_cluster import connection_of
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import complete_file

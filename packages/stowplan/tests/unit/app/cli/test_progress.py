@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from stowplan.app.cli.progress import Progress
+from stowplan.app.cli.data_output import Progress
 
 
 class Terminal(io.StringIO):

@@ -298,7 +298,7 @@ class TestSurvive:
 
     def test_progress_is_shown_on_a_terminal(self, run, files, monkeypatch):
         terminal = SimpleNamespace(isatty=lambda: True)
-        monkeypatch.setattr("stowplan.app.cli.progress.sys", SimpleNamespace(stderr=terminal))
+        monkeypatch.setattr("stowplan.app.cli.data_output.sys", SimpleNamespace(stderr=terminal))
         ran = run("survive", "-f", files(*CLUSTER), "--by", "node")
         assert "survive: 1 of 2 losses\rsurvive: 2 of 2 losses\r" in ran.err
         assert "\r" not in ran.out

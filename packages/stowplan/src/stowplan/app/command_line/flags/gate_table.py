@@ -1,7 +1,8 @@
-"""All feature gates of Kubernetes 1.36, with stage and default.
+"""All feature gates of Kubernetes 1.36, with stage and default, and those of earlier versions, for --emulated-version.
 
 A scheduler reads a few of them; `--feature-gates` accepts all, as clusters pass the same list to every component, and
-rejects unknown ones.
+rejects unknown ones. Those of earlier versions were observed from kube-scheduler 1.36 itself, emulating each version:
+`kubernetes_feature_enabled` of its metrics, and the gates that it refuses to set.
 
 Upstream: pkg/features/kube_features.go and the libraries' own lists.
 """
@@ -11,12 +12,107 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from stowplan.app.command_line.flags.gate_history import EARLIER, MINORS
 from stowplan.kube.config.features import NEEDED_WITH
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+#: The versions of the columns below.
+MINORS = (33, 34, 35)
+
+#: Stage, default and "!" if locked, one word per version -> the gates with this history. "-": does not exist yet; a, b,
+#: g, d: alpha, beta, GA, deprecated; +, -: on, off by default. Other gates have not changed.
+EARLIER = {
+    "- - -": """
+        AtomicFIFO CRIListStreaming ClientsAllowCARotation ClientsAllowTLSCacheGC DRAListTypeAttributes
+        DRANodeAllocatableResources DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus
+        DRAWorkloadResourceClaims DeclarativeValidationBeta ExtendWebSocketsToKubelet
+        InPlacePodVerticalScalingInitContainers ManifestBasedAdmissionControlConfig NativeHistograms
+        PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime PodLevelResourceManagers PodsAPI
+        ReloadKubeletClientCAFile ResourceHealthStatusMessage ShardedListAndWatch
+        StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
+        StaleControllerConsistencyStatefulSet TopologyAwareWorkloadScheduling UnlockWhileProcessingFIFO
+        WorkloadAwarePreemption WorkloadWithJob
+    """,
+    "- - a-": """
+        CloudControllerManagerWatchBasedRoutesReconciliation ConstrainedImpersonation DRADeviceTaintRules
+        GangScheduling GenericWorkload ImageVolumeWithDigest InPlacePodLevelResourcesVerticalScaling
+        MutablePVNodeAffinity MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs
+        NodeDeclaredFeatures RestartAllContainersOnContainerExits TaintTolerationComparisonOperators
+        UserNamespacesHostNetworkSupport VolumeLimitScaling
+    """,
+    "- - b+": """
+        AuthorizePodWebsocketUpgradeCreatePermission CSIServiceAccountTokenSecrets InOrderInformersBatchProcess
+        OpportunisticBatching StructuredAuthenticationConfigurationJWKSMetrics
+    """,
+    "- - b-": "CRDObservedGenerationTracking",
+    "- a- a-": """
+        DRAConsumableCapacity DRADeviceBindingConditions DRAExtendedResource
+        InPlacePodVerticalScalingExclusiveMemory RelaxedServiceNameValidation
+    """,
+    "- a- b+": """
+        ClearingNominatedNodeNameAfterBinding ContainerRestartRules EnvFiles HostnameOverride
+        NominatedNodeNameForExpectation
+    """,
+    "- a- b-": "PodCertificateRequest",
+    "- b+ b+": """
+        DRASchedulerFilterTimeout DetectCacheInconsistency MatchLabelKeysInPodTopologySpreadSelectorMerge
+        PreventStaticPodAPIReferences SizeBasedListCostEstimate
+        StructuredAuthenticationConfigurationEgressSelector TokenRequestServiceAccountUIDValidation
+    """,
+    "- b- b-": "SchedulerAsyncAPICalls",
+    "a- a- a-": """
+        ComponentFlagz ComponentStatusz CustomCPUCFSQuotaPeriod DRADeviceTaints DRAPartitionableDevices
+        ResourceHealthStatus StrictIPCIDRValidation UnknownVersionInteroperabilityProxy
+    """,
+    "a- a- b+": """
+        DeploymentReplicaSetTerminatingReplicas HPAConfigurableTolerance KubeletCrashLoopBackOffMax
+        KubeletEnsureSecretPulledImages PodTopologyLabelsAdmission
+    """,
+    "a- a- b-": "MaxUnavailableStatefulSet StorageVersionMigrator",
+    "a- a- g+": "InformerResourceVersion",
+    "a- b+ b+": """
+        DRAAdminAccess DRAPrioritizedList ExternalServiceAccountTokenSigner KubeletPSI
+        KubeletPodResourcesDynamicResources KubeletPodResourcesGet
+        KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot PodLevelResources
+        WindowsGracefulNodeShutdown
+    """,
+    "a- b+ g+!": "PodObservedGenerationTracking PreferSameTrafficDistribution",
+    "a- b- b+": "MutableCSINodeAllocatableCount",
+    "a- b- b-": "MutatingAdmissionPolicy",
+    "b+ b+ b+": """
+        DeclarativeValidation DisableCPUQuotaWithExclusiveCPUs InOrderInformers KubeletFineGrainedAuthz
+        NodeLogQuery ProcMountType SELinuxChangePolicy SELinuxMountReadWriteOncePod UserNamespacesSupport
+    """,
+    "b+ b+ g+!": """
+        ImageMaximumGCAge InPlacePodVerticalScaling JobManagedBy SupplementalGroupsPolicy SystemdWatchdog
+    """,
+    "b+ g+! g+!": """
+        APIServerTracing AnonymousAuthConfigurableEndpoints AuthorizeNodeWithSelectors AuthorizeWithSelectors
+        ConsistentListFromCache JobPodReplacementPolicy KubeletCgroupDriverFromCRI KubeletTracing NodeSwap
+        OrderedNamespaceDeletion PodLifecycleSleepAction PodLifecycleSleepActionAllowZero
+        RecoverVolumeExpansionFailure RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation
+        ResilientWatchCacheInitialization SchedulerQueueingHints SeparateTaintEvictionController
+        StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
+        StructuredAuthenticationConfiguration WinDSR WinOverlay
+    """,
+    "b- b+ b+": "WatchList",
+    "b- b- b+": "ImageVolume WatchListClient",
+    "b- b- b-": "DeclarativeValidationTakeover WatchCacheInitializationPostStartHook",
+    "b- g+ g+": "VolumeAttributesClass",
+    "b- g+ g+!": "DisableAllocatorDualWrite DynamicResourceAllocation",
+    "d+ d+ d+": "DisableNodeKubeProxyVersion",
+    "d+ d+ d+!": "AggregatedDiscoveryRemoveBetaType",
+    "d- d- d-": "GitRepoVolumeDriver SeparateCacheWatchRPC",
+    "d- d- d-!": "AllowOverwriteTerminationGracePeriodSeconds",
+    "g+ g+ d-": "ChangeContainerStatusOnKubeletRestart",
+    "g+ g+ g+!": "ExecProbeTimeout",
+    "g+ g+! g+!": "MultiCIDRServiceAllocator",
+    "g- d+ d+": "KubeletPodResourcesListUseActivePods",
+    "g- g- g-": "ServiceCIDRStatusFieldWiping",
+}
+
 
 Stage = Literal["PREALPHA", "ALPHA", "BETA", "GA", "DEPRECATED"]
 

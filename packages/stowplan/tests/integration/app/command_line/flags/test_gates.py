@@ -5,8 +5,7 @@ import re
 import pytest
 
 from stowplan.app.command_line.flags.flag_set import FlagError, FlagSet
-from stowplan.app.command_line.flags.gate_history import EARLIER, MINORS
-from stowplan.app.command_line.flags.gate_table import KNOWN_GATES, REQUIRED_GATES, Gate, gates_at
+from stowplan.app.command_line.flags.gate_table import EARLIER, KNOWN_GATES, MINORS, REQUIRED_GATES, Gate, gates_at
 from stowplan.app.command_line.flags.gates import ALWAYS_ON, gates_of
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.app.command_line.flags.versions import Versions, version_errors, versions_of

@@ -1,1 +1,0 @@
-"""`stowplan config`: what a configuration means, offline."""
