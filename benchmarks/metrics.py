@@ -30,7 +30,7 @@ from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
-from stowplan.kube.metrics.client import ClientMetrics
+from stowplan.kube.metrics.client_metrics import ClientMetrics
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.net.client.request_metrics import RequestMetrics

@@ -13,8 +13,8 @@ from stowplan.ask.loading.workloads import workload_of
 from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if import what_if
 from stowplan.ask.what_if.budgets import AllowedDisruptions
-from stowplan.ask.what_if.changes import Change, Scale
-from stowplan.ask.what_if.pods import pods_of
+from stowplan.ask.what_if.hypothetical_changes import Change, Scale
+from stowplan.ask.what_if.hypothetical_pods import pods_of
 from stowplan.ask.what_if.settling import Settling
 from stowplan.kube.api.types import PersistentVolumeClaim
 

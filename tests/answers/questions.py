@@ -20,11 +20,11 @@ from stowplan.app.sources.object_references import reference
 from stowplan.app.sources.selection import Selection
 from stowplan.app.sources.templates import pod_named
 from stowplan.ask.explain.text.tables import plain
-from stowplan.ask.loading.files import objects_of_files
+from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import node_of, workload_of
 from stowplan.ask.what_if import AddNodes, Label, Put, Remove, Scale, Taint, drain, fit, survive
-from stowplan.ask.what_if.nodes import node_like, node_named, pods_on
-from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.ask.what_if.hypothetical_nodes import node_like, node_named, pods_on
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.quotas import quota_limits
 from stowplan.kube.api.decode import decode_object, to_dict
 from stowplan.kube.api.types import PersistentVolumeClaim
@@ -333,7 +333,10 @@ def drains(asked, world, living, random):
 
 def _check_drain(asked, nodes, apart, chances):
     record = drain(asked.cluster, nodes)
-    order = [(name, [(info.key, fate_of(info.pod)) for info in pods_on(asked.cluster, name)]) for name in record.nodes]
+    order = [
+        (name, [(info.key, eviction_outcome(info.pod)) for info in pods_on(asked.cluster, name)])
+        for name in record.nodes
+    ]
 
     def carried_out(living):
         blocked = []
@@ -341,11 +344,11 @@ def _check_drain(asked, nodes, apart, chances):
             living.patch("nodes", name, {"spec": {"unschedulable": True}})
         living.rest(quiet=1.5)
         for name, pods in order:
-            for key, fate in pods:
+            for key, outcome in pods:
                 pod = key.partition("/")[2]
                 there = next((one for one in living.all("pods") if one["metadata"]["name"] == pod), None)
                 # It may have been preempted meanwhile.
-                if fate is Fate.BELONGS_TO_NODE or there is None or there["spec"].get("nodeName") != name:
+                if outcome is EvictionOutcome.BELONGS_TO_NODE or there is None or there["spec"].get("nodeName") != name:
                     continue
                 if not living.evict(pod):
                     blocked.append(key)
@@ -394,7 +397,7 @@ def _after_moves(asked, start, record):
         info = homes[key]
         of = after[workload_of(info.pod) or ("Pod", info.pod.metadata.name)]
         of.nodes[info.node_name] -= 1
-    last = {key: "" for key in record.displaced if fate_of(homes[key].pod) is Fate.BELONGS_TO_NODE}
+    last = {key: "" for key in record.displaced if eviction_outcome(homes[key].pod) is EvictionOutcome.BELONGS_TO_NODE}
     for move in record.moves:
         last[move.pod] = move.to
     for one in record.stranded:
@@ -436,19 +439,23 @@ def _check_loss(asked, nodes, loss, by, apart, chances):
         said = asked.now()
         homes = {info.key: info for info in asked.cluster.state.placed_pods()}
         stranded = {one.pod for one in loss.stranded}
-        fates = {key: fate_of(homes[key].pod) for key in loss.displaced}
-        gone = {key for key, fate in fates.items() if fate is Fate.LOST}
+        outcomes = {key: eviction_outcome(homes[key].pod) for key in loss.displaced}
+        gone = {key for key, outcome in outcomes.items() if outcome is EvictionOutcome.LOST}
         # A DaemonSet makes another one for the same node, which waits.
-        stranded |= {key for key, fate in fates.items() if fate is Fate.BELONGS_TO_NODE}
+        stranded |= {key for key, outcome in outcomes.items() if outcome is EvictionOutcome.BELONGS_TO_NODE}
         here = [info for info in homes.values() if info.node_name in nodes]
         for info in _daemons_waiting(asked, nodes):
             # What waits for a lost node alone goes with it.
             said[workload_of(info.pod)].waiting -= 1
-        moved = [info for info in here if fate_of(info.pod) is Fate.RECREATED and info.key not in stranded]
+        moved = [
+            info
+            for info in here
+            if eviction_outcome(info.pod) is EvictionOutcome.RECREATED and info.key not in stranded
+        ]
         if loss.moved != len(moved):
             return f"{loss.moved} moved, which are not {[info.key for info in moved]}"
         for info in here:
-            if fate_of(info.pod) is not Fate.RECREATED:
+            if eviction_outcome(info.pod) is not EvictionOutcome.RECREATED:
                 said[workload_of(info.pod) or ("Pod", info.pod.metadata.name)].nodes[info.node_name] -= 1
         for key in {*stranded, *gone}:
             of = said[workload_of(homes[key].pod) or ("Pod", homes[key].pod.metadata.name)]

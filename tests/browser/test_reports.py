@@ -6,9 +6,9 @@ The report of a simulation is tested in packages/stowplan-lab/tests/integration/
 import pytest
 
 from stowplan_lab.compare.comparison import ONE_RUN, ComparisonRecord, MeasureRecord, estimate
-from stowplan_lab.compare.report import comparison_html
-from stowplan_lab.tuning.records import BETTER, JudgedRecord, TrialRecord, TuningRecord
-from stowplan_lab.tuning.report import tuning_html
+from stowplan_lab.compare.comparison_report import comparison_html
+from stowplan_lab.tuning.search_records import BETTER, JudgedRecord, TrialRecord, TuningRecord
+from stowplan_lab.tuning.search_report import tuning_html
 
 SCHEMES = {"light": ("rgb(255, 255, 255)", 128, 0), "dark": ("rgb(13, 17, 23)", 255, 128)}
 WIDTHS = {"desk": 1280, "phone": 390}

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from stowplan_lab.simulation.definition.load import load_scenario
+from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.simulate import simulate_scenario
 from support.browser.pages import PACKING, run
 from support.live.recordings import a_short_run

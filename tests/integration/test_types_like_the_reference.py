@@ -11,7 +11,7 @@ import pytest
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema.openapi import openapi_v3
 from stowplan_cluster.apiserver.schema.parse import built_in
-from stowplan_cluster.apiserver.schema.types import ListType
+from stowplan_cluster.apiserver.schema.type_model import ListType
 from support.processes.servers import NO_ASSETS, assets, real_server
 
 pytestmark = pytest.mark.skipif(assets() is None, reason=NO_ASSETS)

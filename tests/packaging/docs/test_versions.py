@@ -8,7 +8,7 @@ import yaml
 
 from stowplan import __version__
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
-from stowplan.kube.config.older.schema import VERSIONS
+from stowplan.kube.config.older.older_schemas import VERSIONS
 from stowplan_cluster.apiserver.simulated_nodes import TEMPLATE, nodes_of
 from support.paths import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 
 import stowplan
 from stowplan_lab.simulation.simulate import simulate_scenario
-from stowplan_lab.tuning.records import BETTER
+from stowplan_lab.tuning.search_records import BETTER
 from stowplan_lab.tuning.tune import Effort, tune_scenario
 from support.paths import ROOT
 from support.sweeps.in_process import InProcessWorkers

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from stowplan.history.recordings.files import lines_of, packed
+from stowplan.history.recordings.recording_files import lines_of, packed
 from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live

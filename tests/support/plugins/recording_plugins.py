@@ -7,7 +7,7 @@ import numpy as np
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.types import Node
 from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.kube.config.types import PluginRef, Profile
+from stowplan.kube.config.configuration import PluginRef, Profile
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.handle import Handle

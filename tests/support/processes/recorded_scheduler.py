@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from stowplan.app.cli.kube_scheduler import main
 from stowplan.app.daemon.process import opened
 from stowplan.app.daemon.recording_file import RecordingFile, recording
-from stowplan.history.recordings.files import lines_of
-from stowplan.history.recordings.files import opened as opened_recording
+from stowplan.history.recordings.recording_files import lines_of
+from stowplan.history.recordings.recording_files import opened as opened_recording
 from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.input_log.recording import Replay
 from stowplan.scheduler.in_tree.registry import in_tree_registry

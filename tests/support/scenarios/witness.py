@@ -61,7 +61,7 @@ class Witness:
 
     @property
     def now(self):
-        return round(self._simulation.world.now - self._simulation.world.start, 6)
+        return round(self._simulation.context.now - self._simulation.context.start, 6)
 
     def changed(self, change):
         old, new = change.old, change.new
@@ -146,7 +146,7 @@ def _amount(resource, text):
 class _Witnessed(Simulation):
     def _begin(self):
         self.witness = Witness(self)
-        self.world.time.watch(self.witness)
+        self.context.time.watch(self.witness)
         super()._begin()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stowplan.kube.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from stowplan_lab.simulation.errors import ScenarioError as ScenarioError
+    from stowplan_lab.simulation.scenario_errors import ScenarioError as ScenarioError
     from stowplan_lab.simulation.simulate import SimulationResult as SimulationResult
     from stowplan_lab.simulation.simulate import simulate_scenario as simulate_scenario
     from stowplan_lab.tuning.objective import TuningError as TuningError

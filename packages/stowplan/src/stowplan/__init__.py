@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stowplan.ask.loading.live_cluster import LiveClusterError as LiveClusterError
     from stowplan.ask.offline import Cluster as Cluster
     from stowplan.ask.offline import ClusterError as ClusterError
-    from stowplan.kube.api.load import LoadError as LoadError
+    from stowplan.kube.api.manifest_files import LoadError as LoadError
     from stowplan.kube.config import ConfigError as ConfigError
     from stowplan.kube.config import Configuration as Configuration
     from stowplan.scheduler.engine.decision.decision import Decision as Decision

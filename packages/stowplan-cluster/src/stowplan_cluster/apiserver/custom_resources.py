@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.custom.rules.evaluation import RuleTree
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Catalogue
-    from stowplan_cluster.apiserver.schema.types import Struct
+    from stowplan_cluster.apiserver.schema.type_model import Struct
     from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 

@@ -19,7 +19,7 @@ from stowplan_cluster.apiserver.admission.service_addresses import allocate_addr
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema import conform, schema_of
-from stowplan_cluster.apiserver.schema.types import ListType, Struct
+from stowplan_cluster.apiserver.schema.type_model import ListType, Struct
 from stowplan_cluster.apiserver.strategies import generate_selector
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.api_errors import FieldError
     from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.schema.types import Type
+    from stowplan_cluster.apiserver.schema.type_model import Type
 
 _MISLEADING = frozenset(("FieldValueInvalid", "FieldValueNotSupported"))
 #: Field paths of pod templates in workloads.

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.quota_usage import QuotaUsage
     from stowplan_cluster.apiserver.resources import Catalogue, Resource
-    from stowplan_cluster.apiserver.schema.types import Struct
+    from stowplan_cluster.apiserver.schema.type_model import Struct
     from stowplan_cluster.apiserver.stages import Stages
     from stowplan_cluster.apiserver.store import Store, Stored
 

@@ -19,7 +19,7 @@ import click
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.event_loop import running
 from stowplan.kube.api.api_errors import ApiError
-from stowplan.kube.api.load import load_manifests
+from stowplan.kube.api.manifest_files import load_manifests
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.stages import Stages
-    from stowplan_cluster.commands.cluster_options import ClusterOptions
+    from stowplan_cluster.commands.embedded_options import ClusterOptions
     from stowplan_cluster.controllers.loop import Loop
     from stowplan_cluster.front.http_front import Front
 

@@ -36,7 +36,7 @@ from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.framework.explanations.formatting import amount, count
 from stowplan_cluster.commands import demo_cluster
-from stowplan_cluster.commands.cluster_options import WITHOUT_A_CLUSTER
+from stowplan_cluster.commands.embedded_options import WITHOUT_A_CLUSTER
 from stowplan_cluster.commands.pod_changes import PodWatcher
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from stowplan.kube.config import load_config
 from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.extenders.calls import kinds_wanted
 from stowplan.scheduler.framework.explanations.formatting import count, joined
-from stowplan_cluster.commands.cluster_options import WITHOUT_A_CLUSTER, ClusterOptions, cluster_options
 from stowplan_cluster.commands.cluster_server import DEFAULT_NODES, kubeconfig_written, open_cluster, served
+from stowplan_cluster.commands.embedded_options import WITHOUT_A_CLUSTER, ClusterOptions, cluster_options
 from stowplan_cluster.commands.pod_changes import reported_changes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stowplan.kube.metrics.exposition import render
-from stowplan.kube.metrics.process import ProcessMetrics
+from stowplan.kube.metrics.process_metrics import ProcessMetrics
 from stowplan.kube.metrics.registry import MetricsRegistry
 
 _COMPONENT = "apiserver"

@@ -11,8 +11,8 @@ from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.types import Pod
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.commands import up
-from stowplan_cluster.commands.cluster_options import ClusterOptions
 from stowplan_cluster.commands.cluster_server import open_cluster, served
+from stowplan_cluster.commands.embedded_options import ClusterOptions
 from support.api import manifests
 
 

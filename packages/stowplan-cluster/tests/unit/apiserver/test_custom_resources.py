@@ -7,7 +7,7 @@ import pytest
 from stowplan_cluster.apiserver.custom_resources import CustomResources
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema import conform
-from stowplan_cluster.apiserver.schema.types import MAP, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import MAP, ListType, MapType, Scalar, Struct
 
 NOW = 1_000_000.0
 SCHEMA = {

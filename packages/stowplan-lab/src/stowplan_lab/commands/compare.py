@@ -95,7 +95,7 @@ def compare(
     if (scenario is None) == (recording is None):
         raise click.UsageError("Give one of --scenario and --recording.")
     # NumPy and the scheduler are slow to import.
-    from stowplan_lab.compare.report import comparison_html, comparison_page
+    from stowplan_lab.compare.comparison_report import comparison_html, comparison_page
     from stowplan_lab.sweeps import WorkersError
 
     workers = workers_of(jobs=jobs, dask=dask)

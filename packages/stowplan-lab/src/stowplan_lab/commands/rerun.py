@@ -11,7 +11,7 @@ from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.ask.offline import Cluster
 from stowplan.kube.config.features import known_gates
 from stowplan_lab.commands.scenario_options import scenario_reported
-from stowplan_lab.simulation.definition.load import load_scenario
+from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.simulate import simulated_until
 
 if TYPE_CHECKING:

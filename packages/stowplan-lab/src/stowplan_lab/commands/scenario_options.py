@@ -11,7 +11,7 @@ import click
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line.commands import Section
 from stowplan.app.command_line.error_reporting import InputError
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -85,14 +85,14 @@ def simulate(
       stowplan simulate --schema > scenario.schema.json
     """
     if schema:
-        from stowplan_lab.simulation.definition.schema import scenario_schema
+        from stowplan_lab.simulation.definition.scenario_fields import scenario_schema
 
         print_schema(scenario_schema())
         return
     scenario = wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-results")
     # NumPy and the scheduler are slow to import.
-    from stowplan_lab.simulation.report.text import summary_page
+    from stowplan_lab.simulation.report.summary_text import summary_page
     from stowplan_lab.simulation.simulate import simulate_scenario
 
     with reported(config), scenario_reported(), stop_signals() as stop:
@@ -137,7 +137,7 @@ class _Shown:
             return
         self._last, self._shown = now, True
         # What will never run, for example, is worth knowing before the end of a long run.
-        notes = list(simulation.world.notes)
+        notes = list(simulation.context.notes)
         for note in notes[self._told :]:
             click.echo(f"{_ERASED if self._on_one_line else ''}note: {note}", err=True)
         self._told = len(notes)

@@ -133,7 +133,7 @@ def tune(
     scenario = wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-tuned")
     # NumPy and the scheduler are slow to import.
-    from stowplan_lab.tuning.report import tuning_page
+    from stowplan_lab.tuning.search_report import tuning_page
 
     progress = Progress(quiet=quiet)
     try:
@@ -199,7 +199,7 @@ def _tuned(
 
 
 def _exit_code(found: TuningResult) -> int:
-    from stowplan_lab.tuning.records import BETTER
+    from stowplan_lab.tuning.search_records import BETTER
 
     if found.record.interrupted:
         return _INTERRUPTED

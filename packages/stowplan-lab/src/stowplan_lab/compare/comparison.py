@@ -18,7 +18,7 @@ import msgspec
 
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.history.recordings.files import files_of_run, header_of
+from stowplan.history.recordings.recording_files import files_of_run, header_of
 from stowplan.history.recordings.rerun import rerun
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.structs import PlainStruct
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stowplan.history.recordings.rerun import RerunResult
     from stowplan.kube.config import Configuration
     from stowplan.scheduler.framework.runtime.registry import Registry
-    from stowplan_lab.simulation.results.records import SummaryRecord
+    from stowplan_lab.simulation.results.simulation_records import SummaryRecord
     from stowplan_lab.sweeps import Workers
 
 #: The name of the configuration of the recording.

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.taints import UNREACHABLE, UNSCHEDULABLE
-from stowplan_lab.simulation.definition.schema import EVENTS, NodesSpec, times_of
+from stowplan_lab.simulation.definition.scenario_fields import EVENTS, NodesSpec, times_of
 from stowplan_lab.simulation.nodes.autoscaler import REMOVED
 from stowplan_lab.simulation.nodes.running_pods import NODE_FAILED
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
-    from stowplan_lab.simulation.definition.schema import (
+    from stowplan_lab.simulation.definition.scenario_fields import (
         DrainSpec,
         EventSpec,
         FailSpec,
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from stowplan_lab.simulation.nodes.drains import Drains
     from stowplan_lab.simulation.nodes.fleet import Fleet
     from stowplan_lab.simulation.nodes.running_pods import Kubelets
+    from stowplan_lab.simulation.simulation_context import SimulationContext
     from stowplan_lab.simulation.workloads.owners import WorkloadController
     from stowplan_lab.simulation.workloads.templates import Rollout
-    from stowplan_lab.simulation.world import World
 
 RECLAIMED = "stowplan.dev/reclaimed"
 #: Why pods are deleted.
@@ -52,8 +52,8 @@ DRAINED, UPGRADED, SPOT = "drained", "upgraded", "reclaimed"
 
 
 class Faults:
-    def __init__(self, world: World, fleet: Fleet, kubelets: Kubelets, drains: Drains) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext, fleet: Fleet, kubelets: Kubelets, drains: Drains) -> None:
+        self._context = context
         self._fleet = fleet
         self._kubelets = kubelets
         self._drains = drains
@@ -71,15 +71,15 @@ class Faults:
         self._controllers = controllers
         self._rollouts = rollouts
         for index, event in enumerate(scenario.events):
-            self._world.time.feed(self._feed(index, event, scenario.duration))
+            self._context.time.feed(self._feed(index, event, scenario.duration))
 
     def _feed(self, index: int, event: EventSpec, duration: float | None) -> Iterator[tuple[float, Call]]:
         name = next(name for name in EVENTS if getattr(event, name) is not None)
-        chance = self._world.chance(f"event {index}")
+        chance = self._context.chance(f"event {index}")
         about = self._rollouts[index] if name == "rollout" else getattr(event, name)
         happens = partial(getattr(self, f"_{name}"), about, chance)
-        for at in times_of(event, self._world.chance(f"times of event {index}"), duration):
-            yield self._world.start + at, Call(happens)
+        for at in times_of(event, self._context.chance(f"times of event {index}"), duration):
+            yield self._context.start + at, Call(happens)
 
     # -- failures -----------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Faults:
     def _outage(self, spec: OutageSpec, chance: Random) -> None:
         seconds = spec.for_.draw(chance)
         self._fleet.zones_out.add(spec.zone)
-        self._world.later(seconds, partial(self._fleet.zones_out.discard, spec.zone))
+        self._context.later(seconds, partial(self._fleet.zones_out.discard, spec.zone))
         for node in self._fleet.chosen(NodesSpec(zone=spec.zone), chance):
             self._node_fails(node, seconds)
 
@@ -100,10 +100,10 @@ class Faults:
         self._failures += 1
         self._failed[node] = failure = self._failures
         self._kubelets.stop(node)
-        models = self._world.models
-        self._world.later(models.failure_detection, partial(self._detect, node, failure, seconds is None))
+        models = self._context.models
+        self._context.later(models.failure_detection, partial(self._detect, node, failure, seconds is None))
         if seconds is not None:
-            self._world.later(seconds, partial(self._recover, node, failure))
+            self._context.later(seconds, partial(self._recover, node, failure))
 
     def _detect(self, node: str, failure: int, for_ever: bool) -> None:
         if self._failed.get(node) != failure:
@@ -132,7 +132,7 @@ class Faults:
             then: Callable[[], object] = partial(self._uncordon, node)
             if spec.then == "remove":
                 then = partial(self._take_out, node, DRAINED)
-            self._drains.begin(node, DRAINED, partial(self._world.later, spec.for_, then))
+            self._drains.begin(node, DRAINED, partial(self._context.later, spec.for_, then))
 
     def _upgrade(self, spec: UpgradeSpec, chance: Random) -> None:
         left = self._fleet.chosen(spec, chance)
@@ -167,20 +167,20 @@ class Faults:
             )
             self._upgrade_next(left, spec, chance)
 
-        self._world.later(spec.takes.draw(chance), comes)
+        self._context.later(spec.takes.draw(chance), comes)
 
     def _reclaim(self, spec: ReclaimSpec, chance: Random) -> None:
         for node in self._fleet.chosen(spec, chance):
             self._fleet.taint(node, Taint(key=RECLAIMED, effect="NoSchedule"))
             self._drains.begin(node, SPOT, _nothing, asks_budgets=False)
-            self._world.later(spec.notice, partial(self._take_out, node, SPOT))
+            self._context.later(spec.notice, partial(self._take_out, node, SPOT))
 
     def _taint(self, spec: TaintEventSpec, chance: Random) -> None:
         taint = Taint(key=spec.key, value=spec.value, effect=spec.effect)
         for node in self._fleet.chosen(spec, chance):
             self._fleet.taint(node, taint)
             if spec.for_ is not None:
-                self._world.later(spec.for_, partial(self._fleet.untaint, node, spec.key))
+                self._context.later(spec.for_, partial(self._fleet.untaint, node, spec.key))
 
     def _price(self, spec: PriceSpec, chance: Random) -> None:
         self._fleet.set_price(spec.group, spec.price)

@@ -18,7 +18,7 @@ from stowplan_lab.simulation.results.ledger import amounts_of_pod
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from stowplan_lab.simulation.definition.schema import Scenario
+    from stowplan_lab.simulation.definition.scenario_fields import Scenario
     from stowplan_lab.simulation.nodes.fleet import Fleet, Group
     from stowplan_lab.simulation.workloads.owners import Template
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from stowplan.ask.offline.extender_calls import post_to_extender
-from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.virtual_time.driver import VirtualTime
@@ -47,25 +47,25 @@ from stowplan.scheduler.framework.runtime.registry import installed_plugins, loa
 from stowplan.ui.source_records import configuration_record
 from stowplan.ui.timeline_file import NAME as TIMELINE
 from stowplan.ui.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
-from stowplan_lab.simulation.definition.load import load_scenario
-from stowplan_lab.simulation.errors import Problems, ScenarioError
+from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.faults import Faults
 from stowplan_lab.simulation.never_fitting import Supply, never_fitting
 from stowplan_lab.simulation.nodes.autoscaler import Autoscaler
 from stowplan_lab.simulation.nodes.drains import BudgetController, Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.nodes.running_pods import Kubelets, TaintEvictions
-from stowplan_lab.simulation.report.page import report_page
 from stowplan_lab.simulation.report.series import Sampler
+from stowplan_lab.simulation.report.simulation_page import report_page
 from stowplan_lab.simulation.results.ledger import CALM, Ledger, Origin
 from stowplan_lab.simulation.results.output import Digest, DiscardRows, Folder, Kept
-from stowplan_lab.simulation.results.records import CauseRecord, SummaryRecord, WaitsRecord
+from stowplan_lab.simulation.results.simulation_records import CauseRecord, SummaryRecord, WaitsRecord
+from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
+from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import objects_at_start
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
 from stowplan_lab.simulation.workloads.feeds import feed_of, size_of
 from stowplan_lab.simulation.workloads.owners import ExistingOwners
 from stowplan_lab.simulation.workloads.templates import rollouts_of, template_of
-from stowplan_lab.simulation.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,10 +75,10 @@ if TYPE_CHECKING:
     from stowplan.kube.timing.waits import Waits
     from stowplan.scheduler.framework.interface import Plugin
     from stowplan_lab.simulation.definition.amounts import Distribution
-    from stowplan_lab.simulation.definition.load import Located
-    from stowplan_lab.simulation.definition.schema import ModelsSpec, Scenario
+    from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec, Scenario
+    from stowplan_lab.simulation.definition.scenario_loading import Located
     from stowplan_lab.simulation.results.output import Sink
-    from stowplan_lab.simulation.results.records import DecisionRow, SampleRow
+    from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow
     from stowplan_lab.simulation.workloads.owners import Template
 
 GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
@@ -226,7 +226,7 @@ class Simulation:
         self.config = self._configuration(config)
         self._stopped = self._is_prepared = False
         self._timeline: TimelineWriter | None = None
-        #: Notes from before the world exists.
+        #: Notes from before the context exists.
         self._early_notes: list[str] = []
 
     def _configuration(self, given: Any) -> Configuration:
@@ -316,16 +316,16 @@ class Simulation:
             binds_volumes_after=scenario.models.volumes or None,
         )
         time.halted = self._stopped
-        self.world = world = World(time, ledger, self.engine.state, scenario.models, self.seed)
-        self.fleet = Fleet(world, scenario.cluster.groups)
-        self.kubelets = Kubelets(world)
-        self.budgets = BudgetController(world)
-        for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(world)):
+        self.context = context = SimulationContext(time, ledger, self.engine.state, scenario.models, self.seed)
+        self.fleet = Fleet(context, scenario.cluster.groups)
+        self.kubelets = Kubelets(context)
+        self.budgets = BudgetController(context)
+        for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(context)):
             time.watch(watcher)
-        self.sampler = Sampler(world, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
-        drains = Drains(world, self.fleet, self.budgets)
-        self.autoscaler = Autoscaler(world, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
-        self.faults = Faults(world, self.fleet, self.kubelets, drains)
+        self.sampler = Sampler(context, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
+        drains = Drains(context, self.fleet, self.budgets)
+        self.autoscaler = Autoscaler(context, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
+        self.faults = Faults(context, self.fleet, self.kubelets, drains)
 
     @property
     def now(self) -> float:
@@ -334,10 +334,10 @@ class Simulation:
 
     def _begin(self) -> None:
         """Start the initial cluster, and schedule the events."""
-        scenario, world = self.scenario, self.world
+        scenario, context = self.scenario, self.context
         objects, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
         for note in (*self._early_notes, *notes):
-            world.note(note)
+            context.note(note)
         for name in _NAMESPACES:
             self._put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
         self._begin_with(objects)
@@ -350,25 +350,25 @@ class Simulation:
 
     def _note_trouble_ahead(self, objects: Sequence[Any], templates: Mapping[str, Template]) -> None:
         if not self._features.enabled("GangScheduling") and any(isinstance(one, PodGroup) for one in objects):
-            self.world.note("gangs are ignored: scheduler.featureGates does not enable GangScheduling")
+            self.context.note("gangs are ignored: scheduler.featureGates does not enable GangScheduling")
             objects = ()
         for note in never_fitting(list(templates.values()), objects, Supply(self.scenario, self.fleet)):
-            self.world.note(note)
+            self.context.note(note)
 
     def _begin_workloads(self, templates: Mapping[str, Template], classes: Sequence[PriorityClass]) -> None:
-        scenario, world = self.scenario, self.world
+        scenario, context = self.scenario, self.context
         controllers: dict[str, list[Any]] = {}
         for spec in scenario.workloads:
             template = templates.get(spec.name)
             if template is None:
-                self._time.feed(feed_of(world, spec, self._folder, scenario.duration))
+                self._time.feed(feed_of(context, spec, self._folder, scenario.duration))
                 continue
             of_workload = controllers[spec.name] = []
             if template.kind == "DaemonSet":
-                of_workload.append(DaemonSetController(world, template))
+                of_workload.append(DaemonSetController(context, template))
                 of_workload[0].begin()
             else:
-                self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, of_workload))
+                self._time.feed(feed_of(context, spec, self._folder, scenario.duration, template, of_workload))
         rollouts = rollouts_of(scenario, templates, controllers, self._folder, classes)
         self.faults.begin(scenario, controllers, rollouts)
 
@@ -382,22 +382,22 @@ class Simulation:
                 with problems.collected():
                     templates[spec.name], notes = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
                     for note in notes:
-                        self.world.note(note)
+                        self.context.note(note)
         problems.raise_any()
         return templates
 
     def _begin_with(self, objects: Sequence[Any]) -> None:
-        adopted = ExistingOwners(self.world)
+        adopted = ExistingOwners(self.context)
         # In the order of an API server's lists: nodes first, and pods by namespace and name.
         for obj in sorted(objects, key=_list_order):
             if isinstance(obj, Node):
                 self.fleet.put(obj)
             elif isinstance(obj, Pod):
-                comes_back = fate_of(obj) is Fate.RECREATED
+                comes_back = eviction_outcome(obj) is EvictionOutcome.RECREATED
                 owner = controller_of(obj.metadata)
                 origin = Origin(workload="" if owner is None else owner.name, owner=adopted if comes_back else None)
                 uid = obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"
-                self.world.arrive(_with_uid(obj, uid), origin)
+                self.context.arrive(_with_uid(obj, uid), origin)
             else:
                 self._put(obj)
 
@@ -405,7 +405,7 @@ class Simulation:
         try:
             self._time.write(Create(obj=obj))
         except ApiError as error:
-            self.world.note(str(error))
+            self.context.note(str(error))
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -446,7 +446,7 @@ class Simulation:
 
     def _advance(self, until: float, report: Callable[[], None]) -> None:
         """Advance to that time in parts, so that it can be stopped. Where nothing is due, a part is longer."""
-        time, start = self._time, self.world.start
+        time, start = self._time, self.context.start
         part = (until - self._passed) / _PARTS
         for _ in range(_PARTS - 1):
             to = max(self._passed + part, time.next - start)
@@ -461,7 +461,7 @@ class Simulation:
 
     @property
     def _passed(self) -> float:
-        return round(self._time.now - self.world.start, _DIGITS)
+        return round(self._time.now - self.context.start, _DIGITS)
 
     def _sweep(self) -> None:
         """Pods of a feed that the store has rejected."""
@@ -469,7 +469,7 @@ class Simulation:
             if isinstance(request, Create) and isinstance(request.obj, Pod):
                 self.ledger.refuse(request.obj, str(error))
             else:
-                self.world.note(str(error))
+                self.context.note(str(error))
         self._time.refused.clear()
 
     def _expected(self) -> int | None:
@@ -484,10 +484,10 @@ class Simulation:
         self._time.close()
         for framework in self.engine.frameworks.values():
             for problem in framework.close():
-                self.world.note(problem)
+                self.context.note(problem)
         if self.ledger.errors:
             failed = count(self.ledger.errors, "attempt")
-            self.world.note(f"{failed} failed with an error; the first: {self.ledger.first_error}")
+            self.context.note(f"{failed} failed with an error; the first: {self.ledger.first_error}")
         waits = self.ledger.waiting.until(self._time.now)
         summary = self._summary(waits)
         page = report_page(summary, self.sampler, waits)
@@ -523,7 +523,7 @@ class Simulation:
             nodes_added=scaler.added if scaler is not None else 0,
             nodes_removed=scaler.removed if scaler is not None else 0,
             digest=self._digest.text,
-            notes=tuple(self.world.notes),
+            notes=tuple(self.context.notes),
         )
 
 

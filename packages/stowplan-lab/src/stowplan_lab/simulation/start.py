@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.ask.loading.files import objects_of_files
-from stowplan.kube.api.load import LoadError
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan.ask.loading.object_files import objects_of_files
+from stowplan.kube.api.manifest_files import LoadError
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.traces.trace import TraceError, open_trace
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.scheduler.engine.watched_kinds import WatchedKind
-    from stowplan_lab.simulation.definition.schema import ClusterSpec
+    from stowplan_lab.simulation.definition.scenario_fields import ClusterSpec
     from stowplan_lab.traces.trace import Trace
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.history.recordings.files import entries_of, files_of_run, header_of
+from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.pod import FINISHED, Pod, PodStatus
 from stowplan.kube.api.port import Change
@@ -54,7 +54,7 @@ def open_recording(options: Mapping[str, Any], folder: Path) -> RecordedTrace:
         raise TraceError(str(error)) from None
 
 
-class _Stay:
+class _PodInterval:
     """The lifetime of a pod."""
 
     __slots__ = ("bound", "came", "went")
@@ -94,21 +94,23 @@ class RecordedTrace:
             yield change.new
 
     def arrivals(self) -> Iterator[Arrival]:
-        stays = self._stays()
+        intervals = self._intervals()
         names: Counter[tuple[str, str]] = Counter()
         begin = None
         for now, change in self._changes(Pod):
             if begin is None:
                 begin = now
             pod = change.new
-            if pod is None or not self._comes(change):
+            if pod is None or not self._is_arrival(change):
                 continue
             metadata = pod.metadata
             names[metadata.namespace, metadata.name] += 1
-            stay = stays[metadata.uid]
-            yield Arrival(round(now - begin, 6), _fresh(pod, names[metadata.namespace, metadata.name]), stay.lifetime)
+            interval = intervals[metadata.uid]
+            yield Arrival(
+                round(now - begin, 6), _fresh(pod, names[metadata.namespace, metadata.name]), interval.lifetime
+            )
 
-    def _comes(self, change: Change[Any]) -> bool:
+    def _is_arrival(self, change: Change[Any]) -> bool:
         old: Any = change.old
         new: Any = change.new
         if new.spec.scheduling_gates or new.status.phase in FINISHED:
@@ -119,18 +121,18 @@ class RecordedTrace:
                 return False
         return old is None or bool(old.spec.scheduling_gates)
 
-    def _stays(self) -> dict[str, _Stay]:
-        found: dict[str, _Stay] = {}
+    def _intervals(self) -> dict[str, _PodInterval]:
+        found: dict[str, _PodInterval] = {}
         for now, change in self._changes(Pod):
             pod = change.new or change.old
             assert pod is not None
-            stay = found.get(pod.metadata.uid)
-            if stay is None or (change.new is not None and self._comes(change)):
-                stay = found[pod.metadata.uid] = _Stay(now)
-            if pod.spec.node_name and stay.bound is None:
-                stay.bound = now
+            interval = found.get(pod.metadata.uid)
+            if interval is None or (change.new is not None and self._is_arrival(change)):
+                interval = found[pod.metadata.uid] = _PodInterval(now)
+            if pod.spec.node_name and interval.bound is None:
+                interval.bound = now
             if change.new is None:
-                stay.went = now
+                interval.went = now
         return found
 
     def _changes(self, kind: type[ApiStruct]) -> Iterator[tuple[float, Change[Any]]]:

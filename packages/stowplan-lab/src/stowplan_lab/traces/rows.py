@@ -14,7 +14,7 @@ from itertools import islice
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.traces.trace import TraceError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.config.config_errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

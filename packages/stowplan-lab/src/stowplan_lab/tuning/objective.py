@@ -15,7 +15,7 @@ from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.timing.waits import Waits, wait_measures
 from stowplan.scheduler.framework.status import RAISED
 from stowplan_lab.simulation.results.ledger import CALM, REFUSED
@@ -23,7 +23,7 @@ from stowplan_lab.simulation.results.ledger import CALM, REFUSED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from stowplan_lab.simulation.results.records import SampleRow
+    from stowplan_lab.simulation.results.simulation_records import SampleRow
     from stowplan_lab.simulation.simulate import SimulationResult
 
 

@@ -20,10 +20,10 @@ from stowplan.kube.config.schema import API_VERSION
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.runtime.registry import load_plugin
 from stowplan_lab.simulation.definition.amounts import Distribution
-from stowplan_lab.simulation.definition.load import Located, load_scenario
+from stowplan_lab.simulation.definition.scenario_loading import Located, load_scenario
 from stowplan_lab.simulation.simulate import Simulation
 from stowplan_lab.tuning.objective import DEFAULT, TuningError, blend, read_objective
-from stowplan_lab.tuning.runs import Part
+from stowplan_lab.tuning.search_runs import Part
 from stowplan_lab.tuning.space import RATIO, default_space, load_space
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.simulation.definition.documents import Document, read_document
-from stowplan_lab.simulation.definition.schema import Spec
+from stowplan_lab.simulation.definition.scenario_fields import Spec
 
 if TYPE_CHECKING:
     import os
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from stowplan.kube.config.declaration import Declarations
     from stowplan_lab.simulation.definition.documents import FieldPath, Problem
-    from stowplan_lab.simulation.definition.schema import Scenario
+    from stowplan_lab.simulation.definition.scenario_fields import Scenario
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 STRATEGIES = (LEAST, MOST, RATIO)

@@ -19,7 +19,7 @@ from stowplan_lab.tuning.space import chosen
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stowplan_lab.tuning.runs import Measures
+    from stowplan_lab.tuning.search_runs import Measures
     from stowplan_lab.tuning.space import SpaceSpec, Values
 
 NO_OPTUNA = "stowplan tune needs the package optuna: pip install 'stowplan-lab[tune]'"

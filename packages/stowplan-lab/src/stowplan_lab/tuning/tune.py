@@ -25,9 +25,9 @@ from msgspec.structs import replace
 from stowplan_lab.compare.comparison import estimate
 from stowplan_lab.sweeps import Processes, ReusedWorkers, run_all
 from stowplan_lab.tuning.objective import TuningError, axes_of, front
-from stowplan_lab.tuning.records import BETTER, NOT_BETTER, JudgedRecord, TrialRecord, TuningRecord
-from stowplan_lab.tuning.report import Results
-from stowplan_lab.tuning.runs import Job, last_arrival, simulated
+from stowplan_lab.tuning.search_records import BETTER, NOT_BETTER, JudgedRecord, TrialRecord, TuningRecord
+from stowplan_lab.tuning.search_report import Results
+from stowplan_lab.tuning.search_runs import Job, last_arrival, simulated
 from stowplan_lab.tuning.setup import set_up
 from stowplan_lab.tuning.study import BATCH, Study
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from stowplan_lab.simulation.definition.schema import Scenario
+    from stowplan_lab.simulation.definition.scenario_fields import Scenario
     from stowplan_lab.sweeps import Workers
-    from stowplan_lab.tuning.runs import Measures, Part, Simulated
+    from stowplan_lab.tuning.search_runs import Measures, Part, Simulated
     from stowplan_lab.tuning.setup import Setup
 
     #: (phase, finished runs, total runs)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from stowplan.ask.explain.text.tables import write
 from stowplan_lab.commands.compare import compare as command
 from stowplan_lab.compare.comparison import Estimate, compare, estimate
-from stowplan_lab.compare.report import NO_DIFFERENCE, comparison_html, comparison_page
+from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_html, comparison_page
 from support.sweeps.in_process import InProcessWorkers
 
 SCENARIO = """

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from stowplan.app.cli.main import cli
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan_lab.compare.comparison import NO_ATTEMPTS, ONE_RUN, compare_recorded
-from stowplan_lab.compare.report import NO_DIFFERENCE, comparison_html
+from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_html
 from support.live.recordings import a_short_run
 from support.sweeps.in_process import InProcessWorkers
 

@@ -12,7 +12,7 @@ import stowplan_lab
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
 from stowplan_lab.simulation import simulate as simulation
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 from support.scenarios.manifests import STORAGE_CLASS, a_workload, group, pod, scenario, stateful
 from support.scenarios.witness import check_sums, run

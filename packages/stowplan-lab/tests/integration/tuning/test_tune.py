@@ -12,7 +12,7 @@ import stowplan
 from stowplan.app.cli.main import cli
 from stowplan_lab.sweeps import Processes
 from stowplan_lab.tuning.objective import TuningError
-from stowplan_lab.tuning.records import BETTER, NOT_BETTER, NOT_JUDGED
+from stowplan_lab.tuning.search_records import BETTER, NOT_BETTER, NOT_JUDGED
 from stowplan_lab.tuning.study import BATCH
 from stowplan_lab.tuning.tune import Effort, tune_scenario
 from support.sweeps.in_process import InProcessWorkers
@@ -180,15 +180,15 @@ def test_without_a_duration_it_ends_with_the_last_pod(tmp_path):
 
 
 def test_failing_trials_do_not_stop_the_search(scenario, tmp_path, monkeypatch):
-    from stowplan_lab.tuning import runs
+    from stowplan_lab.tuning import search_runs
 
     def failing(job):
         if job.config["profiles"][0]["plugins"]["multiPoint"]["enabled"][-3]["weight"] == 3 and not job.part.since:
             raise RuntimeError("no luck")
         return real(job)
 
-    real = runs.measured
-    monkeypatch.setattr(runs, "measured", failing)
+    real = search_runs.measured
+    monkeypatch.setattr(search_runs, "measured", failing)
     record = tuned(scenario, tmp_path / "out", space=IDLE, trials=6).record
     failed = [one for one in record.trials if one.score is None]
     assert failed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 from support.examples import times
 from support.scenarios.manifests import a_workload, container, group, pod, scenario

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stowplan.testing import a_node, a_pod
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 from stowplan_lab.traces.trace import TraceError, open_trace
 from support.live.live_scheduler import live

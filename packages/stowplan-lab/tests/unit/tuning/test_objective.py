@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_lab.simulation.results.records import DecisionRow, SampleRow, SummaryRecord, WaitsRecord
+from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow, SummaryRecord, WaitsRecord
 from stowplan_lab.simulation.simulate import SimulationResult
 from stowplan_lab.tuning.objective import TuningError, axes_of, front, measured_since, read_objective
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from stowplan import load_config
 from stowplan.scheduler.in_tree.discovery import declarations
-from stowplan_lab.simulation.definition.load import load_scenario
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.definition.scenario_loading import load_scenario
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.tuning.setup import candidate
 from stowplan_lab.tuning.space import RATIO, SpaceSpec, chosen, default_space, load_space, space_schema
 

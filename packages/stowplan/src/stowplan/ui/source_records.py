@@ -8,15 +8,15 @@ import msgspec
 
 from stowplan.kube.api.yaml_text import to_yaml
 from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.config.config_loading import Loaded
 from stowplan.kube.config.declaration import enabled_by_default
-from stowplan.kube.config.load import Loaded
 from stowplan.kube.config.reports.differences import effective_profiles
 from stowplan.scheduler.inspection.records import Record
 
 if TYPE_CHECKING:
     from stowplan.kube.config import Configuration, Declarations, FeatureGates
+    from stowplan.kube.config.configuration import Extender
     from stowplan.kube.config.reports.differences import EffectiveProfile
-    from stowplan.kube.config.types import Extender
 
 
 Mode = Literal["live", "files", "recording", "simulation", "static"]

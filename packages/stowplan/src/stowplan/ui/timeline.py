@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from stowplan.history.recordings.files import moment_text
+from stowplan.history.recordings.recording_files import moment_text
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.inspection.records import Record
 from stowplan.ui.plan import Plan, PlanChange, difference

@@ -15,15 +15,15 @@ import msgspec
 import yaml
 from msgspec.structs import asdict
 
-from stowplan.ask.loading.files import objects_of_files
+from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.offline import Cluster, ClusterError
-from stowplan.ask.what_if.changes import AddNodes, Drain, Label, Put, Reconfigure, Remove, Scale, Taint
-from stowplan.ask.what_if.comparison import what_if
-from stowplan.ask.what_if.nodes import MOST_NODES
-from stowplan.ask.what_if.pods import MOST_REPLICAS
-from stowplan.ask.what_if.records import WhatIfRecord
+from stowplan.ask.what_if.answer_records import WhatIfRecord
+from stowplan.ask.what_if.before_and_after import what_if
+from stowplan.ask.what_if.hypothetical_changes import AddNodes, Drain, Label, Put, Reconfigure, Remove, Scale, Taint
+from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES
+from stowplan.ask.what_if.hypothetical_pods import MOST_REPLICAS
 from stowplan.kube.api.api_errors import BadRequest, MethodNotAllowed
-from stowplan.kube.api.load import LoadError
+from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.features import known_gates
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stowplan.net.serving.requests.messages import Request
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.framework.interface import Plugin
-from stowplan.ask.what_if.changes import Change
+from stowplan.ask.what_if.hypothetical_changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan_cluster.apiserver.objects import copy_of
 from stowplan_cluster.apiserver.schema import struct_named
-from stowplan_cluster.apiserver.schema.types import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct, Type
+from stowplan_cluster.apiserver.schema.type_model import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct, Type
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

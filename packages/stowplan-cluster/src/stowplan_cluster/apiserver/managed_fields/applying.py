@@ -55,14 +55,14 @@ from stowplan_cluster.apiserver.managed_fields.owned_fields import (
 from stowplan_cluster.apiserver.managed_fields.updates import after_update, owned_changes, remaining_managers
 from stowplan_cluster.apiserver.objects import copy_of, metadata_of, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Struct
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet, Path
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Type
+    from stowplan_cluster.apiserver.schema.type_model import Type
 
 # Merge a configuration into a live object: its values win, nothing is removed.
 #

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, element_of, path_text
 from stowplan_cluster.apiserver.objects import go_text, go_type, is_number
-from stowplan_cluster.apiserver.schema.types import ATOMIC, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import ATOMIC, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Type
+    from stowplan_cluster.apiserver.schema.type_model import Type
 
 _NUMBERS = frozenset({Scalar.INT32, Scalar.INT64, Scalar.NUMBER})
 #: Of any form: upstream's OpenAPI documents give them no type.

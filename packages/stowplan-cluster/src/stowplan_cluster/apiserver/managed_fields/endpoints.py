@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.apiserver.schema.types import Struct
+from stowplan_cluster.apiserver.schema.type_model import Struct
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan_cluster.apiserver.objects import go_text
-from stowplan_cluster.apiserver.schema.types import MAP
+from stowplan_cluster.apiserver.schema.type_model import MAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from stowplan_cluster.apiserver.schema.types import ListType
+    from stowplan_cluster.apiserver.schema.type_model import ListType
 
 # Path elements of fieldsV1: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
 #

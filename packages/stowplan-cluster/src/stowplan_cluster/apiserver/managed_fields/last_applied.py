@@ -22,7 +22,7 @@ from stowplan_cluster.apiserver.managed_fields.owned_fields import fields_of
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Struct
+    from stowplan_cluster.apiserver.schema.type_model import Struct
 
 KUBECTL = "kubectl"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan_cluster.apiserver.managed_fields.field_sets import MEMBER, element_of, in_order
-from stowplan_cluster.apiserver.schema.types import ATOMIC, UNTYPED, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import ATOMIC, UNTYPED, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Type
+    from stowplan_cluster.apiserver.schema.type_model import Type
 
 # Fields of built-in types that are always present, even if absent in JSON.
 #

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan_cluster.apiserver.managed_fields.field_sets import MEMBER, element_of, in_order, is_member
 from stowplan_cluster.apiserver.managed_fields.object_comparison import is_leaf, type_of_field
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Type
+    from stowplan_cluster.apiserver.schema.type_model import Type
 
 
 def fields_of(obj: JsonObject, type: Struct) -> FieldSet:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
     from stowplan_cluster.apiserver.managed_fields.managers import ManagerKey
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Struct
+    from stowplan_cluster.apiserver.schema.type_model import Struct
 
 
 def record_update(

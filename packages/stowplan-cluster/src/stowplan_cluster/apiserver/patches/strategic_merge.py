@@ -16,13 +16,13 @@ from stowplan.kube.api.api_errors import ApiError, BadRequest, Invalid, StatusDe
 from stowplan.kube.api.field_errors import go_quote
 from stowplan_cluster.apiserver.objects import copy_of, go_string_verb, go_text, go_type, identity, json_type, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
-from stowplan_cluster.apiserver.schema.types import UNTYPED, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import UNTYPED, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Type
+    from stowplan_cluster.apiserver.schema.type_model import Type
 
 # Order of a merged list: the patch's order, with the server's own elements in between.
 #

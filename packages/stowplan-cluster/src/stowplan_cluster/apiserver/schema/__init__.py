@@ -9,7 +9,7 @@ from stowplan_cluster.apiserver.schema.parse import built_in
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.schema.types import Struct
+    from stowplan_cluster.apiserver.schema.type_model import Struct
 
 __all__ = ["conform", "schema_of", "struct_named"]
 

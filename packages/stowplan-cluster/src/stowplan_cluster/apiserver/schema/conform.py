@@ -25,7 +25,7 @@ from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import read_quantity
 from stowplan_cluster.apiserver.schema.parse import built_in
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct, Type, Zero
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct, Type, Zero
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan_cluster.apiserver.schema.parse import built_in
-from stowplan_cluster.apiserver.schema.types import MAP, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import MAP, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.types import Type
+    from stowplan_cluster.apiserver.schema.type_model import Type
 
 _PLAIN: dict[Scalar, JsonObject] = {
     Scalar.STRING: {"type": "string"},

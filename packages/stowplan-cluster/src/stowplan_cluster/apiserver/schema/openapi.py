@@ -20,7 +20,7 @@ from stowplan_cluster.apiserver.discovery import subresource_of
 from stowplan_cluster.apiserver.schema import schema_of as schema_of_built_in
 from stowplan_cluster.apiserver.schema.json_schemas import JsonSchemas
 from stowplan_cluster.apiserver.schema.parse import built_in
-from stowplan_cluster.apiserver.schema.types import Struct
+from stowplan_cluster.apiserver.schema.type_model import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -41,12 +41,12 @@ from typing import TYPE_CHECKING
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.schema.types import MAP, SET, ListType, MapType, Scalar, Struct, WireField, Zero
+from stowplan_cluster.apiserver.schema.type_model import MAP, SET, ListType, MapType, Scalar, Struct, WireField, Zero
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from stowplan_cluster.apiserver.schema.types import Type
+    from stowplan_cluster.apiserver.schema.type_model import Type
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 CORE = "io.k8s.api.core.v1"

@@ -24,7 +24,7 @@ from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
 from stowplan_cluster.apiserver.schema.conform import JSON_SCHEMA, conform
 from stowplan_cluster.apiserver.schema.parse import META, built_in
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct, Type, WireField
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct, Type, WireField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.costs import LIST
 from stowplan.kube.cel.syntax import Literal, Node
 

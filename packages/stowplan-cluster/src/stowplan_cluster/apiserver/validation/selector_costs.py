@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import field
 
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.costs import IDENT, LIST, MAP
 from stowplan.kube.cel.macros import ACCUMULATOR
 from stowplan.kube.cel.syntax import (

@@ -15,7 +15,7 @@ from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.quota_usage import QuotaUsage
 from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.schema import conform, schema_of
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct
 from stowplan_cluster.apiserver.store import Store
 from support.examples import examples
 

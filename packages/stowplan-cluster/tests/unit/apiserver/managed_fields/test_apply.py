@@ -12,7 +12,7 @@ from stowplan_cluster.apiserver.managed_fields import apply, record_update
 from stowplan_cluster.apiserver.managed_fields.field_sets import path_text, paths
 from stowplan_cluster.apiserver.managed_fields.last_applied import LAST_APPLIED
 from stowplan_cluster.apiserver.schema import struct_named
-from stowplan_cluster.apiserver.schema.types import MAP, SET, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import MAP, SET, ListType, MapType, Scalar, Struct
 
 METADATA = struct_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
 DEPLOYMENT = struct_named("io.k8s.api.apps.v1.Deployment")

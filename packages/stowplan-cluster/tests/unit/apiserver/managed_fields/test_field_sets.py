@@ -21,7 +21,7 @@ from stowplan_cluster.apiserver.managed_fields.field_sets import (
     union,
     without,
 )
-from stowplan_cluster.apiserver.schema.types import MAP, SET, ListType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import MAP, SET, ListType, Scalar, Struct
 
 STEPS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"', "i:0"])
 PATHS = st.frozensets(st.lists(STEPS, min_size=1, max_size=3).map(tuple), max_size=6)

@@ -12,7 +12,7 @@ from stowplan_cluster.apiserver.managed_fields.field_sets import path_text, path
 from stowplan_cluster.apiserver.managed_fields.managers import ManagedEntry, ManagerKey, capped, written
 from stowplan_cluster.apiserver.managed_fields.object_comparison import compare
 from stowplan_cluster.apiserver.schema import struct_named
-from stowplan_cluster.apiserver.schema.types import MAP, SET, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import MAP, SET, ListType, MapType, Scalar, Struct
 
 POD = struct_named("io.k8s.api.core.v1.Pod")
 PRIORITY_CLASS = struct_named("io.k8s.api.scheduling.v1.PriorityClass")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest
 from stowplan_cluster.apiserver.patches import apply_json_patch, apply_merge_patch, apply_strategic_merge_patch
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct
 
 NODE = Struct("example.Node", {"name": Scalar.STRING, "any": Scalar.ANY, "map": MapType(Scalar.STRING)})
 NODE.fields |= {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest, Invalid
 from stowplan_cluster.apiserver.patches import apply_strategic_merge_patch
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct
 
 TEXT = Scalar.STRING
 ENV = Struct("io.k8s.api.core.v1.EnvVar", {"name": TEXT, "value": TEXT, "valueFrom": MapType(TEXT)})

@@ -13,7 +13,7 @@ from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema import conform, schema_of, struct_named
 from stowplan_cluster.apiserver.schema.conform import MAX_COMPLAINTS, MAX_DEPTH
 from stowplan_cluster.apiserver.schema.parse import built_in
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct
 from support.examples import times
 from support.scheduling.worlds import clusters
 

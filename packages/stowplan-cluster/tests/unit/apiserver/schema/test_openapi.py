@@ -7,7 +7,7 @@ import pytest
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue, Resource
 from stowplan_cluster.apiserver.schema import schema_of, struct_named
 from stowplan_cluster.apiserver.schema.openapi import openapi_v2, openapi_v3, openapi_v3_index
-from stowplan_cluster.apiserver.schema.types import MAP, ListType, MapType, Scalar, Struct
+from stowplan_cluster.apiserver.schema.type_model import MAP, ListType, MapType, Scalar, Struct
 
 WIDGETS = Resource(
     group="stable.example.com",

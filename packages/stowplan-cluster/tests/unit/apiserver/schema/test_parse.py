@@ -9,7 +9,7 @@ import stowplan_cluster
 from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.schema import schema_of, struct_named
 from stowplan_cluster.apiserver.schema.parse import TypesError, built_in, parse
-from stowplan_cluster.apiserver.schema.types import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct, Zero
+from stowplan_cluster.apiserver.schema.type_model import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct, Zero
 from support.tables import every_case
 
 PACKAGE = "package example.v1 serves example.com/v1\n"

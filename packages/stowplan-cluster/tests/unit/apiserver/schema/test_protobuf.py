@@ -15,7 +15,7 @@ from stowplan_cluster.apiserver.schema import conform
 from stowplan_cluster.apiserver.schema.conform import JSON_SCHEMA, canonical_quantity
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.protobuf import MAGIC, MAX_DEPTH, decode
-from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct, Zero
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct, Zero
 from support.examples import times
 
 SCHEMAS = built_in()

@@ -22,7 +22,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Self
 
 from stowplan.kube.api.durations import parse_duration
-from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.config.config_errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,11 +12,11 @@ import msgspec
 import yaml
 
 from stowplan.kube.api.yaml_text import QUOTE_BOOLEANS, HostileYamlError, StrictLoader, composed
-from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
-from stowplan_lab.simulation.definition.schema import Spec
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.definition.scenario_fields import Spec
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

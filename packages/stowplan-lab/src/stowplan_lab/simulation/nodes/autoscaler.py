@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.types import Node
 from stowplan_lab.simulation.nodes.fleet import amounts_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from stowplan_lab.simulation.nodes.drains import Drains
     from stowplan_lab.simulation.nodes.fleet import Fleet, Group
     from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.world import World
+    from stowplan_lab.simulation.simulation_context import SimulationContext
 
 REMOVED = "node removed"
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -51,10 +51,10 @@ _MOST_TRIED = 10
 
 class ScaleDown:
     def __init__(
-        self, world: World, fleet: Fleet, engine: Engine, drains: Drains, removed: Callable[[str], object]
+        self, context: SimulationContext, fleet: Fleet, engine: Engine, drains: Drains, removed: Callable[[str], object]
     ) -> None:
         """`removed` removes a drained node."""
-        self._world = world
+        self._context = context
         self._fleet = fleet
         self._engine = engine
         self._drains = drains
@@ -71,18 +71,18 @@ class ScaleDown:
         self._wakes_at = inf
 
     def added(self) -> None:
-        self._added_at = self._world.now
+        self._added_at = self._context.now
 
     def consider(self) -> None:
         """A pod or node was added or removed: run at the next multiple of the interval."""
         if self._groups and not self._planned:
             self._planned = True
-            interval = self._world.models.autoscaler_interval or 1.0
-            self._world.later(interval - (self._world.now - self._world.start) % interval, self._look)
+            interval = self._context.models.autoscaler_interval or 1.0
+            self._context.later(interval - (self._context.now - self._context.start) % interval, self._look)
 
     def _look(self) -> None:
         self._planned = False
-        now = self._world.now
+        now = self._context.now
         low = dict(self._low())
         self._low_since = {node: self._low_since.get(node, now) for node in low}
         if self._emptying or not low:
@@ -103,10 +103,10 @@ class ScaleDown:
     def _wake(self, at: float) -> None:
         if at < self._wakes_at:
             self._wakes_at = at
-            self._world.later(at - self._world.now, self._woken)
+            self._context.later(at - self._context.now, self._woken)
 
     def _woken(self) -> None:
-        if self._world.now >= self._wakes_at:
+        if self._context.now >= self._wakes_at:
             self._wakes_at = inf
             self.consider()
 
@@ -131,13 +131,16 @@ class ScaleDown:
         """Pods that would have to move."""
         return [
             entry
-            for entry in self._world.entries_on(node)
-            if not entry.why and fate_of(entry.pod) is not Fate.BELONGS_TO_NODE
+            for entry in self._context.entries_on(node)
+            if not entry.why and eviction_outcome(entry.pod) is not EvictionOutcome.BELONGS_TO_NODE
         ]
 
     def _can_go(self, node: str) -> bool:
         pods = [entry.pod for entry in self._movable(node)]
-        stays = any(fate_of(pod) is Fate.LOST or pod.metadata.annotations.get(_SAFE) == "false" for pod in pods)
+        stays = any(
+            eviction_outcome(pod) is EvictionOutcome.LOST or pod.metadata.annotations.get(_SAFE) == "false"
+            for pod in pods
+        )
         return not stays and self._fit_elsewhere(node, pods)
 
     def _fit_elsewhere(self, node: str, pods: Sequence[Pod]) -> bool:
@@ -172,12 +175,12 @@ class ScaleDown:
 
 
 class Autoscaler:
-    def __init__(self, world: World, fleet: Fleet, engine: Engine, drains: Drains) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext, fleet: Fleet, engine: Engine, drains: Drains) -> None:
+        self._context = context
         self._fleet = fleet
         self._engine = engine
         self._groups = [group for group in fleet.groups.values() if group.spec.autoscale is not None]
-        self._boot = {group.name: world.chance(f"boot of {group.name}") for group in self._groups}
+        self._boot = {group.name: context.chance(f"boot of {group.name}") for group in self._groups}
         #: Group -> zones of nodes that are coming.
         self._coming: dict[str, Counter[str]] = {group.name: Counter() for group in self._groups}
         self._planned = False
@@ -187,10 +190,10 @@ class Autoscaler:
         self._busy: Counter[str] = Counter()
         #: Node -> since when it has none.
         self._idle_since: dict[str, float] = {}
-        self._scale_down = ScaleDown(world, fleet, engine, drains, self._take_away)
+        self._scale_down = ScaleDown(context, fleet, engine, drains, self._take_away)
         if self._groups:
-            world.ledger.on_failure.append(self._refused)
-            world.time.watch(self)
+            context.ledger.on_failure.append(self._refused)
+            context.time.watch(self)
 
     # -- scale-up ------------------------------------------------------------------------------------------------------
 
@@ -202,9 +205,9 @@ class Autoscaler:
         if self._planned:
             return
         self._planned = True
-        interval = self._world.models.autoscaler_interval or 1.0
-        passed = self._world.now - self._world.start
-        self._world.later(interval - passed % interval, self._look)
+        interval = self._context.models.autoscaler_interval or 1.0
+        passed = self._context.now - self._context.start
+        self._context.later(interval - passed % interval, self._look)
 
     def _look(self) -> None:
         self._planned = False
@@ -218,7 +221,7 @@ class Autoscaler:
         """Rejected pods that do not wait for preemption."""
         found = []
         for queued in self._engine.queue.pending():
-            entry = self._world.ledger.of(queued.pod.uid)
+            entry = self._context.ledger.of(queued.pod.uid)
             if entry is not None and (entry.reasons or entry.cause == NO_NODE) and not queued.gated:
                 found.append(queued.pod)
         return sorted(found, key=lambda info: info.key)
@@ -237,7 +240,7 @@ class Autoscaler:
         for _ in range(nodes.used - coming.total()):
             zone = self._fleet.zone_for(group, coming)
             coming[zone] += 1
-            self._world.later(limits.boot.draw(self._boot[group.name]), partial(self._arrives, group, zone))
+            self._context.later(limits.boot.draw(self._boot[group.name]), partial(self._arrives, group, zone))
         return left
 
     def _arrives(self, group: Group, zone: str) -> None:
@@ -287,7 +290,7 @@ class Autoscaler:
         elif kind is Pod:
             was = "" if old is None else old.spec.node_name
             now = "" if new is None else new.spec.node_name
-            if was != now and fate_of(old or new) is not Fate.BELONGS_TO_NODE:
+            if was != now and eviction_outcome(old or new) is not EvictionOutcome.BELONGS_TO_NODE:
                 self._scale_down.consider()
                 if was:
                     self._leaves(was)
@@ -312,8 +315,8 @@ class Autoscaler:
         group = self._fleet.groups.get(self._fleet.group_of.get(node, ""))
         if group is None or group.spec.autoscale is None:
             return
-        since = self._idle_since[node] = self._world.now
-        self._world.later(group.spec.autoscale.idle, partial(self._remove_idle, group, node, since))
+        since = self._idle_since[node] = self._context.now
+        self._context.later(group.spec.autoscale.idle, partial(self._remove_idle, group, node, since))
 
     def _remove_idle(self, group: Group, node: str, since: float) -> None:
         limits = group.spec.autoscale
@@ -336,7 +339,8 @@ class Autoscaler:
         """Whether pods are assigned to the node, bound or being bound."""
         row = self._engine.state.table.row_of.get(node)
         return row is not None and any(
-            fate_of(info.pod) is not Fate.BELONGS_TO_NODE for info in self._engine.state.row_pods[row]
+            eviction_outcome(info.pod) is not EvictionOutcome.BELONGS_TO_NODE
+            for info in self._engine.state.row_pods[row]
         )
 
 

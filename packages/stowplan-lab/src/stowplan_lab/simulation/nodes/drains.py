@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.label_selectors import SelectorError, compile_label_selector
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Change
     from stowplan_lab.simulation.nodes.fleet import Fleet
     from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.world import World
+    from stowplan_lab.simulation.simulation_context import SimulationContext
 
 
 class _Budget:
@@ -55,8 +55,8 @@ class _Budget:
 class BudgetController:
     """A `simulate.cluster.Watcher`."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext) -> None:
+        self._context = context
         self._budgets: list[_Budget] = []
         self._outdated: dict[str, _Budget] = {}
 
@@ -76,11 +76,11 @@ class BudgetController:
         try:
             selector = compile_label_selector(given.spec.selector)
         except SelectorError as error:
-            self._world.note(f"budget {given.metadata.namespace}/{given.metadata.name}: {error}")
+            self._context.note(f"budget {given.metadata.namespace}/{given.metadata.name}: {error}")
             return
         budget = _Budget(given, selector)
         self._budgets.append(budget)
-        for entry in self._world.ledger.entries():
+        for entry in self._context.ledger.entries():
             if budget.matches(entry.pod):
                 budget.expected += 1
                 budget.healthy += bool(entry.node)
@@ -96,18 +96,18 @@ class BudgetController:
 
     def _write_soon(self, budget: _Budget) -> None:
         if not self._outdated:
-            self._world.soon(self._write)
+            self._context.soon(self._write)
         self._outdated[f"{budget.namespace}/{budget.name}"] = budget
 
     def _write(self) -> None:
         for budget in self._outdated.values():
             try:
-                found = self._world.store.get(PodDisruptionBudget, budget.namespace, budget.name)
+                found = self._context.store.get(PodDisruptionBudget, budget.namespace, budget.name)
             except NotFound:
                 continue
             status = replace(found.status, disruptions_allowed=budget.allowed)
             if status != found.status:
-                self._world.time.write(Update(obj=replace(found, status=status)))
+                self._context.time.write(Update(obj=replace(found, status=status)))
         self._outdated.clear()
 
     def allows(self, entry: Entry) -> bool:
@@ -130,8 +130,8 @@ class _Drain(PlainStruct, eq=False):
 
 
 class Drains:
-    def __init__(self, world: World, fleet: Fleet, budgets: BudgetController) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext, fleet: Fleet, budgets: BudgetController) -> None:
+        self._context = context
         self._fleet = fleet
         self._budgets = budgets
 
@@ -145,13 +145,17 @@ class Drains:
         if drain.node not in self._fleet.nodes:
             drain.then()
             return
-        left = [entry for entry in self._world.entries_on(drain.node) if fate_of(entry.pod) is not Fate.BELONGS_TO_NODE]
+        left = [
+            entry
+            for entry in self._context.entries_on(drain.node)
+            if eviction_outcome(entry.pod) is not EvictionOutcome.BELONGS_TO_NODE
+        ]
         for entry in left:
             if not entry.why and (not drain.asks_budgets or self._budgets.allows(entry)):
-                self._world.delete(entry, drain.why)
+                self._context.delete(entry, drain.why)
         if left:
             # Pods that are terminating are gone soon.
             wait = _SOON if all(entry.why for entry in left) else _AGAIN
-            self._world.later(wait, partial(self._evict, drain))
+            self._context.later(wait, partial(self._evict, drain))
         else:
             drain.then()

@@ -13,16 +13,16 @@ from stowplan.kube.api.decode import DecodeError, convert, validation_errors
 from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.framework.requests import Create, Delete, Update
-from stowplan_lab.simulation.definition.schema import ZONE
-from stowplan_lab.simulation.errors import Problems, ScenarioError
+from stowplan_lab.simulation.definition.scenario_fields import ZONE
+from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
     from stowplan.kube.api.affinity import Taint
     from stowplan.kube.api.port import Change
-    from stowplan_lab.simulation.definition.schema import GroupSpec, NodesSpec
-    from stowplan_lab.simulation.world import World
+    from stowplan_lab.simulation.definition.scenario_fields import GroupSpec, NodesSpec
+    from stowplan_lab.simulation.simulation_context import SimulationContext
 
 HOSTNAME = "kubernetes.io/hostname"
 #: The group of nodes without a group.
@@ -91,8 +91,8 @@ def _template(spec: GroupSpec) -> Node:
 class Fleet:
     """A `simulate.cluster.Watcher`."""
 
-    def __init__(self, world: World, groups: Sequence[GroupSpec]) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext, groups: Sequence[GroupSpec]) -> None:
+        self._context = context
         self.groups: dict[str, Group] = {}
         problems = Problems()
         for spec in groups:
@@ -108,7 +108,7 @@ class Fleet:
         #: Group -> nodes that are temporarily removed, and will be returned by the remover.
         self.away: Counter[str] = Counter()
         self.most = 0
-        self._since = world.now
+        self._since = context.now
         self._allocatable: Counter[str] = Counter()
         #: Resource -> amount × seconds of nodes.
         self.seconds: Counter[str] = Counter()
@@ -122,7 +122,7 @@ class Fleet:
         old, new = change.old, change.new
         if type(new) is Pod and new.spec.node_name and new.spec.node_name not in self.nodes:
             # A binding was in progress when the node was removed, which an API server would not prevent.
-            self._world.later(_ORPHANED, partial(self._collect, new.metadata.uid))
+            self._context.later(_ORPHANED, partial(self._collect, new.metadata.uid))
         if type(new if old is None else old) is not Node:
             return
         self.account()
@@ -147,10 +147,10 @@ class Fleet:
 
     def account(self) -> None:
         """Account for the time up to now."""
-        seconds = self._world.now - self._since
+        seconds = self._context.now - self._since
         if not seconds:
             return
-        self._since = self._world.now
+        self._since = self._context.now
         for resource, amount in self._allocatable.items():
             self.seconds[resource] += amount * seconds  # type: ignore[assignment]
         self.node_seconds += seconds * len(self.nodes)
@@ -164,9 +164,9 @@ class Fleet:
 
     def _collect(self, uid: str) -> None:
         """Delete a pod whose node was removed, like the pod garbage collector."""
-        entry = self._world.ledger.of(uid)
+        entry = self._context.ledger.of(uid)
         if entry is not None and not entry.why and entry.node not in self.nodes:
-            self._world.delete(entry, LOST, at_once=True)
+            self._context.delete(entry, LOST, at_once=True)
 
     def set_price(self, group: str, price: float) -> None:
         self.account()
@@ -186,24 +186,24 @@ class Fleet:
     def put(self, node: Node, group: str = "") -> None:
         if group:
             self.group_of[node.metadata.name] = group
-        self._world.time.write(Create(obj=node))
+        self._context.time.write(Create(obj=node))
 
     def remove(self, name: str, why: str = LOST) -> None:
         """Remove a node and its pods; no-op if it is already gone."""
         if name not in self.nodes:
             return
-        for entry in self._world.entries_on(name):
-            self._world.delete(entry, entry.why or why, at_once=True)
-        self._world.time.write(Delete(kind=Node, namespace="", name=name))
+        for entry in self._context.entries_on(name):
+            self._context.delete(entry, entry.why or why, at_once=True)
+        self._context.time.write(Delete(kind=Node, namespace="", name=name))
         self.group_of.pop(name, None)
 
     def update(self, name: str, **spec: Any) -> None:
         """Change fields of a node's spec; no-op if it is gone."""
         try:
-            node = self._world.store.get(Node, "", name)
+            node = self._context.store.get(Node, "", name)
         except NotFound:
             return
-        self._world.time.write(Update(obj=replace(node, spec=replace(node.spec, **spec))))
+        self._context.time.write(Update(obj=replace(node, spec=replace(node.spec, **spec))))
 
     def taint(self, name: str, *taints: Taint) -> None:
         node = self.nodes.get(name)
@@ -231,7 +231,7 @@ class Fleet:
     def _matching(self, spec: NodesSpec) -> Iterator[str]:
         for name in spec.nodes:
             if name not in self.nodes:
-                self._world.note(f"an event is about node {name}, which was not there at its time")
+                self._context.note(f"an event is about node {name}, which was not there at its time")
         for name in self.nodes:
             if (
                 (not spec.nodes or name in spec.nodes)

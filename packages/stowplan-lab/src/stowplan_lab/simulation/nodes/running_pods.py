@@ -15,7 +15,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.taints import NO_EXECUTE, UNREACHABLE, tolerated_seconds, tolerates
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from stowplan.kube.api.affinity import Taint
     from stowplan.kube.api.port import Change
     from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.world import World
+    from stowplan_lab.simulation.simulation_context import SimulationContext
 
 
 class Kubelets:
     """A `simulate.cluster.Watcher`; must come after the ledger."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._startup = world.models.startup
-        self._chance = world.chance("startup")
+    def __init__(self, context: SimulationContext) -> None:
+        self._context = context
+        self._startup = context.models.startup
+        self._chance = context.chance("startup")
         #: Failed nodes.
         self._stopped: set[str] = set()
 
@@ -44,7 +44,7 @@ class Kubelets:
         new, old = change.new, change.old
         if type(new) is not Pod or not new.spec.node_name or (old is not None and old.spec.node_name):
             return
-        entry = self._world.ledger.of(new.metadata.uid)
+        entry = self._context.ledger.of(new.metadata.uid)
         if entry is not None and new.spec.node_name not in self._stopped:
             self._run(entry)
 
@@ -52,15 +52,15 @@ class Kubelets:
         startup = self._startup.always
         if startup is None:
             startup = self._startup.draw(self._chance)
-        now = self._world.time.now
+        now = self._context.time.now
         entry.starts = starts = now + startup
         if entry.origin.on_start is not None:
-            self._world.later(startup, partial(self._start, entry, starts))
+            self._context.later(startup, partial(self._start, entry, starts))
         lifetime = entry.origin.lifetime
         if lifetime is None:
             return
         entry.ends = ends = now + startup + lifetime
-        self._world.time.at(now + (startup + lifetime), Call(partial(self._end, entry, ends)))
+        self._context.time.at(now + (startup + lifetime), Call(partial(self._end, entry, ends)))
 
     @staticmethod
     def _start(entry: Entry, starts: float) -> None:
@@ -70,18 +70,18 @@ class Kubelets:
     def _end(self, entry: Entry, ends: float) -> None:
         # Otherwise it was stopped, and possibly restarted, in the meantime.
         if entry.ends == ends:
-            self._world.time.end(entry.pod)
+            self._context.time.end(entry.pod)
 
     def stop(self, node: str) -> None:
         """The node fails: its pods neither start nor end."""
         self._stopped.add(node)
-        for entry in self._world.entries_on(node):
+        for entry in self._context.entries_on(node):
             entry.starts = entry.ends = inf
 
     def resume(self, node: str) -> None:
         """The node returns: its remaining pods start again."""
         self._stopped.discard(node)
-        for entry in self._world.entries_on(node):
+        for entry in self._context.entries_on(node):
             self._run(entry)
 
     def forget(self, node: str) -> None:
@@ -95,8 +95,8 @@ NODE_FAILED, TAINTED = "node failed", "tainted"
 class TaintEvictions:
     """A `simulate.cluster.Watcher`; must come after the ledger."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext) -> None:
+        self._context = context
         #: Node -> its NoExecute taints -> a number that is unique per addition of a taint.
         self._taints: dict[str, dict[Taint, int]] = {}
         self._came = 0
@@ -108,7 +108,7 @@ class TaintEvictions:
             self._node_changed(old, new)
         elif kind is Pod and self._taints and new is not None:
             bound = new.spec.node_name and (old is None or not old.spec.node_name)
-            entry = self._world.ledger.of(new.metadata.uid) if bound else None
+            entry = self._context.ledger.of(new.metadata.uid) if bound else None
             if entry is not None:
                 self._will_go(entry, self._taints.get(entry.node, {}))
 
@@ -127,25 +127,25 @@ class TaintEvictions:
                 added[taint] = self._came
         if taints:
             self._taints[name] = {taint: before.get(taint) or added[taint] for taint in taints}
-        for entry in self._world.entries_on(name) if added else ():
+        for entry in self._context.entries_on(name) if added else ():
             self._will_go(entry, added)
 
     def _will_go(self, entry: Entry, taints: Mapping[Taint, int]) -> None:
         """Schedule the eviction of a pod for newly added taints."""
-        if fate_of(entry.pod) is Fate.BELONGS_TO_NODE:
+        if eviction_outcome(entry.pod) is EvictionOutcome.BELONGS_TO_NODE:
             return
         tolerations = entry.pod.spec.tolerations
         for taint, number in taints.items():
             if taint.key == UNREACHABLE and not any(tolerates(one, taint) for one in tolerations):
-                seconds: float | None = self._world.models.failure_eviction
+                seconds: float | None = self._context.models.failure_eviction
             else:
                 seconds = tolerated_seconds((taint,), tolerations)
             if seconds is not None:
-                self._world.later(seconds, partial(self._evict, entry, taint, number))
+                self._context.later(seconds, partial(self._evict, entry, taint, number))
 
     def _evict(self, entry: Entry, taint: Taint, number: int) -> None:
-        is_there = self._world.ledger.of(entry.pod.metadata.uid) is entry and not entry.why
+        is_there = self._context.ledger.of(entry.pod.metadata.uid) is entry and not entry.why
         if not is_there or self._taints.get(entry.node, {}).get(taint) != number:
             return
         failed = taint.key == UNREACHABLE
-        self._world.delete(entry, NODE_FAILED if failed else TAINTED, at_once=failed)
+        self._context.delete(entry, NODE_FAILED if failed else TAINTED, at_once=failed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stowplan_lab.simulation.results.records import SampleRow
+from stowplan_lab.simulation.results.simulation_records import SampleRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from stowplan_lab.simulation.nodes.fleet import Fleet
     from stowplan_lab.simulation.results.ledger import Ledger
-    from stowplan_lab.simulation.world import World
+    from stowplan_lab.simulation.simulation_context import SimulationContext
 
 _MOST_SAMPLES = 512
 _FIRST_INTERVAL = 1.0
@@ -62,9 +62,9 @@ class _Nodes(NamedTuple):
 
 class Sampler:
     def __init__(
-        self, world: World, fleet: Fleet, ledger: Ledger, *, every: float | None, duration: float | None
+        self, context: SimulationContext, fleet: Fleet, ledger: Ledger, *, every: float | None, duration: float | None
     ) -> None:
-        self._world = world
+        self._context = context
         self._fleet = fleet
         self._ledger = ledger
         self._is_fixed = every is not None
@@ -83,7 +83,7 @@ class Sampler:
         return self.rows[-1].time + self.every if self.rows else 0.0
 
     def take(self) -> None:
-        time = round(self._world.now - self._world.start, 6)
+        time = round(self._context.now - self._context.start, 6)
         if self.rows and self.rows[-1].time == time:
             return
         self.rows.append(self._row(time))
@@ -93,7 +93,7 @@ class Sampler:
             del self.rows[1::2], self.heat[1::2]
 
     def _row(self, time: float) -> SampleRow:
-        fleet, ledger, table = self._fleet, self._ledger, self._world.state.table
+        fleet, ledger, table = self._fleet, self._ledger, self._context.state.table
         fleet.account()
         nodes = self._nodes_now()
         resources = nodes.resources
@@ -117,7 +117,7 @@ class Sampler:
 
     def _nodes_now(self) -> _Nodes:
         """Cached until a node changes."""
-        table = self._world.state.table
+        table = self._context.state.table
         if self._known is None or self._known[0] != table.generation:
             have = table.allocatable[:, : table.n]
             resources = {name: index for name, index in table.resources.items() if have[index].any()}
@@ -137,14 +137,14 @@ class Sampler:
         return self._known[1]
 
     def _parts(self, parts: dict[str, list[int]]) -> dict[str, _Part]:
-        table, found = self._world.state.table, {}
+        table, found = self._context.state.table, {}
         for name, of_part in sorted(parts.items()):
             rows = np.array(of_part, np.intp)
             found[name] = _Part(rows, table.allocatable[:, rows].sum(axis=1).tolist())
         return found
 
     def _zones(self) -> dict[str, list[int]]:
-        fleet, rows = self._fleet, self._world.state.table.row_of
+        fleet, rows = self._fleet, self._context.state.table.row_of
         found: dict[str, list[int]] = {}
         for name in fleet.nodes:
             zone = fleet.zone_of(name)
@@ -153,13 +153,13 @@ class Sampler:
         return found
 
     def _groups(self) -> dict[str, list[int]]:
-        rows = self._world.state.table.row_of
+        rows = self._context.state.table.row_of
         return {
             name: [rows[node] for node in group.names if node in rows] for name, group in self._fleet.groups.items()
         }
 
     def _shares(self, parts: Mapping[str, _Part], resources: Mapping[str, int]) -> dict[str, dict[str, float]]:
-        requested, found = self._world.state.table.requested, {}
+        requested, found = self._context.state.table.requested, {}
         for name, part in parts.items():
             used, have = requested[:, part.rows].sum(axis=1).tolist(), part.allocatable
             found[name] = {
@@ -170,7 +170,7 @@ class Sampler:
         return found
 
     def _percent(self) -> npt.NDArray[np.uint8]:
-        table = self._world.state.table
+        table = self._context.state.table
         n = table.n
         have, used = table.allocatable[:, :n], table.requested[:, :n]
         shares = np.where(have > 0, used / np.maximum(have, 1), 0.0).max(axis=0) if n else np.zeros(0)
@@ -180,7 +180,7 @@ class Sampler:
         return percent
 
     def _fragmentation(self, resources: Mapping[str, int]) -> dict[str, float]:
-        table = self._world.state.table
+        table = self._context.state.table
         n = table.n
         free = np.maximum(table.allocatable[:, :n] - table.requested[:, :n], 0)
         slots = table.valid[:n] & (table.allowed_pods[:n] > table.pod_count[:n])

@@ -20,7 +20,7 @@ from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods
 from stowplan.scheduler.engine.decision.decision import NO_NODES
-from stowplan_lab.simulation.results.records import DecisionRow
+from stowplan_lab.simulation.results.simulation_records import DecisionRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from stowplan.ui.timeline_file import NAME as TIMELINE
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from stowplan.scheduler.inspection.records import Record
-    from stowplan_lab.simulation.results.records import DecisionRow, SampleRow, SummaryRecord
+    from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow, SummaryRecord
 
 DECISIONS, SERIES, SUMMARY, REPORT = "decisions.jsonl", "series.jsonl", "summary.json", "report.html"
 _FILES = (DECISIONS, SERIES, SUMMARY, REPORT, TIMELINE, "decisions.parquet", "series.parquet")

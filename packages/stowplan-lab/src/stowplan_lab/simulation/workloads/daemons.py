@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Change
     from stowplan.kube.api.types import Pod
     from stowplan_lab.simulation.results.ledger import Entry
+    from stowplan_lab.simulation.simulation_context import SimulationContext
     from stowplan_lab.simulation.workloads.owners import Template
-    from stowplan_lab.simulation.world import World
 
 #: A pod whose node was removed while it was pending.
 NODE_GONE = "deleted"
@@ -37,8 +37,8 @@ _AGAIN = 1.0
 class DaemonSetController:
     """A `simulate.cluster.Watcher`."""
 
-    def __init__(self, world: World, template: Template) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext, template: Template) -> None:
+        self._context = context
         self._revisions = Revisions(template, REVISION)
         self._turn_to(template)
         name = template.pod.metadata.name
@@ -49,13 +49,13 @@ class DaemonSetController:
         self._surging: dict[str, str] = {}
 
     def begin(self) -> None:
-        for node in self._world.store.list(Node):
+        for node in self._context.store.list(Node):
             self._look_at(node.metadata.name)
-        self._world.time.watch(self)
+        self._context.time.watch(self)
 
     def roll_out(self, template: Template | None) -> None:
         """Switch to another template; None: restart the current one."""
-        self._turn_to(self._revisions.next_of(template, self._world.now))
+        self._turn_to(self._revisions.next_of(template, self._context.now))
         self._advance()
 
     def _turn_to(self, template: Template) -> None:
@@ -71,16 +71,16 @@ class DaemonSetController:
         if type(old if new is None else new) is not Node:
             return
         if new is None:
-            self._world.soon(partial(self._forget, old.metadata.name))
+            self._context.soon(partial(self._forget, old.metadata.name))
         elif old is None or (old.spec.taints, old.metadata.labels) != (new.spec.taints, new.metadata.labels):
-            self._world.soon(partial(self._look_at, new.metadata.name))
+            self._context.soon(partial(self._look_at, new.metadata.name))
 
     def _look_at(self, name: str) -> None:
         """Create the node's pod, if it is eligible and has none."""
         if name in self._pods:
             return
         try:
-            node = self._world.store.get(Node, "", name)
+            node = self._context.store.get(Node, "", name)
         except NotFound:
             return
         if wanted_on(self._pod, node):
@@ -89,9 +89,9 @@ class DaemonSetController:
     def _forget(self, node: str) -> None:
         """The node was removed: its pods, if they were pending, cannot be scheduled."""
         for pods in (self._pods, self._surging):
-            entry = self._world.ledger.of(pods.pop(node, ""))
+            entry = self._context.ledger.of(pods.pop(node, ""))
             if entry is not None:
-                self._world.delete(entry, NODE_GONE, at_once=True)
+                self._context.delete(entry, NODE_GONE, at_once=True)
         self._advance()
 
     # -- pods ---------------------------------------------------------------------------------------------------------
@@ -101,18 +101,18 @@ class DaemonSetController:
         name = f"{self._pod.metadata.name}-{self._made}"
         pod = tied_to(named_pod(self._pod, self._template.workload, name, owner=self._owner), node)
         on_start = None if self._template.update is None else self._begun
-        self._world.arrive(pod, Origin(workload=self._template.workload, owner=self, on_start=on_start))
+        self._context.arrive(pod, Origin(workload=self._template.workload, owner=self, on_start=on_start))
         return pod.metadata.uid
 
     def _begun(self) -> None:
-        self._world.later(self._world.models.controller_delay + self._template.min_ready, self._advance)
+        self._context.later(self._context.models.controller_delay + self._template.min_ready, self._advance)
 
     def finished(self, entry: Entry) -> None:
         """Never happens without a lifetime."""
 
     def lost(self, entry: Entry) -> None:
-        if self._world.models.controllers:
-            self._world.later(self._world.models.controller_delay, partial(self._replace, entry.pod))
+        if self._context.models.controllers:
+            self._context.later(self._context.models.controller_delay, partial(self._replace, entry.pod))
 
     def _replace(self, pod: Pod) -> None:
         """Recreate the node's pod when the old one is gone."""
@@ -120,8 +120,8 @@ class DaemonSetController:
         if self._surging.get(node) == uid:
             del self._surging[node]
         elif self._pods.get(node) == uid:
-            if self._world.ledger.of(uid) is not None:
-                self._world.later(_AGAIN, partial(self._replace, pod))
+            if self._context.ledger.of(uid) is not None:
+                self._context.later(_AGAIN, partial(self._replace, pod))
                 return
             del self._pods[node]
             if node in self._surging:
@@ -135,7 +135,7 @@ class DaemonSetController:
         strategy = self._template.update
         if strategy is None or strategy.type_ == ON_DELETE:
             return
-        revisions, ledger = self._revisions, self._world.ledger
+        revisions, ledger = self._revisions, self._context.ledger
         old = [node for node, uid in self._pods.items() if revisions.of(ledger.of(uid)) != revisions.current]
         if not old:
             return
@@ -146,24 +146,24 @@ class DaemonSetController:
             self._take_away(old, unavailable)
 
     def _is_available(self, uid: str) -> bool:
-        return self._world.is_available(uid, self._template.min_ready)
+        return self._context.is_available(uid, self._template.min_ready)
 
     def _take_away(self, old: list[str], most: int) -> None:
         missing = [node for node, uid in self._pods.items() if not self._is_available(uid)]
         useless, useful = _split(old, set(missing))
         for node in (*useless, *useful[: max(0, most - len(missing))]):
-            entry = self._world.ledger.of(self._pods[node])
+            entry = self._context.ledger.of(self._pods[node])
             # Its node gets the new one when it is gone.
             if entry is not None and not entry.why:
-                self._world.delete(entry, UPDATED)
+                self._context.delete(entry, UPDATED)
 
     def _surge(self, old: list[str], most: int) -> None:
         for node in [node for node in old if self._is_available(self._surging.get(node, ""))]:
-            entry = self._world.ledger.of(self._pods[node])
+            entry = self._context.ledger.of(self._pods[node])
             self._pods[node] = self._surging.pop(node)
             if entry is not None and not entry.why:
                 entry.origin = Origin(workload=self._template.workload)
-                self._world.delete(entry, UPDATED)
+                self._context.delete(entry, UPDATED)
             old.remove(node)
         waiting = [node for node in old if node not in self._surging]
         useless, useful = _split(waiting, {node for node in waiting if not self._is_available(self._pods[node])})

@@ -24,9 +24,9 @@ from stowplan_lab.simulation.workloads.revisions import HASH, RECREATE, Revision
 if TYPE_CHECKING:
     from random import Random
 
+    from stowplan_lab.simulation.simulation_context import SimulationContext
     from stowplan_lab.simulation.workloads.owners import Template
     from stowplan_lab.simulation.workloads.revisions import UpdateStrategy
-    from stowplan_lab.simulation.world import World
 
 #: Seconds between checks whether old pods are gone.
 _AGAIN = 1.0
@@ -35,8 +35,8 @@ _AGAIN = 1.0
 class DeploymentController(WorkloadController):
     """A Deployment that is rolled out at some time."""
 
-    def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
-        super().__init__(world, template, name, chance)
+    def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
+        super().__init__(context, template, name, chance)
         self._revisions = Revisions(template, HASH)
         #: UIDs of old pods that Recreate waits for.
         self._leaving: list[str] = []
@@ -47,7 +47,7 @@ class DeploymentController(WorkloadController):
         self._reconcile()
 
     def roll_out(self, template: Template | None) -> None:
-        self._template = self._revisions.next_of(template, self._world.now)
+        self._template = self._revisions.next_of(template, self._context.now)
         if self._revisions.turn_to(self._template):
             self._add_replica_set()
         self._reconcile()
@@ -61,9 +61,9 @@ class DeploymentController(WorkloadController):
         labels = {**selector.match_labels, HASH: str(self._revisions.current)}
         made = replace(made, spec=replace(made.spec, selector=replace(selector, match_labels=labels)))
         try:
-            self._world.time.write(Create(obj=made))
+            self._context.time.write(Create(obj=made))
         except ApiError as error:
-            self._world.note(f"workload {self._template.workload}: {error}")
+            self._context.note(f"workload {self._template.workload}: {error}")
 
     @property
     def _set_name(self) -> str:
@@ -77,12 +77,12 @@ class DeploymentController(WorkloadController):
 
     def _replace(self) -> None:
         # A lost pod may also allow the next step of the rollout.
-        self._world.later(self._world.models.controller_delay, self._reconcile)
+        self._context.later(self._context.models.controller_delay, self._reconcile)
 
     # -- rollouts ------------------------------------------------------------------------------------------------------
 
     def _revision_of(self, name: str) -> int:
-        return self._revisions.of(self._world.ledger.of(self._active[name]))
+        return self._revisions.of(self._context.ledger.of(self._active[name]))
 
     def _reconcile(self) -> None:
         strategy = self._template.update
@@ -96,15 +96,15 @@ class DeploymentController(WorkloadController):
             self._scale_up(strategy, len(old), new)
             if self._scale_down(strategy, old):
                 # There is room for new ones now.
-                self._world.later(self._world.models.controller_delay, self._reconcile)
+                self._context.later(self._context.models.controller_delay, self._reconcile)
 
     def _recreate(self, old: list[str]) -> None:
         for name in old:
             self._leaving.append(self._active[name])
             self._remove(name, UPDATED)
-        self._leaving = [uid for uid in self._leaving if self._world.ledger.of(uid) is not None]
+        self._leaving = [uid for uid in self._leaving if self._context.ledger.of(uid) is not None]
         if self._leaving:
-            self._world.later(_AGAIN, self._reconcile)
+            self._context.later(_AGAIN, self._reconcile)
         else:
             super()._reconcile()
 

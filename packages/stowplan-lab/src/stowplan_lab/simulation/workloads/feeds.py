@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.requests import Create
-from stowplan_lab.simulation.definition.schema import expected_count, times_of
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.definition.scenario_fields import expected_count, times_of
 from stowplan_lab.simulation.results.ledger import Origin
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.start import trace_of
 from stowplan_lab.simulation.workloads.deployments import DeploymentController
 from stowplan_lab.simulation.workloads.owners import WorkloadController, named_pod
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.pod import PodSpec
     from stowplan.scheduler.framework.requests import Request
-    from stowplan_lab.simulation.definition.schema import WorkloadSpec
+    from stowplan_lab.simulation.definition.scenario_fields import WorkloadSpec
+    from stowplan_lab.simulation.simulation_context import SimulationContext
     from stowplan_lab.simulation.workloads.owners import Template
-    from stowplan_lab.simulation.world import World
 
 #: Specs of a trace that are cached for equal pods.
 _KEPT_SPECS = 8192
@@ -36,7 +36,7 @@ Feed = "Iterator[tuple[float, Request | Call]]"
 
 
 def feed_of(
-    world: World,
+    context: SimulationContext,
     spec: WorkloadSpec,
     folder: Path,
     duration: float | None,
@@ -45,18 +45,18 @@ def feed_of(
 ) -> Iterator[tuple[float, Request | Call]]:
     """The arrivals, in order; `controllers` gets the controllers that start."""
     if template is None or controllers is None:
-        return _of_trace(world, spec, folder, duration)
+        return _of_trace(context, spec, folder, duration)
     if template.kind == "Pod":
-        return _pods(world, spec, template, duration)
-    return _controllers(world, spec, template, duration, controllers)
+        return _pods(context, spec, template, duration)
+    return _controllers(context, spec, template, duration, controllers)
 
 
 def _pods(
-    world: World, spec: WorkloadSpec, template: Template, duration: float | None
+    context: SimulationContext, spec: WorkloadSpec, template: Template, duration: float | None
 ) -> Iterator[tuple[float, Request]]:
-    times, lifetimes = world.chance(f"times of {spec.name}"), world.chance(f"lifetimes of {spec.name}")
+    times, lifetimes = context.chance(f"times of {spec.name}"), context.chance(f"lifetimes of {spec.name}")
     alone = template.pod.metadata.name
-    expect, start, number = world.ledger.expect, world.start, 0
+    expect, start, number = context.ledger.expect, context.start, 0
     for at in times_of(spec, times, duration):
         for _ in range(spec.each):
             number += 1
@@ -66,16 +66,20 @@ def _pods(
 
 
 def _controllers(
-    world: World, spec: WorkloadSpec, template: Template, duration: float | None, controllers: list[WorkloadController]
+    context: SimulationContext,
+    spec: WorkloadSpec,
+    template: Template,
+    duration: float | None,
+    controllers: list[WorkloadController],
 ) -> Iterator[tuple[float, Call]]:
-    times, number = world.chance(f"times of {spec.name}"), 0
+    times, number = context.chance(f"times of {spec.name}"), 0
     several = spec.each > 1 or spec.at.listed or expected_count(spec, duration) != 1
     for at in times_of(spec, times, duration):
         for _ in range(spec.each):
             number += 1
             name = f"{spec.name}-{number}" if several else spec.name
-            controller = _controller_class(template)(world, template, name, world.chance(f"lifetimes of {name}"))
-            yield world.start + at, Call(partial(_begin, controller, controllers if template.kind != "Job" else None))
+            controller = _controller_class(template)(context, template, name, context.chance(f"lifetimes of {name}"))
+            yield context.start + at, Call(partial(_begin, controller, controllers if template.kind != "Job" else None))
 
 
 def _controller_class(template: Template) -> type[WorkloadController]:
@@ -91,10 +95,10 @@ def _begin(controller: WorkloadController, controllers: list[WorkloadController]
 
 
 def _of_trace(
-    world: World, spec: WorkloadSpec, folder: Path, duration: float | None
+    context: SimulationContext, spec: WorkloadSpec, folder: Path, duration: float | None
 ) -> Iterator[tuple[float, Request]]:
     shift = spec.at[0]
-    start, expect, last = world.start, world.ledger.expect, 0.0
+    start, expect, last = context.start, context.ledger.expect, 0.0
     asking = _ProfileName(spec.scheduler_name)
     try:
         trace = trace_of(spec.trace or {}, folder)
@@ -114,7 +118,7 @@ def _of_trace(
             expect(uid, Origin(workload=spec.name, lifetime=lifetime))
             yield start + at, Create(obj=pod)
         if trace.skipped:
-            world.note(f"workload {spec.name}: {count(trace.skipped, 'row')} of the trace left out (badRows: skip)")
+            context.note(f"workload {spec.name}: {count(trace.skipped, 'row')} of the trace left out (badRows: skip)")
     except TraceError as error:
         raise ScenarioError(f"workloads: {spec.name}: {error}") from None
 

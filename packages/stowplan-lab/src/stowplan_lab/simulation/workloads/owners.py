@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from stowplan.kube.api.types import PersistentVolumeClaim, Pod
     from stowplan_lab.simulation.definition.amounts import Distribution
     from stowplan_lab.simulation.results.ledger import Entry
+    from stowplan_lab.simulation.simulation_context import SimulationContext
     from stowplan_lab.simulation.workloads.revisions import UpdateStrategy
-    from stowplan_lab.simulation.world import World
 
 
 #: Why pods are deleted.
@@ -77,8 +77,8 @@ def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference 
 class WorkloadController:
     """One Deployment, ReplicaSet, StatefulSet or Job: it creates pods until there are enough."""
 
-    def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
+        self._context = context
         self._template = template
         self._name = name
         self._chance = chance
@@ -98,9 +98,9 @@ class WorkloadController:
     def begin(self) -> None:
         if self._template.companion is not None:
             try:
-                self._world.time.write(Create(obj=self._template.companion(self._name)))
+                self._context.time.write(Create(obj=self._template.companion(self._name)))
             except ApiError as error:
-                self._world.note(f"workload {self._template.workload}: {error}")
+                self._context.note(f"workload {self._template.workload}: {error}")
         self._reconcile()
 
     def scale(self, replicas: int) -> None:
@@ -109,10 +109,10 @@ class WorkloadController:
 
     def _begun(self) -> None:
         """One of its pods has started, and will become available."""
-        self._world.later(self._world.models.controller_delay + self._template.min_ready, self._reconcile)
+        self._context.later(self._context.models.controller_delay + self._template.min_ready, self._reconcile)
 
     def _is_available(self, name: str) -> bool:
-        return self._world.is_available(self._active.get(name, ""), self._template.min_ready)
+        return self._context.is_available(self._active.get(name, ""), self._template.min_ready)
 
     @property
     def _wanted(self) -> int:
@@ -129,10 +129,10 @@ class WorkloadController:
             self._remove(name)
 
     def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
-        entry = self._world.ledger.of(self._active.pop(name))
+        entry = self._context.ledger.of(self._active.pop(name))
         if entry is not None:
             entry.origin = Origin(workload=self._template.workload)
-            self._world.delete(entry, why)
+            self._context.delete(entry, why)
 
     def _make(self) -> None:
         self._made += 1
@@ -149,7 +149,7 @@ class WorkloadController:
             owner=self,
             on_start=self._on_start,
         )
-        self._world.arrive(pod, origin)
+        self._context.arrive(pod, origin)
 
     def lost(self, entry: Entry) -> None:
         self._active.pop(entry.pod.metadata.name, None)
@@ -162,21 +162,21 @@ class WorkloadController:
         self._replace()
 
     def _replace(self) -> None:
-        models = self._world.models
+        models = self._context.models
         if (models.controllers or self._is_job) and len(self._active) < self._wanted:
-            self._world.later(models.controller_delay, self._reconcile)
+            self._context.later(models.controller_delay, self._reconcile)
 
 
 class ExistingOwners:
     """The controllers of pods in the initial cluster: they recreate lost ones."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, context: SimulationContext) -> None:
+        self._context = context
         self._made = 0
 
     def lost(self, entry: Entry) -> None:
-        if self._world.models.controllers:
-            self._world.later(self._world.models.controller_delay, partial(self._make, entry))
+        if self._context.models.controllers:
+            self._context.later(self._context.models.controller_delay, partial(self._make, entry))
 
     def finished(self, entry: Entry) -> None:
         """Never happens without a lifetime."""
@@ -192,4 +192,4 @@ class ExistingOwners:
         metadata = replace(
             fresh.metadata, resource_version="", deletion_timestamp=None, deletion_grace_period_seconds=None
         )
-        self._world.arrive(replace(fresh, metadata=metadata), Origin(workload=entry.origin.workload, owner=self))
+        self._context.arrive(replace(fresh, metadata=metadata), Origin(workload=entry.origin.workload, owner=self))

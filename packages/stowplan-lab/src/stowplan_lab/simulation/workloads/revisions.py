@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.kube.api.timestamps import timestamp
-from stowplan.kube.config.errors import did_you_mean
+from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.structs import PlainStruct
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.pod import PodSpec
     from stowplan.kube.api.types import PersistentVolumeClaim
+    from stowplan_lab.simulation.simulation_context import SimulationContext
     from stowplan_lab.simulation.workloads.owners import Template
-    from stowplan_lab.simulation.world import World
 
 _POD_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 #: Seconds between checks whether an old pod is gone.
@@ -43,8 +43,8 @@ _AGAIN = 1.0
 
 
 class StatefulSetController(WorkloadController):
-    def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
-        super().__init__(world, template, name, chance)
+    def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
+        super().__init__(context, template, name, chance)
         #: Name -> number of its pods so far.
         self._times: Counter[str] = Counter()
         #: Name -> its spec, with its claims.
@@ -61,7 +61,7 @@ class StatefulSetController(WorkloadController):
     def roll_out(self, template: Template | None) -> None:
         if all(self._revision_of(name) == self._revisions.current for name in self._active):
             self._before = self._revisions.current
-        self._template = self._revisions.next_of(template, self._world.now)
+        self._template = self._revisions.next_of(template, self._context.now)
         self._revisions.turn_to(self._template)
         self._specs.clear()
         self._reconcile()
@@ -86,12 +86,12 @@ class StatefulSetController(WorkloadController):
             self._advance()
 
     def _may_make(self, name: str) -> bool:
-        return self._world.models.controllers or not self._times[name]
+        return self._context.models.controllers or not self._times[name]
 
     def _remove_last(self, surplus: list[str]) -> None:
         """Delete the last surplus pod; the next one follows once it is gone."""
         last, failing = surplus[-1], next((name for name in surplus if not self._is_available(name)), None)
-        if self._world.ledger.of(self._removed) is not None:
+        if self._context.ledger.of(self._removed) is not None:
             self._look_again()
         elif self._is_available(last) or last == failing:
             self._removed = self._active[last]
@@ -100,12 +100,12 @@ class StatefulSetController(WorkloadController):
 
     def _replace(self) -> None:
         # Other pods may have waited for this one to go.
-        self._world.later(self._world.models.controller_delay, self._reconcile)
+        self._context.later(self._context.models.controller_delay, self._reconcile)
 
     # -- rollouts -----------------------------------------------------------------------------------------------------
 
     def _revision_of(self, name: str) -> int:
-        return self._revisions.of(self._world.ledger.of(self._active[name]))
+        return self._revisions.of(self._context.ledger.of(self._active[name]))
 
     def _revision_at(self, index: int) -> int:
         """The revision that a pod with this ordinal should have."""
@@ -132,7 +132,7 @@ class StatefulSetController(WorkloadController):
     def _make_named(self, name: str, index: int) -> None:
         template, metadata = self._template, self._template.pod.metadata
         try:
-            self._world.store.get(Pod, metadata.namespace, name)
+            self._context.store.get(Pod, metadata.namespace, name)
         except NotFound:
             pass
         else:
@@ -148,7 +148,7 @@ class StatefulSetController(WorkloadController):
     def _look_again(self) -> None:
         if not self._will_look:
             self._will_look = True
-            self._world.later(_AGAIN, self._looked)
+            self._context.later(_AGAIN, self._looked)
 
     def _looked(self) -> None:
         self._will_look = False
@@ -174,12 +174,12 @@ class StatefulSetController(WorkloadController):
 
     def _claim(self, claim: PersistentVolumeClaim) -> None:
         try:
-            self._world.time.write(Create(obj=claim))
+            self._context.time.write(Create(obj=claim))
         except AlreadyExists:
             # It exists from the start.
             pass
         except ApiError as error:
-            self._world.note(f"workload {self._template.workload}: {error}")
+            self._context.note(f"workload {self._template.workload}: {error}")
 
 
 def _index(name: str) -> int:

@@ -11,10 +11,10 @@ from stowplan.ask.loading.generated import claim_of
 from stowplan.ask.loading.workloads import pod_of
 from stowplan.drivers.virtual_time.patching import merge_patched
 from stowplan.kube.api.decode import DecodeError, convert
-from stowplan.kube.api.load import LoadError, load_files
+from stowplan.kube.api.manifest_files import LoadError, load_files
 from stowplan.kube.api.types import PriorityClass, ReplicaSet, StatefulSet
-from stowplan.kube.config.errors import did_you_mean
-from stowplan_lab.simulation.errors import Problems, ScenarioError
+from stowplan.kube.config.config_errors import did_you_mean
+from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.revisions import ROLLED, update_strategy
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.types import PersistentVolumeClaim
-    from stowplan_lab.simulation.definition.schema import Scenario, WorkloadSpec
+    from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 #: Fields that a rollout may change.

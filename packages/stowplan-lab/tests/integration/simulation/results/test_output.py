@@ -8,8 +8,8 @@ import json
 import msgspec
 import pytest
 
-from stowplan_lab.simulation.errors import ScenarioError
 from stowplan_lab.simulation.results.output import Digest, Folder, Kept
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 
 SCENARIO = {

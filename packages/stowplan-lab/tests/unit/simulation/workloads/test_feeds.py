@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.pod import Container, Pod, PodSpec
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 from stowplan_lab.traces.trace import FORMATS, Arrival, TraceError
 

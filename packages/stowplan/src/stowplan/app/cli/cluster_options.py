@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stowplan.ask.loading.event_query import EventQuery
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.ask.offline import Cluster
-    from stowplan.ask.what_if.records import NotedAnswer
+    from stowplan.ask.what_if.answer_records import NotedAnswer
     from stowplan.net.client.cluster_flags import ClusterFlags
 
 #: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.

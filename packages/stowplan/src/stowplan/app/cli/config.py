@@ -22,9 +22,9 @@ from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.ask.explain.text.tables import Grid, Line, write
 from stowplan.kube.config import ConfigError
-from stowplan.kube.config.documents import parse_document, read_source
-from stowplan.kube.config.errors import ConfigFileError
-from stowplan.kube.config.load import load_document
+from stowplan.kube.config.config_documents import parse_document, read_source
+from stowplan.kube.config.config_errors import ConfigFileError
+from stowplan.kube.config.config_loading import load_document
 from stowplan.kube.config.reports.conversion import converted, converted_text, refusals
 from stowplan.kube.config.reports.differences import differences, effective_profiles
 from stowplan.kube.config.reports.fields import UnknownFieldError, explain_field, known_paths
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from stowplan.ask.explain.text.tables import Block
     from stowplan.kube.config import Configuration, Declarations, FeatureGates
-    from stowplan.kube.config.documents import Document
-    from stowplan.kube.config.load import Loaded
+    from stowplan.kube.config.config_documents import Document
+    from stowplan.kube.config.config_loading import Loaded
     from stowplan.kube.config.reports.differences import Difference, EffectiveProfile
     from stowplan.kube.config.reports.fields import ExplainedField
 

@@ -110,8 +110,8 @@ def drain(
     """
     # Slow to import, and not needed for the help.
     from stowplan.app.sources.object_references import references
+    from stowplan.ask.what_if.answer_text import drain_page
     from stowplan.ask.what_if.drain import drain as what_a_drain_does
-    from stowplan.ask.what_if.text import drain_page
 
     if not (nodes or zone or selector or all_nodes):
         raise click.UsageError("Say which nodes: NODE…, --zone, -l or --all.")
@@ -141,7 +141,7 @@ def _labels(option: str, text: str | None) -> Selector:
 
 
 def _nodes_of(about: ClusterSource, zone: str | None, selector: str | None) -> list[str]:
-    from stowplan.ask.what_if.nodes import nodes_of, zone_of
+    from stowplan.ask.what_if.hypothetical_nodes import nodes_of, zone_of
 
     labels = _labels("-l", selector)
     found = [

@@ -109,7 +109,7 @@ def _form_of(output: str) -> str:
 
 
 def _save(found: Dump, form: str, path: str) -> None:
-    from stowplan.kube.config.errors import os_error_text
+    from stowplan.kube.config.config_errors import os_error_text
     from stowplan.scheduler.framework.explanations.formatting import count
 
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.app.sources.object_references import Reference
     from stowplan.ask.loading.workloads import WorkloadName
-    from stowplan.ask.what_if.nodes import NodeKind
+    from stowplan.ask.what_if.hypothetical_nodes import NodeKind
     from stowplan.kube.api.device_claims import ResourceClaimSpec
     from stowplan.kube.api.types import Pod
 
@@ -85,10 +85,10 @@ def fit(
       stowplan fit gpu-job.yaml --replicas 64 --like small=0.40 --like large=1.20 -o json
     """
     # Slow to import, and not needed for the help.
+    from stowplan.ask.what_if.answer_text import fit_page, group_fit_page
     from stowplan.ask.what_if.fit import fit as how_many_fit
     from stowplan.ask.what_if.group_fit import fit_group
     from stowplan.ask.what_if.quotas import quota_limits
-    from stowplan.ask.what_if.text import fit_page, group_fit_page
 
     wanted = _wanted(words)
     group = wanted if not isinstance(wanted, Path) and wanted.kind == "PodGroup" else None
@@ -170,7 +170,7 @@ def _pod_of(
 
 def _node_kinds(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind]:
     from stowplan.app.sources.object_references import reference
-    from stowplan.ask.what_if.nodes import NodeKind
+    from stowplan.ask.what_if.hypothetical_nodes import NodeKind
 
     for text in given:
         name, price = _priced(text, "--like")
@@ -178,8 +178,8 @@ def _node_kinds(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind
 
 
 def _templates(given: Sequence[str]) -> Iterator[NodeKind]:
-    from stowplan.ask.what_if.nodes import NodeKind
-    from stowplan.kube.api.load import load_files
+    from stowplan.ask.what_if.hypothetical_nodes import NodeKind
+    from stowplan.kube.api.manifest_files import load_files
     from stowplan.kube.api.types import Node
 
     for text in given:

@@ -22,7 +22,7 @@ from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.daemon.recording_file import kept_annotations, recording
 from stowplan.app.sources.read_only_role import role_of_follower
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
-from stowplan.kube.config.errors import os_error_text
+from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.klog.value_text import duration_text
 from stowplan.scheduler.framework.explanations.formatting import count

@@ -18,7 +18,7 @@ from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.ask.explain.text.tables import Grid, Line, write
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
-from stowplan.history.recordings.files import entries_of, files_of_run, header_of, moment_text, rotated
+from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of, moment_text, rotated
 from stowplan.history.recordings.replaying import Replayed, difference, moment_of, note_of
 from stowplan.history.recordings.rerun import rerun
 from stowplan.kube.config import load_config

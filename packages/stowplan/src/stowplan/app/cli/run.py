@@ -37,7 +37,7 @@ from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
-from stowplan.kube.config.errors import os_error_text
+from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog.value_text import duration_text
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.scheduler.framework.explanations.formatting import count, joined

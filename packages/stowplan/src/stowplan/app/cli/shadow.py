@@ -24,10 +24,10 @@ from stowplan.app.sources.read_only_role import role_of_follower
 from stowplan.ask.explain.text.tables import write
 from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.history.recordings.files import entries_of, files_of_run, header_of
+from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of
 from stowplan.history.recordings.replaying import engine_of
-from stowplan.history.shadow.report import Report
 from stowplan.history.shadow.shadow import Shadow
+from stowplan.history.shadow.shadow_report import Report
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.config import load_config

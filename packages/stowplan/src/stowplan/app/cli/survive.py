@@ -41,8 +41,8 @@ def survive(*, by: str | None, only: str | None, output: str, exit_code: bool, *
       stowplan survive --by topology.kubernetes.io/rack -f cluster.json -o json
     """
     # Slow to import, and not needed for the help.
+    from stowplan.ask.what_if.answer_text import survive_page
     from stowplan.ask.what_if.survive import survive as what_survives
-    from stowplan.ask.what_if.text import survive_page
 
     with reported(source["config"]):
         about = cluster_of(**source)

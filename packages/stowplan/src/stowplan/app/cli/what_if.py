@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.app.sources.object_references import Reference
-    from stowplan.ask.what_if.changes import Change, Label, Put, Scale, Taint
+    from stowplan.ask.what_if.hypothetical_changes import Change, Label, Put, Scale, Taint
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 #: A node and a change of it.
@@ -113,11 +113,11 @@ def what_if(
     # Slow to import, and not needed for the help.
     from stowplan.app.sources.object_references import reference
     from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
-    from stowplan.ask.what_if.changes import AddNodes, Reconfigure, Remove
-    from stowplan.ask.what_if.comparison import what_if as compare
-    from stowplan.ask.what_if.nodes import MOST_NODES
+    from stowplan.ask.what_if.answer_text import what_if_page
+    from stowplan.ask.what_if.before_and_after import what_if as compare
+    from stowplan.ask.what_if.hypothetical_changes import AddNodes, Reconfigure, Remove
+    from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES
     from stowplan.ask.what_if.quotas import quota_limits, scaled_up
-    from stowplan.ask.what_if.text import what_if_page
 
     if (add_nodes is None) != (like is None):
         raise click.UsageError("--add-nodes N and --like NODE go together.")
@@ -159,7 +159,7 @@ def what_if(
 
 
 def _label(node: str, text: str) -> Label:
-    from stowplan.ask.what_if.changes import Label
+    from stowplan.ask.what_if.hypothetical_changes import Label
 
     if text.endswith("-"):
         return Label(node, text[:-1], None)
@@ -170,7 +170,7 @@ def _label(node: str, text: str) -> Label:
 
 
 def _taint(node: str, text: str) -> Taint:
-    from stowplan.ask.what_if.changes import Taint
+    from stowplan.ask.what_if.hypothetical_changes import Taint
 
     if text.endswith("-"):
         return Taint(node, text[:-1], effect="")
@@ -191,7 +191,7 @@ class _Scaling(PlainStruct, frozen=True):
     @classmethod
     def of(cls, text: str) -> _Scaling:
         from stowplan.app.sources.object_references import reference
-        from stowplan.ask.what_if.pods import MOST_REPLICAS
+        from stowplan.ask.what_if.hypothetical_pods import MOST_REPLICAS
 
         name, equals, number = text.rpartition("=")
         if not (equals and number.isdecimal()):
@@ -203,7 +203,7 @@ class _Scaling(PlainStruct, frozen=True):
     def change(self, about: ClusterSource, files: Sequence[str], *, recursive: bool) -> Scale:
         from stowplan.app.sources.templates import template_named
         from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
-        from stowplan.ask.what_if.changes import Scale
+        from stowplan.ask.what_if.hypothetical_changes import Scale
 
         kind, key = self.workload.kind, self.workload.in_namespace(about.namespace)
         if kind not in WORKLOAD_RESOURCES:
@@ -217,8 +217,8 @@ class _Scaling(PlainStruct, frozen=True):
 
 def _put_changes(about: ClusterSource, files: tuple[str, ...]) -> Iterator[Put]:
     from stowplan.app.sources.cluster_source import note
-    from stowplan.ask.loading.files import objects_of_files
-    from stowplan.ask.what_if.changes import Put
+    from stowplan.ask.loading.object_files import objects_of_files
+    from stowplan.ask.what_if.hypothetical_changes import Put
 
     for path in files:
         filed = objects_of_files([path], sys.stdin.buffer, beside=about.cluster.state.everything())

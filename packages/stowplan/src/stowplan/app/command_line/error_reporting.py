@@ -56,7 +56,7 @@ def _input_error(error: Exception, config: str | None) -> InputError | None:
     """The error for users; None if it is not about the input."""
     # Imported on error only: they import the whole scheduler, which `--help` does not need.
     from stowplan.ask.offline import ClusterError
-    from stowplan.kube.api.load import LoadError
+    from stowplan.kube.api.manifest_files import LoadError
     from stowplan.kube.config import ConfigError, ConfigFileError
     from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
     from stowplan.scheduler.framework.runtime.registry import PluginLoadError

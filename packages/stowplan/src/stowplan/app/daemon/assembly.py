@@ -22,7 +22,7 @@ from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.app.daemon.life_cycle import flushing, until_stopped, while_leading
 from stowplan.app.daemon.secure_port import Running, opened_port, served
 from stowplan.app.daemon.stowplan_metrics import gather, sample_lag
-from stowplan.kube.config.errors import os_error_text
+from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES

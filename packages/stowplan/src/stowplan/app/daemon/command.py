@@ -215,7 +215,7 @@ def _recorded(job: Job, line: CommandLine) -> Iterator[Job]:
         yield job
         return
     from stowplan.app.daemon.recording_file import kept_annotations, recording
-    from stowplan.kube.config.errors import os_error_text
+    from stowplan.kube.config.config_errors import os_error_text
 
     with ExitStack() as stack:
         try:

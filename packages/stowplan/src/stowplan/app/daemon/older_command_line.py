@@ -11,7 +11,7 @@ from stowplan import __version__
 from stowplan.app.command_line.event_loop import first_of, run, running
 from stowplan.app.command_line.flags.retired import uses_policy_file
 from stowplan.kube.config import ClientConnection, ConfigError
-from stowplan.kube.config.load import load_upgraded
+from stowplan.kube.config.config_loading import load_upgraded
 from stowplan.kube.config.older.command_line import (
     of_default_profile,
     of_policy,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stowplan.app.command_line.flags.flag_set import CommandLine
     from stowplan.app.command_line.stop_signals import StopSignals
     from stowplan.kube.config import Configuration, Declarations, FeatureGates
-    from stowplan.kube.config.documents import Document
+    from stowplan.kube.config.config_documents import Document
     from stowplan.kube.config.older.upgrade import Upgrade
     from stowplan.net.client.connection import Connection
 

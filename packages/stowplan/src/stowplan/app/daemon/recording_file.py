@@ -18,7 +18,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from stowplan.history.recordings.files import packed, rotated
+from stowplan.history.recordings.recording_files import packed, rotated
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations

@@ -19,17 +19,17 @@ from stowplan.ask.explain.reported_events import last_reported_time
 from stowplan.ask.explain.text.reported_status import ReportedStatus
 from stowplan.ask.explain.verdicts.refusals import condition_of
 from stowplan.ask.explain.verdicts.verdict import Verdict
-from stowplan.ask.explain.workloads import workload_record
+from stowplan.ask.explain.workload_status import workload_record
 from stowplan.ask.loading.admission import admit
-from stowplan.ask.loading.files import objects_of_files
+from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import belongs_to, workload_of
 from stowplan.ask.offline import Cluster
-from stowplan.ask.offline.names import near_names
+from stowplan.ask.offline.name_suggestions import near_names
 from stowplan.ask.what_if.group_relief import group_relief
 from stowplan.ask.what_if.relief import relief, together
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
-from stowplan.history.recordings.files import moment_text
+from stowplan.history.recordings.recording_files import moment_text
 from stowplan.history.recordings.replaying import moment_of, note_of
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.types import Event, PersistentVolumeClaim, Pod, PodGroup, PriorityClass, StorageClass

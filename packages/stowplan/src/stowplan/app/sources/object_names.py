@@ -68,7 +68,7 @@ class Names(PlainStruct, frozen=True):
 
 def names_in_files(kind: str, files: Sequence[str], *, recursive: bool, namespace: str | None) -> Names:
     """The objects of a kind; for namespaces, also those that other objects name."""
-    from stowplan.kube.api.load import LoadError, load_manifests
+    from stowplan.kube.api.manifest_files import LoadError, load_manifests
 
     try:
         loaded = load_manifests([file for file in files if file != _STDIN], recursive=recursive)

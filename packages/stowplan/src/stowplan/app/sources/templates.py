@@ -12,7 +12,7 @@ from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.generated import claim_templates, owner_of, volume_for
 from stowplan.ask.loading.workloads import belongs_to, pod_of
 from stowplan.kube.api.decode import convert
-from stowplan.kube.api.load import load_manifests
+from stowplan.kube.api.manifest_files import load_manifests
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.types import StatefulSet, Volume
 

@@ -19,7 +19,7 @@ from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
-from stowplan.history.recordings.files import entries_of, files_of_run, header_of, rotated
+from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of, rotated
 from stowplan.history.recordings.replaying import Replayed
 from stowplan.history.recordings.rerun import Rerun
 from stowplan.kube.api.types import Pod

@@ -21,7 +21,7 @@ from stowplan.ask.loading.workloads import belongs_to, pod_of, tied_to, tolerati
 from stowplan.kube.api.annotated_devices import DEVICES, DEVICES_OF, InvalidDevices, pools_of, slice_spec, slices_of
 from stowplan.kube.api.decode import DecodeError, convert, to_dict
 from stowplan.kube.api.device_claims import ResourceClaim, ResourceClaimSpec
-from stowplan.kube.api.load import LoadError
+from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import ObjectMeta, OwnerReference
 from stowplan.kube.api.pod import PodResourceClaimStatus
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, Pod, ReplicaSet, ResourceSlice

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stowplan.kube.api.load import LoadError
+from stowplan.kube.api.manifest_files import LoadError
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.explanations.formatting import count
 

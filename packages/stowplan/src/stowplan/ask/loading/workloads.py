@@ -18,7 +18,7 @@ from stowplan.kube.api.affinity import (
     Toleration,
 )
 from stowplan.kube.api.decode import DecodeError, convert, validation_errors
-from stowplan.kube.api.load import LoadError
+from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.node_selectors import RequiredNodeAffinity
 from stowplan.kube.api.taints import untolerated

@@ -14,7 +14,7 @@ import msgspec
 from stowplan.ask.explain.judging import judged, judged_group
 from stowplan.ask.explain.suggestions.suggestions import advise
 from stowplan.ask.loading.admission import with_namespace
-from stowplan.ask.loading.files import objects_of_files
+from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.offline.arguments import (
     ClusterError,
     ClusterOptions,
@@ -30,7 +30,7 @@ from stowplan.ask.offline.arguments import (
 )
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.offline.extender_calls import post_to_extender
-from stowplan.ask.offline.names import near_names
+from stowplan.ask.offline.name_suggestions import near_names
 from stowplan.ask.offline.scheduling import Reservations, Scheduling
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 
     from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.ask.loading.files import LoadedFiles
     from stowplan.ask.loading.live_cluster import LiveCluster
+    from stowplan.ask.loading.object_files import LoadedFiles
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.transaction import Transaction
     from stowplan.scheduler.engine.decision.decision import Decision

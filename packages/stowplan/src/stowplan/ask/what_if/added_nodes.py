@@ -15,9 +15,9 @@ from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from stowplan.ask.what_if.answer_records import MixRecord, NodesToAddRecord
 from stowplan.ask.what_if.copies import most_room_for, room_for
-from stowplan.ask.what_if.nodes import MOST_NODES, NodeTemplate
-from stowplan.ask.what_if.records import MixRecord, NodesToAddRecord
+from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES, NodeTemplate
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from stowplan.ask.offline import Cluster
     from stowplan.ask.what_if.copies import Copies
-    from stowplan.ask.what_if.nodes import NodeKind
+    from stowplan.ask.what_if.hypothetical_nodes import NodeKind
 
 #: Maximum number of copies for which numbers of nodes are tried, as each trial places all of them.
 MOST_TRIED = 2_000

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.ask.explain.verdicts.refusals import refusals
-from stowplan.ask.what_if.claims import bind_claims_of, claims_of, with_own_claims
-from stowplan.ask.what_if.pods import copy_of, ordinal_names, pods_of
+from stowplan.ask.what_if.hypothetical_claims import bind_claims_of, claims_of, with_own_claims
+from stowplan.ask.what_if.hypothetical_pods import copy_of, ordinal_names, pods_of
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, ResourceClaim
 from stowplan.kube.structs import PlainStruct

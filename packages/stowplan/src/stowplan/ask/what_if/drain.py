@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.what_if.answer_records import BlockRecord, DrainRecord, MoveRecord, StrandedRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions, Budgets
-from stowplan.ask.what_if.claims import release_claims
-from stowplan.ask.what_if.nodes import cordoned, node_named, pods_on
-from stowplan.ask.what_if.pods import Fate, fate_of
-from stowplan.ask.what_if.records import BlockRecord, DrainRecord, MoveRecord, StrandedRecord
+from stowplan.ask.what_if.hypothetical_claims import release_claims
+from stowplan.ask.what_if.hypothetical_nodes import cordoned, node_named, pods_on
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.settling import Settling
 from stowplan.kube.api.label_selectors import EVERYTHING
 from stowplan.kube.api.meta import controller_of
@@ -154,24 +154,26 @@ class _Drain:
         return [info.key for info in found]
 
     def _evict(self, info: PodInfo, node: str) -> BlockRecord | None:
-        fate = fate_of(info.pod)
-        if fate is Fate.BELONGS_TO_NODE:
+        outcome = eviction_outcome(info.pod)
+        if outcome is EvictionOutcome.BELONGS_TO_NODE:
             self._stay += 1
             controller = controller_of(info.pod.metadata)
             self._of_daemon_sets |= controller is not None and controller.kind == "DaemonSet"
             return None
-        if fate is not Fate.LEAVING and any(volume.empty_dir is not None for volume in info.pod.spec.volumes):
+        if outcome is not EvictionOutcome.LEAVING and any(
+            volume.empty_dir is not None for volume in info.pod.spec.volumes
+        ):
             self._empty_dir[info.key] = None
-        refusal = self._refusal(info) if fate is not Fate.LEAVING else None
+        refusal = self._refusal(info) if outcome is not EvictionOutcome.LEAVING else None
         if refusal is not None:
             budget, why = refusal
             return BlockRecord(pod=info.key, node=node, budget=budget, reason=why)
         self._budgets.evicted(info)
         self._cluster.evict(info.key)
-        if fate is Fate.LOST:
+        if outcome is EvictionOutcome.LOST:
             self._lost.append(info.key)
             release_claims(self._cluster, [info.pod])
-        elif fate is Fate.RECREATED:
+        elif outcome is EvictionOutcome.RECREATED:
             self._settle(info, node)
         return None
 
@@ -210,4 +212,4 @@ class _Drain:
 
 
 def _is_evicted(info: PodInfo) -> bool:
-    return fate_of(info.pod) in (Fate.RECREATED, Fate.LOST)
+    return eviction_outcome(info.pod) in (EvictionOutcome.RECREATED, EvictionOutcome.LOST)

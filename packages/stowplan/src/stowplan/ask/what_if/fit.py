@@ -16,10 +16,10 @@ from msgspec import field
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import assumed
 from stowplan.ask.what_if.added_nodes import NodesToAdd, computed, room_on_new, tried
+from stowplan.ask.what_if.answer_records import FitRecord, LimitRecord
 from stowplan.ask.what_if.copies import Copies, limits_of, room_for
-from stowplan.ask.what_if.nodes import kinds_of, kinds_per_zone, node_at, node_named, zone_of
-from stowplan.ask.what_if.pods import MOST_REPLICAS
-from stowplan.ask.what_if.records import FitRecord, LimitRecord
+from stowplan.ask.what_if.hypothetical_nodes import kinds_of, kinds_per_zone, node_at, node_named, zone_of
+from stowplan.ask.what_if.hypothetical_pods import MOST_REPLICAS
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.structs import PlainStruct
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stowplan.ask.offline import Cluster
     from stowplan.ask.what_if.copies import Limit
-    from stowplan.ask.what_if.nodes import NodeKind
+    from stowplan.ask.what_if.hypothetical_nodes import NodeKind
     from stowplan.kube.api.device_claims import ResourceClaimSpec
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.added_nodes import nodes_record
-from stowplan.ask.what_if.claims import bind_claims_of, with_own_claims
+from stowplan.ask.what_if.answer_records import GroupFitRecord, NodesToAddRecord
 from stowplan.ask.what_if.fit import check_replicas
-from stowplan.ask.what_if.nodes import NodeTemplate, fewest_nodes, kinds_of, node_named
-from stowplan.ask.what_if.pods import copy_of
-from stowplan.ask.what_if.records import GroupFitRecord, NodesToAddRecord
+from stowplan.ask.what_if.hypothetical_claims import bind_claims_of, with_own_claims
+from stowplan.ask.what_if.hypothetical_nodes import NodeTemplate, fewest_nodes, kinds_of, node_named
+from stowplan.ask.what_if.hypothetical_pods import copy_of
 from stowplan.kube.api.types import PodGroup, PodSchedulingGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stowplan.ask.offline import Cluster
-    from stowplan.ask.what_if.nodes import NodeKind
+    from stowplan.ask.what_if.hypothetical_nodes import NodeKind
     from stowplan.kube.api.types import Pod
 
 #: Maximum numbers of groups placed one after the other, and of nodes of a kind that are tried.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.ask.what_if.nodes import NodeTemplate, kinds_among, node_named
+from stowplan.ask.what_if.hypothetical_nodes import NodeTemplate, kinds_among, node_named
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.inspection.records import ReliefRecord

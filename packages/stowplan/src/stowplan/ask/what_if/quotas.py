@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.ask.loading.workloads import workload_of
-from stowplan.ask.what_if.changes import Scale
-from stowplan.ask.what_if.pods import pods_of
+from stowplan.ask.what_if.hypothetical_changes import Scale
+from stowplan.ask.what_if.hypothetical_pods import pods_of
 from stowplan.kube.api.decode import to_dict
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quotas import CountedQuota
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stowplan.ask.offline import Cluster
-    from stowplan.ask.what_if.changes import Change
+    from stowplan.ask.what_if.hypothetical_changes import Change
     from stowplan.kube.api.types import Pod
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec import field
 from msgspec.structs import replace
 
-from stowplan.ask.what_if.claims import release_claims
-from stowplan.ask.what_if.nodes import NodeTemplate, kinds_of, node_named
-from stowplan.ask.what_if.pods import Fate, fate_of
+from stowplan.ask.what_if.hypothetical_claims import release_claims
+from stowplan.ask.what_if.hypothetical_nodes import NodeTemplate, kinds_of, node_named
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.settling import put_back
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.engine.decision.questions import is_interested
@@ -103,7 +103,7 @@ def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> Reli
             for info in change.leaving:
                 if cluster.state.placed(info.uid) is not None:
                     cluster.evict(info.key)
-                    moved += [info.pod] if fate_of(info.pod) is Fate.RECREATED else []
+                    moved += [info.pod] if eviction_outcome(info.pod) is EvictionOutcome.RECREATED else []
             release_claims(cluster, (info.pod for info in change.leaving))
             for obj in change.objects:
                 cluster.add(obj)

@@ -11,8 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.ask.what_if.claims import LostVolumes, bind_claims_of, release_claims, uses_claims, with_own_claims
-from stowplan.ask.what_if.pods import Fate, compiled_copies, fate_of, ordinal_of, recreated
+from stowplan.ask.what_if.hypothetical_claims import (
+    LostVolumes,
+    bind_claims_of,
+    release_claims,
+    uses_claims,
+    with_own_claims,
+)
+from stowplan.ask.what_if.hypothetical_pods import (
+    EvictionOutcome,
+    compiled_copies,
+    eviction_outcome,
+    ordinal_of,
+    recreated,
+)
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import StatefulSet
 from stowplan.kube.structs import PlainStruct
@@ -207,7 +219,7 @@ class Settling:
         gone = [info.pod for info in state.pods.replaced_since(before) if state.placed(info.uid) is None]
         for pod in gone:
             self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
-        back = [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
+        back = [pod for pod in gone if eviction_outcome(pod) is EvictionOutcome.RECREATED]
         release_claims(self._cluster, (pod for pod in gone if pod not in back))
         return put_back(self._cluster, back)
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.what_if.answer_records import LossRecord, StrandedRecord, SurviveRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions
-from stowplan.ask.what_if.claims import release_claims, uses_claims
-from stowplan.ask.what_if.nodes import nodes_of, pods_on, zone_of
-from stowplan.ask.what_if.pods import Fate, compiled_copies, fate_of
-from stowplan.ask.what_if.records import LossRecord, StrandedRecord, SurviveRecord
+from stowplan.ask.what_if.hypothetical_claims import release_claims, uses_claims
+from stowplan.ask.what_if.hypothetical_nodes import nodes_of, pods_on, zone_of
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, compiled_copies, eviction_outcome
 from stowplan.ask.what_if.settling import FirstWaiting, Settling
 from stowplan.scheduler.framework.explanations.formatting import listed
 
@@ -150,8 +150,8 @@ def _loss(
 ) -> LossRecord:
     pods = [info for name in names for info in pods_on(cluster, name)]
     homes = {info.key: info.node_name for info in pods}
-    fates = {info.key: fate_of(info.pod) for info in pods}
-    back = [info for info in pods if fates[info.key] is Fate.RECREATED]
+    outcomes = {info.key: eviction_outcome(info.pod) for info in pods}
+    back = [info for info in pods if outcomes[info.key] is EvictionOutcome.RECREATED]
     settling = Settling(cluster, budgets)
     if certain.find_nodes(back, names):
         moved = len(back)
@@ -162,14 +162,14 @@ def _loss(
     return LossRecord(
         lost=lost,
         nodes=len(names),
-        pods=sum(fate is not Fate.BELONGS_TO_NODE for fate in fates.values()),
+        pods=sum(outcome is not EvictionOutcome.BELONGS_TO_NODE for outcome in outcomes.values()),
         moved=moved,
         stranded=tuple(
             StrandedRecord(pod=key, from_=homes.get(key, ""), reason=why) for key, why in settling.stranded.items()
         ),
-        gone=tuple(key for key, fate in fates.items() if fate is Fate.LOST),
+        gone=tuple(key for key, outcome in outcomes.items() if outcome is EvictionOutcome.LOST),
         displaced=tuple(settling.displaced),
-        survived=not settling.stranded and Fate.LOST not in fates.values(),
+        survived=not settling.stranded and EvictionOutcome.LOST not in outcomes.values(),
     )
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stowplan.kube.api.documents import Documents
-    from stowplan.kube.config.types import Configuration
+    from stowplan.kube.config.configuration import Configuration
     from stowplan.kube.timing.times import Times
     from stowplan.net.client.extender_http import ExtenderHttp
 

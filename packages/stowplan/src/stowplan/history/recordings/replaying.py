@@ -8,7 +8,7 @@ from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.history.recordings.files import file_at, is_continued, moment_text, opened
+from stowplan.history.recordings.recording_files import file_at, is_continued, moment_text, opened
 from stowplan.kube.api.port import Change
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.structs import PlainStruct

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
-from stowplan.history.recordings.files import entries_of, files_of_run, header_of
+from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod

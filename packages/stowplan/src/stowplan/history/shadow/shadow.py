@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from stowplan.history.shadow.comparison import Comparison, Kind, compared
+from stowplan.history.shadow.bind_comparison import Comparison, Kind, compared
 from stowplan.history.shadow.decision_order import CONCURRENT_SECONDS, DecisionOrder
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Pod

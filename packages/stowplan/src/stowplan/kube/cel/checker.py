@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import field
 
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.syntax import (
     Call,
     Comprehension,

@@ -13,7 +13,7 @@ from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.kube.api.quantity import NANO, QuantityError
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import CompileError, EvaluationError, EvaluationStopped, Interrupted, ValueProblem
 from stowplan.kube.cel.declarations import function, member

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.cel_errors import NOWHERE, CompileError, Issues, ValueProblem
 from stowplan.kube.cel.checker import Checked, Declarations, checked
 from stowplan.kube.cel.compiler import Program, compiled

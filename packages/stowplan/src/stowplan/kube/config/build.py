@@ -17,12 +17,19 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.field_errors import aggregate
+from stowplan.kube.config.config_errors import ConfigError, os_error_text
+from stowplan.kube.config.configuration import (
+    Configuration,
+    Extender,
+    ExtenderTLSConfig,
+    PluginConfig,
+    PluginRef,
+    Profile,
+)
 from stowplan.kube.config.declaration import Args, Declarations
-from stowplan.kube.config.errors import ConfigError, os_error_text
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.plugins import expand, with_weights
 from stowplan.kube.config.serialize import same_args
-from stowplan.kube.config.types import Configuration, Extender, ExtenderTLSConfig, PluginConfig, PluginRef, Profile
 
 _LOG = logging.getLogger(__name__)
 

@@ -16,15 +16,15 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.kube.config.config_documents import Document
+from stowplan.kube.config.config_errors import ConfigError, strict_error
+from stowplan.kube.config.configuration import Configuration, PluginConfig, Plugins, Profile
 from stowplan.kube.config.declaration import Args, Declarations, PluginDeclaration
-from stowplan.kube.config.documents import Document
-from stowplan.kube.config.errors import ConfigError, strict_error
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.header import Header, no_kind, read_header
 from stowplan.kube.config.plugins import default_plugins, merge_plugins
 from stowplan.kube.config.schema import API_VERSION, CONFIGURATION, CONFIGURATION_KIND, GROUP, Struct
 from stowplan.kube.config.suggestions import MAX_HINTS, field_hints, misplaced_field_hints
-from stowplan.kube.config.types import Configuration, PluginConfig, Plugins, Profile
 from stowplan.kube.config.walk import decode_struct
 
 # Decode a document into configuration fields and plugin arguments.

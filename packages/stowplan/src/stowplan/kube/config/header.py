@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.config.documents import members_of
-from stowplan.kube.config.errors import ConfigError
+from stowplan.kube.config.config_documents import members_of
+from stowplan.kube.config.config_errors import ConfigError
 from stowplan.kube.config.walk import json_kind
 
 _SCHEME = "pkg/scheduler/apis/config/scheme/scheme.go:29"

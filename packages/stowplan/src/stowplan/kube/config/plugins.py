@@ -12,11 +12,11 @@ Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framewo
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stowplan.kube.config.config_errors import ConfigError
+from stowplan.kube.config.configuration import Plugin, PluginRef, Plugins, PluginSet, attribute_of_point
 from stowplan.kube.config.declaration import Declarations, enabled_by_default
-from stowplan.kube.config.errors import ConfigError
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import POINTS
-from stowplan.kube.config.types import Plugin, PluginRef, Plugins, PluginSet, attribute_of_point
 from stowplan.kube.klog import get_logger
 
 _log = get_logger(__name__)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from stowplan.kube.config.config_documents import members_of
+from stowplan.kube.config.config_errors import nearest
+from stowplan.kube.config.configuration import Configuration
 from stowplan.kube.config.declaration import Declarations
-from stowplan.kube.config.documents import members_of
-from stowplan.kube.config.errors import nearest
 from stowplan.kube.config.schema import Pointer, Slice, Struct, Type
-from stowplan.kube.config.types import Configuration
 
 # Plugins of other projects that published configurations name.
 #

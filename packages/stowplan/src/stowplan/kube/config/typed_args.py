@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from stowplan.kube.api.field_errors import child, go_quote
 from stowplan.kube.config.args_classes import make_plain, mirror_of_plain, set_defaults, settable_fields
-from stowplan.kube.config.errors import ConfigError
+from stowplan.kube.config.config_errors import ConfigError
 from stowplan.kube.config.walk import json_kind
 
 _HEADER = frozenset({"apiVersion", "kind"})

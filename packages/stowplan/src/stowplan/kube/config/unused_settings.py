@@ -11,8 +11,8 @@ from stowplan.kube.config.suggestions import unknown_plugin_hint
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from stowplan.kube.config.configuration import Configuration, Profile
     from stowplan.kube.config.declaration import Declarations
-    from stowplan.kube.config.types import Configuration, Profile
 
 
 def unknown_arguments(fields: Mapping[str, Any], plugins: Declarations) -> Iterator[str]:

@@ -12,12 +12,8 @@ from typing import Any
 
 from stowplan.kube.api.field_errors import child
 from stowplan.kube.api.labels import is_qualified_name_errors
-from stowplan.kube.config.declaration import Args, Declarations
-from stowplan.kube.config.errors import duplicate, invalid, required
-from stowplan.kube.config.features import FeatureGates
-from stowplan.kube.config.schema import API_VERSION, POINTS
-from stowplan.kube.config.serialize import same_args, typed_args_as_json
-from stowplan.kube.config.types import (
+from stowplan.kube.config.config_errors import duplicate, invalid, required
+from stowplan.kube.config.configuration import (
     ClientConnection,
     Configuration,
     Extender,
@@ -27,6 +23,10 @@ from stowplan.kube.config.types import (
     PluginSet,
     Profile,
 )
+from stowplan.kube.config.declaration import Args, Declarations
+from stowplan.kube.config.features import FeatureGates
+from stowplan.kube.config.schema import API_VERSION, POINTS
+from stowplan.kube.config.serialize import same_args, typed_args_as_json
 
 _REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 # Parity: removed plugins are not detected at the other points.

@@ -17,8 +17,8 @@ from typing import Any
 
 from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.config.documents import members_of
-from stowplan.kube.config.errors import ConfigError
+from stowplan.kube.config.config_documents import members_of
+from stowplan.kube.config.config_errors import ConfigError
 from stowplan.kube.config.schema import (
     BOOL,
     DURATION,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.metrics.build_info import register_build_info, register_features, register_version_info
-from stowplan.kube.metrics.client import ClientMetrics
+from stowplan.kube.metrics.client_metrics import ClientMetrics
 from stowplan.kube.metrics.exposition import render
-from stowplan.kube.metrics.process import ProcessMetrics, PythonMetrics, register_start_time
+from stowplan.kube.metrics.process_metrics import ProcessMetrics, PythonMetrics, register_start_time
 from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.metrics.serving import ServingMetrics

@@ -28,7 +28,7 @@ from stowplan.net.client.http.failures import FAILURES, failure_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stowplan.kube.config.types import Extender
+    from stowplan.kube.config.configuration import Extender
     from stowplan.net.client.endpoint.file_content import Content
 
 #: As in Go's transport.

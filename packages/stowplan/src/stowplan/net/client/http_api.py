@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.documents import Documents
     from stowplan.kube.config import ClientConnection
-    from stowplan.kube.metrics.client import ClientMetrics
+    from stowplan.kube.metrics.client_metrics import ClientMetrics
     from stowplan.net.client.connection import Connection
 
 T = TypeVar("T", bound=ApiStruct)

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stowplan.kube.config.errors import os_error_text
+from stowplan.kube.config.config_errors import os_error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from stowplan.kube.metrics.client import ClientMetrics
+    from stowplan.kube.metrics.client_metrics import ClientMetrics
     from stowplan.kube.metrics.families import Counter, Histogram
 
 #: Used instead of a status code.

@@ -16,7 +16,7 @@ from stowplan.scheduler.framework.requests import Done, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stowplan.kube.config.types import Configuration
+    from stowplan.kube.config.configuration import Configuration
     from stowplan.scheduler.extenders.calls import Call, Calls
     from stowplan.scheduler.extenders.http_extender import HttpExtender
     from stowplan.scheduler.framework.requests import Ask, Outcome

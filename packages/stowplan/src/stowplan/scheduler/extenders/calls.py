@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.documents import Documents
     from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.config.types import Configuration
-    from stowplan.kube.config.types import Extender as Settings
+    from stowplan.kube.config.configuration import Configuration
+    from stowplan.kube.config.configuration import Extender as Settings
     from stowplan.scheduler.extenders.questions import Question, VictimsAsked
     from stowplan.scheduler.framework.requests import Ask
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stowplan.kube.api.types import Node, Pod
-    from stowplan.kube.config.types import Configuration
-    from stowplan.kube.config.types import Extender as Settings
+    from stowplan.kube.config.configuration import Configuration
+    from stowplan.kube.config.configuration import Extender as Settings
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.extenders.answers import BindAnswer, FilterAnswer
     from stowplan.scheduler.framework.eviction_plan import Candidate

@@ -8,7 +8,7 @@ from stowplan.kube import config
 from stowplan.scheduler.in_tree.discovery import declarations
 
 if TYPE_CHECKING:
-    from stowplan.kube.config.load import Source
+    from stowplan.kube.config.config_loading import Source
 
 
 def load_config(

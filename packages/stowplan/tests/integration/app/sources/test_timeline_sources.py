@@ -9,7 +9,7 @@ from stowplan.app.sources.timeline_sources import recorded_source, rerun_source,
 from stowplan.ui.plan import plan_of
 from stowplan.ui.timeline_file import read_timeline
 from stowplan.ui.timeline_routes import MomentError
-from stowplan_lab.simulation.definition.load import load_scenario
+from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.simulate import simulate_scenario
 from support.browser.pages import PACKING
 from support.live.recordings import a_short_run

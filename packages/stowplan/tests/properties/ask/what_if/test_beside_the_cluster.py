@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from stowplan import Cluster
-from stowplan.ask.loading.files import objects_of_files
+from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.what_if import Put, Scale, drain, fit, survive, what_if
 from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
 from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumeController

@@ -166,7 +166,7 @@ def test_completion_imports_nothing_that_is_slow(cluster):
         "aiohttp",
         "uvloop",
         "stowplan.scheduler.framework",
-        "stowplan.kube.config.load",
+        "stowplan.kube.config.config_loading",
         "importlib.metadata",
     }
     assert {name for name in slow if f"'{name}'" in ran.stderr} == set()

@@ -13,7 +13,7 @@ import pytest
 from stowplan.app.daemon import recording_file
 from stowplan.app.daemon.recording_file import RecordingFile, kept_annotations, recording
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
-from stowplan.history.recordings.files import rotated
+from stowplan.history.recordings.recording_files import rotated
 from stowplan.history.recordings.replaying import Replayed, difference, moment_of
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.port import Change

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from stowplan import Cluster
-from stowplan.ask.loading.files import objects_of_files
 from stowplan.ask.loading.generated import generated_pods, with_ephemeral_claims
+from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import node_of
 from stowplan.kube.api.annotated_devices import DEVICES
 from stowplan.kube.api.decode import decode_object
-from stowplan.kube.api.load import LoadError
+from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.types import Pod, ResourceClaim, ResourceSlice
 from stowplan.testing import a_node, a_pod
 from support.plugins.devices import a_slice, exactly

@@ -9,7 +9,7 @@ import pytest
 
 import stowplan
 from stowplan.ask.offline.cluster import ClusterOptions
-from stowplan.kube.api.load import LoadError
+from stowplan.kube.api.manifest_files import LoadError
 from stowplan.testing import a_node, a_pod
 
 SMALL = a_node("small").allocatable(cpu="1", pods="9").obj()

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from stowplan.ask.loading.generated import claim_for, ephemeral_claims
 from stowplan.ask.what_if import AddNodes, Label, NodeKind, Put, Remove, Scale, Taint, drain, fit, survive, what_if
-from stowplan.ask.what_if.changes import Drain
-from stowplan.ask.what_if.nodes import cordoned
-from stowplan.ask.what_if.pods import Fate, copy_of, fate_of, named, on_node, recreated
+from stowplan.ask.what_if.hypothetical_changes import Drain
+from stowplan.ask.what_if.hypothetical_nodes import cordoned
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, copy_of, eviction_outcome, named, on_node, recreated
 from stowplan.kube.api.affinity import Taint as TaintOfNode
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.device_claims import ResourceClaimStatus
@@ -130,11 +130,15 @@ class Real:
         gone = [pod for uid, pod in before.items() if uid not in after]
         self.displaced += [f"default/{pod.metadata.name}" for pod in gone]
         self.cluster = self.drawn.cluster(without_claims_of(self.cluster.state.everything(), gone))
-        return [pod for pod in gone if fate_of(pod) is Fate.RECREATED]
+        return [pod for pod in gone if eviction_outcome(pod) is EvictionOutcome.RECREATED]
 
     def homes(self):
         infos = self.cluster.state.placed_pods()
-        return {info.key: info.node_name for info in infos if fate_of(info.pod) is not Fate.BELONGS_TO_NODE}
+        return {
+            info.key: info.node_name
+            for info in infos
+            if eviction_outcome(info.pod) is not EvictionOutcome.BELONGS_TO_NODE
+        }
 
 
 def without(objects, leaving):
@@ -168,7 +172,7 @@ def unschedulable(node):
 def more_nodes(objects, name, number):
     """That many nodes like it, with pods of their DaemonSets."""
     (node,) = (obj for obj in objects if isinstance(obj, Node) and obj.metadata.name == name)
-    daemons = [pod for pod in on(objects, name) if fate_of(pod) is Fate.BELONGS_TO_NODE]
+    daemons = [pod for pod in on(objects, name) if eviction_outcome(pod) is EvictionOutcome.BELONGS_TO_NODE]
     for i in range(number):
         added = f"{name}-like-{i + 1}"
         labels = {**node.metadata.labels, HOST: added}
@@ -205,14 +209,16 @@ def test_what_if(random):
             change = Taint(name, "k", effect="NoExecute")
             real = changed_node(without(objects, back), name, tainted)
         case "drain":
-            back = [pod for pod in here if fate_of(pod) is not Fate.BELONGS_TO_NODE]
+            back = [pod for pod in here if eviction_outcome(pod) is not EvictionOutcome.BELONGS_TO_NODE]
             change, real = Drain(name), changed_node(without(objects, back), name, unschedulable)
         case "put":
             pod, _ = a_shaped_pod("new", random)
             new = [*map(decode_object, claims_of(pod, drawn, random)), decode_object(pod)]
             change, late = Put(tuple(new)), new
         case "scale":
-            mine = [obj for obj in objects if isinstance(obj, Pod) and fate_of(obj) is Fate.RECREATED]
+            mine = [
+                obj for obj in objects if isinstance(obj, Pod) and eviction_outcome(obj) is EvictionOutcome.RECREATED
+            ]
             change = Scale("Deployment", "default", "web", len(mine) + 1 if mine else 0)
             # Pods that lost their node are scheduled first.
             models = sorted(mine, key=lambda pod: not pod.spec.node_name)[:1]
@@ -223,7 +229,7 @@ def test_what_if(random):
     assert cluster.state.dump() == before
     after = Real(drawn, real)
     # In the order in which they come.
-    for obj in (*all_recreated(pod for pod in back if fate_of(pod) is Fate.RECREATED), *late):
+    for obj in (*all_recreated(pod for pod in back if eviction_outcome(pod) is EvictionOutcome.RECREATED), *late):
         after.cluster.add(obj)
     after.places_all()
     usual = Real(drawn, objects).places_all()
@@ -254,7 +260,7 @@ def placed_one_by_one(drawn, objects, pod, most):
 def test_fit(random):
     drawn = a_cluster(random)
     pod, kind = a_shaped_pod("asked", random)
-    if kind == "other scheduler" or fate_of(decode_object(pod)) is Fate.BELONGS_TO_NODE:
+    if kind == "other scheduler" or eviction_outcome(decode_object(pod)) is EvictionOutcome.BELONGS_TO_NODE:
         return
     if kind != "ephemeral":
         drawn.others += claims_of(pod, drawn, random)
@@ -288,10 +294,10 @@ def test_drain(random):
     blocked = {block.pod for block in found.blocked_by}
     for name in found.nodes:
         for pod in on(real.cluster.state.everything(), name):
-            fate = fate_of(pod)
-            if fate is not Fate.BELONGS_TO_NODE and f"default/{pod.metadata.name}" not in blocked:
+            outcome = eviction_outcome(pod)
+            if outcome is not EvictionOutcome.BELONGS_TO_NODE and f"default/{pod.metadata.name}" not in blocked:
                 real.cluster = drawn.cluster(without(real.cluster.state.everything(), [pod]))
-                real.places([pod] if fate is Fate.RECREATED else [])
+                real.places([pod] if outcome is EvictionOutcome.RECREATED else [])
     real.tries(list(real.stranded))
     assert [(move.pod, move.to) for move in found.moves] == real.moves
     assert {stranded.pod for stranded in found.stranded} == real.stranded.keys()
@@ -314,6 +320,6 @@ def test_survive(random):
         pods = [pod for name in sorted(lost) for pod in on(objects, name)]
         left = [obj for obj in without(objects, pods) if not (isinstance(obj, Node) and obj.metadata.name in lost)]
         real = Real(drawn, left)
-        real.places([pod for pod in pods if fate_of(pod) is Fate.RECREATED])
+        real.places([pod for pod in pods if eviction_outcome(pod) is EvictionOutcome.RECREATED])
         assert {stranded.pod for stranded in loss.stranded} == real.stranded.keys()
         assert list(loss.displaced) == list(dict.fromkeys(real.displaced))

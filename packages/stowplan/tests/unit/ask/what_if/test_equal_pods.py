@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stowplan import Cluster
 from stowplan.ask.offline.scheduling import Scheduling
 from stowplan.ask.what_if import drain, survive
-from stowplan.ask.what_if.pods import compiled_copies
+from stowplan.ask.what_if.hypothetical_pods import compiled_copies
 from stowplan.plugins import PostBindPlugin
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.testing import a_node, a_pod

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stowplan.ask.explain.text.overview import Group
 from stowplan.ask.offline import Cluster
-from stowplan.ask.what_if.nodes import node_like, node_named
+from stowplan.ask.what_if.hypothetical_nodes import node_like, node_named
 from stowplan.ask.what_if.relief import relief
 from stowplan.testing import a_node, a_pod
 from support.examples import examples

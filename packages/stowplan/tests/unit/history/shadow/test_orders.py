@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.history.shadow.comparison import Kind, compared
+from stowplan.history.shadow.bind_comparison import Kind, compared
 from stowplan.history.shadow.decision_order import CONCURRENT_SECONDS
 from stowplan.history.shadow.shadow import Shadow
 from stowplan.kube.api.decode import convert

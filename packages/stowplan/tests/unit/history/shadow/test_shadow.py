@@ -3,10 +3,10 @@
 from io import StringIO
 
 from stowplan.ask.explain.text.tables import write
-from stowplan.history.shadow.comparison import Kind
+from stowplan.history.shadow.bind_comparison import Kind
 from stowplan.history.shadow.decision_order import MAX_SECONDS
-from stowplan.history.shadow.report import Report
 from stowplan.history.shadow.shadow import Shadow
+from stowplan.history.shadow.shadow_report import Report
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.port import Change

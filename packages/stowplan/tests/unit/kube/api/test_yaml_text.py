@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan import load_config
-from stowplan.kube.api.load import LoadError, load_files, load_manifests
+from stowplan.kube.api.manifest_files import LoadError, load_files, load_manifests
 from stowplan.kube.api.yaml_text import (
     MAX_DEPTH,
     KubernetesLoader,

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import EvaluationStopped, ValueProblem
 from stowplan.kube.cel.device_selectors import (

@@ -7,7 +7,7 @@ import pytest
 from stowplan import load_config
 from stowplan.kube import config as config_room
 from stowplan.kube.config import ConfigError, PluginDeclaration
-from stowplan.kube.config.documents import parse_document
+from stowplan.kube.config.config_documents import parse_document
 from stowplan.scheduler.in_tree.discovery import declarations
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

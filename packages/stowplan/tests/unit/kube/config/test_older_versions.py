@@ -7,7 +7,7 @@ import yaml
 
 from stowplan import load_config
 from stowplan.kube.config import ConfigError
-from stowplan.kube.config.documents import parse_document
+from stowplan.kube.config.config_documents import parse_document
 from stowplan.kube.config.older.upgrade import upgrade
 from stowplan.scheduler.in_tree.discovery import declarations
 

@@ -8,7 +8,7 @@ import yaml
 
 from stowplan import Cluster, load_config
 from stowplan.kube.config import ConfigError
-from stowplan.kube.config.documents import parse_document
+from stowplan.kube.config.config_documents import parse_document
 from stowplan.kube.config.older.policy import PREDICATES, PRIORITIES
 from stowplan.kube.config.older.upgrade import upgrade
 from stowplan.scheduler.in_tree.discovery import declarations

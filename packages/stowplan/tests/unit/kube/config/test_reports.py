@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from golden import compare
 from stowplan.kube.config import DEFAULT_FEATURES, ConfigError
-from stowplan.kube.config.documents import parse_document
-from stowplan.kube.config.load import load_document
+from stowplan.kube.config.config_documents import parse_document
+from stowplan.kube.config.config_loading import load_document
 from stowplan.kube.config.older.upgrade import upgrade
 from stowplan.kube.config.reports.conversion import converted, converted_text
 from stowplan.kube.config.reports.differences import differences, effective_profiles

@@ -9,7 +9,7 @@ from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import ClientConnection
-from stowplan.kube.metrics.client import ClientMetrics
+from stowplan.kube.metrics.client_metrics import ClientMetrics
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.net.client.http_api import HttpApi
 from stowplan.net.client.request_metrics import RequestMetrics

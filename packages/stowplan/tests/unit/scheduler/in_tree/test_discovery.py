@@ -27,7 +27,7 @@ from typing import ClassVar
 
 from stowplan.kube.api.types import ResourceSlice
 from stowplan.kube.config.declaration import Args, EnabledByDefault, PluginDeclaration
-from stowplan.kube.config.errors import invalid
+from stowplan.kube.config.config_errors import invalid
 from stowplan.kube.config.schema import INT32, Pointer, Struct, kind
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.cel_errors import CompileError
 from stowplan.kube.cel.environment import CompiledExpression, Environment, environment
 from stowplan.kube.structs import PlainStruct

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import field
 
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.config.errors import nearest
+from stowplan.kube.config.config_errors import nearest
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.quantity import value
-from stowplan.kube.config.errors import forbidden, invalid
+from stowplan.kube.config.config_errors import forbidden, invalid
 from stowplan.kube.klog.setup import LogSettings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stowplan.app.command_line.flags.flag_set import options_of
 from stowplan.app.command_line.flags.versions import version_errors, versions_of
 from stowplan.kube.api.field_errors import go_json, go_quote
-from stowplan.kube.config.errors import invalid, os_error_text
+from stowplan.kube.config.config_errors import invalid, os_error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan.kube.config.errors import ConfigError
+from stowplan.kube.config.config_errors import ConfigError
 
 if TYPE_CHECKING:
     from stowplan.app.command_line.flags.flag_set import CommandLine

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.app.command_line.flags import flag_kinds as k
 from stowplan.app.command_line.flags.flag_set import Flag
-from stowplan.kube.config.errors import required
+from stowplan.kube.config.config_errors import required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from stowplan.app.command_line.flags.flag_set import Flag
 from stowplan.app.command_line.flags.gate_table import KNOWN_GATES
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.quantity import read_quantity
-from stowplan.kube.config.types import ClientConnection, LeaderElection
+from stowplan.kube.config.configuration import ClientConnection, LeaderElection
 
 if TYPE_CHECKING:
     from collections.abc import Callable

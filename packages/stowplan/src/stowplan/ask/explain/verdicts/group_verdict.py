@@ -112,7 +112,7 @@ class GroupVerdict(GroupJudgement):
         return domain.status.message
 
     def _repr_html_(self) -> str:
-        from stowplan.ask.explain.verdicts.html import group_html
+        from stowplan.ask.explain.verdicts.verdict_html import group_html
 
         return group_html(self)
 

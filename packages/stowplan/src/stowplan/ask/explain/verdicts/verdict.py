@@ -93,7 +93,7 @@ class Verdict(Judgement):
 
     def _repr_html_(self) -> str:
         """The score matrix and the refusals, for notebooks."""
-        from stowplan.ask.explain.verdicts.html import verdict_html
+        from stowplan.ask.explain.verdicts.verdict_html import verdict_html
 
         return verdict_html(self)
 

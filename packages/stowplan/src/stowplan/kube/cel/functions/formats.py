@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import dns1123_subdomain_errors, is_qualified_name_errors, label_value_errors
 from stowplan.kube.cel import costs
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.declarations import function, member, overload
 from stowplan.kube.cel.functions.urls import UrlError, read_url

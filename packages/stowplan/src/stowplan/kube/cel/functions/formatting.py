@@ -9,7 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from stowplan.kube.cel import types as t
+from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.functions.conversions import to_string

@@ -4,14 +4,14 @@ In these releases a scheduler had one profile: of an algorithm provider, or of a
 the last release with providers.
 """
 
+from stowplan.kube.config.config_documents import Document, parse_document, read_source
+from stowplan.kube.config.config_errors import ConfigError, ConfigFileError, invalid
 from stowplan.kube.config.declaration import Declarations
-from stowplan.kube.config.documents import Document, parse_document, read_source
-from stowplan.kube.config.errors import ConfigError, ConfigFileError, invalid
 from stowplan.kube.config.header import no_kind, read_header
 from stowplan.kube.config.older.draft import Draft, args_of
-from stowplan.kube.config.older.schema import API_VERSIONS, POLICY_KIND
+from stowplan.kube.config.older.older_schemas import API_VERSIONS, POLICY_KIND
+from stowplan.kube.config.older.older_versions import check_provider, to_v1
 from stowplan.kube.config.older.upgrade import Upgrade, finished, upgrade_policy
-from stowplan.kube.config.older.versions import check_provider, to_v1
 from stowplan.kube.config.schema import API_VERSION, CONFIGURATION_KIND
 
 _LAST_PROVIDERS = "v1beta1"

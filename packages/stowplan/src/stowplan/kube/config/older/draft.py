@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from stowplan.kube.config.config_errors import ConfigError
 from stowplan.kube.config.declaration import Declarations
-from stowplan.kube.config.errors import ConfigError
 from stowplan.kube.config.walk import json_kind
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.field_errors import aggregate, go_quote
-from stowplan.kube.config.errors import ConfigError, did_you_mean, invalid
+from stowplan.kube.config.config_errors import ConfigError, did_you_mean, invalid
 from stowplan.kube.config.older.draft import Draft, Json, args_of, config_path, plugin_path
 from stowplan.kube.config.older.retired_plugins import REFUSED
 

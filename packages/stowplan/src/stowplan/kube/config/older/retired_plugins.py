@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from stowplan.kube.api.field_errors import aggregate
-from stowplan.kube.config.errors import ConfigError, invalid
+from stowplan.kube.config.config_errors import ConfigError, invalid
 from stowplan.kube.config.older.draft import (
     Draft,
     Json,
@@ -24,7 +24,7 @@ from stowplan.kube.config.older.draft import (
     given_args,
     plugin_path,
 )
-from stowplan.kube.config.older.schema import api_version
+from stowplan.kube.config.older.older_schemas import api_version
 from stowplan.kube.config.schema import POINTS
 from stowplan.kube.config.suggestions import MAX_HINTS, unknown_plugin_hint
 

@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Any, Protocol
 
 from stowplan.kube.api.field_errors import child
+from stowplan.kube.config.config_documents import Document, members_of, parse_document, read_source
+from stowplan.kube.config.config_errors import ConfigError, ConfigFileError, strict_error
 from stowplan.kube.config.declaration import Declarations
-from stowplan.kube.config.documents import Document, members_of, parse_document, read_source
-from stowplan.kube.config.errors import ConfigError, ConfigFileError, strict_error
 from stowplan.kube.config.header import Header, no_kind, read_header
 from stowplan.kube.config.older.draft import Draft, Json
+from stowplan.kube.config.older.older_schemas import API_VERSIONS, POLICY, POLICY_KIND, VERSIONS, configuration_schema
+from stowplan.kube.config.older.older_versions import check_provider, to_profiles, to_v1
 from stowplan.kube.config.older.policy import convert_policy
-from stowplan.kube.config.older.schema import API_VERSIONS, POLICY, POLICY_KIND, VERSIONS, configuration_schema
-from stowplan.kube.config.older.versions import check_provider, to_profiles, to_v1
 from stowplan.kube.config.schema import CONFIGURATION_KIND, GROUP, Pointer, Slice, Struct, Type
 from stowplan.kube.config.suggestions import MAX_HINTS, field_hints
 from stowplan.kube.config.walk import decode_struct

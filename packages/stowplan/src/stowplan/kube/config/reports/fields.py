@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stowplan.kube.config.errors import ConfigError, did_you_mean
-from stowplan.kube.config.load import load_document
-from stowplan.kube.config.older.schema import API_VERSIONS, OLDER_ARGS, POLICY, VERSIONS, configuration_schema
+from stowplan.kube.config.config_errors import ConfigError, did_you_mean
+from stowplan.kube.config.config_loading import load_document
+from stowplan.kube.config.older.older_schemas import API_VERSIONS, OLDER_ARGS, POLICY, VERSIONS, configuration_schema
 from stowplan.kube.config.schema import CONFIGURATION, DURATION, Field, Pointer, Raw, Scalar, Slice, StringMap, Struct
 from stowplan.kube.config.serialize import encode_object
 

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
-from stowplan.kube.config.errors import os_error_text
+from stowplan.kube.config.config_errors import os_error_text
 from stowplan.net.client.credentials.exec_protocol import (
     ExecAnswer,
     ExecAnswerError,

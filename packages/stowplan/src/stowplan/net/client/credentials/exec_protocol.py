@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from stowplan.kube.config.documents import parse_document
-from stowplan.kube.config.errors import ConfigError
+from stowplan.kube.config.config_documents import parse_document
+from stowplan.kube.config.config_errors import ConfigError
 from stowplan.net.client.credentials.request_credentials import is_sendable
 from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.endpoint.tls import ClientCertificate, load_client_certificate

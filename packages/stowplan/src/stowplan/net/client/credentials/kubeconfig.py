@@ -18,8 +18,8 @@ from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.config.documents import parse_document
-from stowplan.kube.config.errors import ConfigError, os_error_text
+from stowplan.kube.config.config_documents import parse_document
+from stowplan.kube.config.config_errors import ConfigError, os_error_text
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.credentials.kubeconfig_types import Cluster, Context, Header, User
 from stowplan.net.client.endpoint.config_error import ClientConfigError

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from stowplan.kube.config.errors import os_error_text
+from stowplan.kube.config.config_errors import os_error_text
 from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.net.client.endpoint.tls import NoCertificate
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.port import Api
     from stowplan.kube.config import LeaderElection
-    from stowplan.kube.metrics.client import ClientMetrics
+    from stowplan.kube.metrics.client_metrics import ClientMetrics
     from stowplan.kube.timing.times import Times
     from stowplan.net.client.events.event_recorder import Recorder
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from cryptography import x509
 
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.config.errors import os_error_text
+from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog import get_logger
 from stowplan.net.client.endpoint.file_content import FileContent
 from stowplan.net.serving.tls.certificate_detail import certificate_detail

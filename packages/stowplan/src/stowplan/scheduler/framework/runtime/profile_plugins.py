@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from stowplan.kube.config import Profile
-    from stowplan.kube.config.types import PluginRef
+    from stowplan.kube.config.configuration import PluginRef
     from stowplan.scheduler.framework.handle import Handle
     from stowplan.scheduler.framework.runtime.registry import Registry
 

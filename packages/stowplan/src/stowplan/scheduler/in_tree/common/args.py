@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.field_errors import child
 from stowplan.kube.api.labels import label_key_errors
+from stowplan.kube.config.config_errors import invalid, required
 from stowplan.kube.config.declaration import Args
-from stowplan.kube.config.errors import invalid, required
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import INT32, INT64, STRING, Slice, documented, not_omitted, struct
 

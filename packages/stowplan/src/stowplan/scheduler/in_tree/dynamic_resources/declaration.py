@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.field_errors import child
 from stowplan.kube.api.types import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.kube.config.config_errors import forbidden, invalid
 from stowplan.kube.config.declaration import Args, EnabledByDefault, PluginDeclaration
-from stowplan.kube.config.errors import forbidden, invalid
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import DURATION, Pointer, Struct, documented, kind, not_omitted
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from stowplan.kube.api.field_errors import child
+from stowplan.kube.config.config_errors import invalid
 from stowplan.kube.config.declaration import Args, EnabledByDefault, PluginDeclaration
-from stowplan.kube.config.errors import invalid
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import BOOL, INT32, Pointer, Struct, documented, kind, not_omitted
 

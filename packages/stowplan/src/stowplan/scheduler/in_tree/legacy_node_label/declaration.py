@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+from stowplan.kube.config.config_errors import invalid
 from stowplan.kube.config.declaration import Args, PluginDeclaration
-from stowplan.kube.config.errors import invalid
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import STRING, Slice, Struct, documented, kind
 

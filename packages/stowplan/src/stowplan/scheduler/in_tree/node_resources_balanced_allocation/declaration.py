@@ -6,8 +6,8 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from stowplan.kube.api.field_errors import child
+from stowplan.kube.config.config_errors import duplicate, invalid
 from stowplan.kube.config.declaration import Args, EnabledByDefault, PluginDeclaration
-from stowplan.kube.config.errors import duplicate, invalid
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import Slice, Struct, documented, kind
 from stowplan.scheduler.in_tree.common.args import RESOURCE_SPEC, ResourceSpec, completed_resources

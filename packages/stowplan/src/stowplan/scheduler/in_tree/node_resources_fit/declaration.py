@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.kube.api.field_errors import child, not_supported
+from stowplan.kube.config.config_errors import forbidden, invalid, required
 from stowplan.kube.config.declaration import Args, EnabledByDefault, PluginDeclaration
-from stowplan.kube.config.errors import forbidden, invalid, required
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import STRING, Pointer, Slice, Struct, documented, kind, named_string, struct
 from stowplan.scheduler.in_tree.common.args import (

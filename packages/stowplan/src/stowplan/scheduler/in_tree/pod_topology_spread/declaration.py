@@ -13,8 +13,8 @@ from stowplan.kube.api.types import (
     StatefulSet,
     TopologySpreadConstraint,
 )
+from stowplan.kube.config.config_errors import duplicate, forbidden, invalid, required
 from stowplan.kube.config.declaration import Args, EnabledByDefault, Kinds, PluginDeclaration
-from stowplan.kube.config.errors import duplicate, forbidden, invalid, required
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import (
     INT32,

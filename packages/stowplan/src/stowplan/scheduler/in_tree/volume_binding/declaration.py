@@ -14,8 +14,8 @@ from stowplan.kube.api.types import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from stowplan.kube.config.config_errors import invalid
 from stowplan.kube.config.declaration import Args, EnabledByDefault, PluginDeclaration
-from stowplan.kube.config.errors import invalid
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import INT64, Pointer, Slice, Struct, documented, kind
 from stowplan.scheduler.in_tree.common.annotations import (

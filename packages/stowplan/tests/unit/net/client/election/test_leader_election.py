@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stowplan.kube.api.api_errors import Conflict, Forbidden, InternalError, NotFound
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.config import Duration, LeaderElection
-from stowplan.kube.metrics.client import ClientMetrics
+from stowplan.kube.metrics.client_metrics import ClientMetrics
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.timing.times import settle
 from stowplan.net.client.election.leader_election import (

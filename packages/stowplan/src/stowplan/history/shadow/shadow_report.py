@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from stowplan.ask.explain.text.tables import Grid, Line
-from stowplan.history.shadow.comparison import Kind
+from stowplan.history.shadow.bind_comparison import Kind
 from stowplan.kube.metrics.exposition import family_text
 from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
 

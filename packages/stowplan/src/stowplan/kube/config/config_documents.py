@@ -21,7 +21,7 @@ import yaml
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.yaml_text import MAX_DEPTH, HostileYamlError, composed, repeated_keys
-from stowplan.kube.config.errors import ConfigError, ConfigFileError, os_error_text
+from stowplan.kube.config.config_errors import ConfigError, ConfigFileError, os_error_text
 
 
 class JsonObject(dict[str, Any]):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from stowplan.ask.explain.text.tables import Block, Cell
-    from stowplan.ask.what_if.records import (
+    from stowplan.ask.what_if.answer_records import (
         DrainRecord,
         FitRecord,
         GroupFitRecord,

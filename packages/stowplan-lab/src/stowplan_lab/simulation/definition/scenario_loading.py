@@ -10,14 +10,14 @@ from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config.features import GateError, with_chosen
 from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.definition.documents import Document, read_document
-from stowplan_lab.simulation.definition.schema import EVENTS, ZONE, Scenario
+from stowplan_lab.simulation.definition.scenario_fields import EVENTS, ZONE, Scenario
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
     from stowplan_lab.simulation.definition.documents import FieldPath, Problem
-    from stowplan_lab.simulation.definition.schema import ClusterSpec
+    from stowplan_lab.simulation.definition.scenario_fields import ClusterSpec
 
 _WITH_PODS = ("manifest", "file", "trace")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

@@ -12,18 +12,18 @@ from stowplan.ask.explain.text.tables import Grid, Line
 from stowplan.kube.api.yaml_text import to_yaml
 from stowplan.kube.timing.waits import COUNTED
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan_lab.compare.report import amount, spread, title_of
+from stowplan_lab.compare.comparison_report import amount, spread, title_of
 from stowplan_lab.simulation.report.html import COLOURS, Dot, Series, figure, lines, scatter, standing_page
-from stowplan_lab.simulation.report.text import span_text
+from stowplan_lab.simulation.report.summary_text import span_text
 from stowplan_lab.tuning.objective import TuningError, front
-from stowplan_lab.tuning.records import BETTER, NOT_JUDGED
+from stowplan_lab.tuning.search_records import BETTER, NOT_JUDGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from stowplan.ask.explain.text.tables import Block
-    from stowplan_lab.tuning.records import JudgedRecord, TrialRecord, TuningRecord
+    from stowplan_lab.tuning.search_records import JudgedRecord, TrialRecord, TuningRecord
 
 _SHOWN = 5
 

@@ -7,12 +7,12 @@ default plugins (`plugin_lists.py`), unless an earlier step did.
 from collections.abc import Callable
 
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.config.errors import ConfigError, invalid
+from stowplan.kube.config.config_errors import ConfigError, invalid
 from stowplan.kube.config.older import plugin_lists
 from stowplan.kube.config.older.draft import Draft, Json, args_of, config_path, given_args
+from stowplan.kube.config.older.older_schemas import VERSIONS
 from stowplan.kube.config.older.plugin_lists import complete_halves, make_explicit
 from stowplan.kube.config.older.retired_plugins import check_removed, rename_plugins, use_scoring_strategies
-from stowplan.kube.config.older.schema import VERSIONS
 from stowplan.kube.config.schema import API_VERSION
 
 _MAX_SYMMETRIC_WEIGHT = 100

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.what_if.answer_records import SideRecord, WhatIfRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions
-from stowplan.ask.what_if.changes import Change, Reconfigure
-from stowplan.ask.what_if.nodes import DaemonSets
-from stowplan.ask.what_if.pods import belongs_to_node
-from stowplan.ask.what_if.records import SideRecord, WhatIfRecord
+from stowplan.ask.what_if.hypothetical_changes import Change, Reconfigure
+from stowplan.ask.what_if.hypothetical_nodes import DaemonSets
+from stowplan.ask.what_if.hypothetical_pods import belongs_to_node
 from stowplan.ask.what_if.settling import Settling
 from stowplan.kube.structs import PlainStruct
 

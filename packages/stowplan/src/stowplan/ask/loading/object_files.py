@@ -19,7 +19,7 @@ from stowplan.ask.loading.generated import (
     with_ephemeral_claims,
 )
 from stowplan.ask.loading.manifest_checks import checked
-from stowplan.kube.api.load import load_files
+from stowplan.kube.api.manifest_files import load_files
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, PriorityClass, StorageClass
 from stowplan.kube.structs import PlainStruct
 

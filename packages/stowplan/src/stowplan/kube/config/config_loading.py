@@ -15,17 +15,17 @@ from typing import Any
 
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.config.build import build
+from stowplan.kube.config.config_documents import Document, GivenSource, parse_document, read_source
+from stowplan.kube.config.config_errors import ConfigError
+from stowplan.kube.config.configuration import Configuration
 from stowplan.kube.config.declaration import Declarations
 from stowplan.kube.config.defaults import decode_configuration, default_configuration
-from stowplan.kube.config.documents import Document, GivenSource, parse_document, read_source
-from stowplan.kube.config.errors import ConfigError
 from stowplan.kube.config.features import DEFAULT_FEATURES, FeatureGates
-from stowplan.kube.config.older.schema import API_VERSIONS as POLICY_VERSIONS
-from stowplan.kube.config.older.schema import POLICY_KIND, VERSIONS, api_version
+from stowplan.kube.config.older.older_schemas import API_VERSIONS as POLICY_VERSIONS
+from stowplan.kube.config.older.older_schemas import POLICY_KIND, VERSIONS, api_version
 from stowplan.kube.config.older.upgrade import PolicyMaps, Upgrade, log_upgrade, upgrade
 from stowplan.kube.config.schema import API_VERSION, CONFIGURATION_KIND
 from stowplan.kube.config.suggestions import MAX_HINTS, header_hints, plugin_hints
-from stowplan.kube.config.types import Configuration
 from stowplan.kube.config.unused_settings import unknown_arguments, unused_plugins
 from stowplan.kube.config.validation import configuration_errors
 

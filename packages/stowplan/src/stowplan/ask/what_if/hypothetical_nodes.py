@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from stowplan.ask.loading.workloads import node_of, tied_to, untied, wanted_on
 from stowplan.ask.offline import ClusterError
-from stowplan.ask.what_if.claims import release_claims, with_own_claims
-from stowplan.ask.what_if.pods import Fate, copy_of, fate_of, named, on_node, recreated
+from stowplan.ask.what_if.hypothetical_claims import release_claims, with_own_claims
+from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, copy_of, eviction_outcome, named, on_node, recreated
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.taints import NO_EXECUTE
@@ -197,7 +197,7 @@ class NodeTemplate:
         if not isinstance(like, str):
             return cls(like)
         pods = (info.pod for info in pods_on(cluster, like))
-        daemons = tuple(pod for pod in pods if fate_of(pod) is Fate.BELONGS_TO_NODE)
+        daemons = tuple(pod for pod in pods if eviction_outcome(pod) is EvictionOutcome.BELONGS_TO_NODE)
         objects = cluster.state.objects
         slices = tuple(one for one in objects.all(ResourceSlice) if one.spec.node_name == like)
         waiting = tuple(daemons_waiting_for(cluster, like))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.history.recordings import files
-from stowplan.history.recordings.files import (
+from stowplan.history.recordings import recording_files
+from stowplan.history.recordings.recording_files import (
     file_at,
     files_of_run,
     header_of,
@@ -56,7 +56,7 @@ def test_the_file_of_a_moment(path, when, suffix):
 def test_the_files_of_a_run(path, monkeypatch, begin_runs, run):
     folder = path.removesuffix("r")
     headers = {f"{folder}{name}": msgspec.structs.replace(HEADER, dump=None) for name in begin_runs}
-    monkeypatch.setattr(files, "header_of", lambda name: headers.get(name, DUMPED))
+    monkeypatch.setattr(recording_files, "header_of", lambda name: headers.get(name, DUMPED))
     assert files_of_run(path) == [f"{folder}{name}" for name in run]
 
 
@@ -73,13 +73,13 @@ def test_the_files_of_a_run(path, monkeypatch, begin_runs, run):
 def test_whether_a_file_goes_on_in_the_next(path, monkeypatch, file, begin_runs, continued):
     folder = path.removesuffix("r")
     headers = {f"{folder}{name}": msgspec.structs.replace(HEADER, dump=None) for name in begin_runs}
-    monkeypatch.setattr(files, "header_of", lambda name: headers.get(name, DUMPED))
+    monkeypatch.setattr(recording_files, "header_of", lambda name: headers.get(name, DUMPED))
     assert is_continued(path, f"{folder}{file}") is continued
 
 
 def test_a_missing_file_ends_the_run(path, monkeypatch, tmp_path):
     (tmp_path / "r.12").write_bytes(b"x")
-    monkeypatch.setattr(files, "header_of", lambda name: DUMPED)
+    monkeypatch.setattr(recording_files, "header_of", lambda name: DUMPED)
     assert files_of_run(path) == [f"{path}.12", path]
 
 
@@ -154,6 +154,6 @@ def test_plain_lines_of_older_versions():
 def test_a_line_longer_than_a_read(monkeypatch):
     line = b"x" * 1_000_000 + b"\n"
     assert read(packed(line) + packed(b"y\n")) == [line, b"y\n"]
-    monkeypatch.setattr("stowplan.history.recordings.files._LONGEST_LINE", 500_000)
+    monkeypatch.setattr("stowplan.history.recordings.recording_files._LONGEST_LINE", 500_000)
     with pytest.raises(RecordingError, match="a line is longer"):
         read(packed(line))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.ask.explain.text.tables import Block
-    from stowplan_lab.simulation.results.records import SummaryRecord, WaitsRecord
+    from stowplan_lab.simulation.results.simulation_records import SummaryRecord, WaitsRecord
 
 
 def span_text(seconds: float) -> str:

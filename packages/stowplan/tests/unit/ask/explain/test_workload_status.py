@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.ask.explain.workloads import workload_record
+from stowplan.ask.explain.workload_status import workload_record
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.types import Event, Pod
 from stowplan.testing import a_pod

@@ -7,7 +7,7 @@ import pytest
 from stowplan import Cluster
 from stowplan.ask.explain.text.overview import Group
 from stowplan.ask.what_if import Scale, drain, fit, survive, what_if
-from stowplan.ask.what_if.claims import release_claims
+from stowplan.ask.what_if.hypothetical_claims import release_claims
 from stowplan.ask.what_if.relief import relief
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.types import PersistentVolumeClaim, ResourceClaim

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from stowplan.kube.metrics.exposition import render
-from stowplan.kube.metrics.process import ProcessMetrics, PythonMetrics, register_start_time
+from stowplan.kube.metrics.process_metrics import ProcessMetrics, PythonMetrics, register_start_time
 from stowplan.kube.metrics.registry import MetricsRegistry
 
 STAT = (

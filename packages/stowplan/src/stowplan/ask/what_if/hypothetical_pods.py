@@ -28,7 +28,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 _OF_NODES = ("DaemonSet", "Node")
 
 
-class Fate(Enum):
+class EvictionOutcome(Enum):
     """What happens to a pod that leaves its node."""
 
     #: Its controller creates another one, which can go to any node.
@@ -41,16 +41,16 @@ class Fate(Enum):
     LEAVING = "leaving"
 
 
-def fate_of(pod: Pod) -> Fate:
+def eviction_outcome(pod: Pod) -> EvictionOutcome:
     if belongs_to_node(pod):
-        return Fate.BELONGS_TO_NODE
+        return EvictionOutcome.BELONGS_TO_NODE
     if pod.metadata.deletion_timestamp is not None:
-        return Fate.LEAVING
-    return Fate.LOST if controller_of(pod.metadata) is None else Fate.RECREATED
+        return EvictionOutcome.LEAVING
+    return EvictionOutcome.LOST if controller_of(pod.metadata) is None else EvictionOutcome.RECREATED
 
 
 def belongs_to_node(pod: Pod) -> bool:
-    """Whether that is its fate; asked for every pod of a cluster."""
+    """Whether that is its outcome; asked for every pod of a cluster."""
     metadata = pod.metadata
     for owner in metadata.owner_references:
         if owner.controller and owner.kind in _OF_NODES:

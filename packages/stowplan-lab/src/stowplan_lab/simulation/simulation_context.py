@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from stowplan.drivers.virtual_time.driver import VirtualTime
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan_lab.simulation.definition.schema import ModelsSpec
+    from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec
     from stowplan_lab.simulation.results.ledger import Entry, Ledger, Origin
 
 
-class World:
+class SimulationContext:
     def __init__(self, time: VirtualTime, ledger: Ledger, state: ClusterState, models: ModelsSpec, seed: int) -> None:
         self.time = time
         self.store = time.store

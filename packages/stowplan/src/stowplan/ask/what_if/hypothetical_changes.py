@@ -18,10 +18,17 @@ from msgspec.structs import replace
 from stowplan.ask.loading.workloads import belongs_to, workload_of
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.offline.arguments import decoded
-from stowplan.ask.offline.names import near_names
-from stowplan.ask.what_if.claims import release_claims, with_own_claims
-from stowplan.ask.what_if.nodes import MOST_NODES, NodeTemplate, node_named, pods_on
-from stowplan.ask.what_if.pods import Fate, fate_of, named, ordinal_names, pods_of, recreated
+from stowplan.ask.offline.name_suggestions import near_names
+from stowplan.ask.what_if.hypothetical_claims import release_claims, with_own_claims
+from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES, NodeTemplate, node_named, pods_on
+from stowplan.ask.what_if.hypothetical_pods import (
+    EvictionOutcome,
+    eviction_outcome,
+    named,
+    ordinal_names,
+    pods_of,
+    recreated,
+)
 from stowplan.ask.what_if.settling import put_back
 from stowplan.kube.api.affinity import Taint as TaintOfNode
 from stowplan.kube.api.taints import tolerates
@@ -122,7 +129,12 @@ class Drain(Change):
         node = node_named(cluster, self.node)
         cluster.add(replace(node, spec=replace(node.spec, unschedulable=True)))
         _take_off(
-            cluster, (info for info in pods_on(cluster, self.node) if fate_of(info.pod) is not Fate.BELONGS_TO_NODE)
+            cluster,
+            (
+                info
+                for info in pods_on(cluster, self.node)
+                if eviction_outcome(info.pod) is not EvictionOutcome.BELONGS_TO_NODE
+            ),
         )
 
 
@@ -346,5 +358,5 @@ def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
     leaving = [(info.key, info.pod) for info in list(infos)]
     for key, _ in leaving:
         cluster.evict(key)
-    put_back(cluster, (pod for _, pod in leaving if fate_of(pod) is Fate.RECREATED))
+    put_back(cluster, (pod for _, pod in leaving if eviction_outcome(pod) is EvictionOutcome.RECREATED))
     release_claims(cluster, (pod for _, pod in leaving))

@@ -8,9 +8,9 @@ import pickle
 import jsonschema
 import pytest
 
-from stowplan_lab.simulation.definition.load import load_scenario
-from stowplan_lab.simulation.definition.schema import scenario_schema
-from stowplan_lab.simulation.errors import ScenarioError
+from stowplan_lab.simulation.definition.scenario_fields import scenario_schema
+from stowplan_lab.simulation.definition.scenario_loading import load_scenario
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 
 GOOD = {
     "name": "good",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stowplan.kube.api.load import LoadError, load_files, load_manifests
+from stowplan.kube.api.manifest_files import LoadError, load_files, load_manifests
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0"}}
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
