@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+__all__ = ["Dask", "Processes", "Workers", "WorkersError"]
+
 NO_DASK = "--dask needs the package distributed: pip install 'stowplan-lab[dask]'"
 #: Timeout in seconds to connect to a Dask scheduler.
 DASK_TIMEOUT = 10.0
