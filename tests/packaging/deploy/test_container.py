@@ -130,9 +130,9 @@ def ran(image, settings, *command):
     )
 
 
-def test_the_embedded_cluster_is_left_out(image):
+def test_the_other_distributions_are_left_out(image):
     assert list(image.rglob("stowplan/__init__.py"))
-    assert not list(image.rglob("stowplan_cluster*"))
+    assert not [*image.rglob("stowplan_cluster*"), *image.rglob("stowplan_lab*")]
 
 
 def test_only_available_commands_are_offered(image, settings):
@@ -141,17 +141,16 @@ def test_only_available_commands_are_offered(image, settings):
     listed = told.stdout.split("Commands:\n")[1]
     # A continued line is indented further.
     names = [line.split()[0] for line in listed.splitlines() if line[2:3] != " "]
-    asking = "dump explain fit drain survive what-if ui compare simulate tune record replay shadow"
+    asking = "dump explain fit drain survive what-if ui record replay shadow"
     assert names == sorted(f"{asking} completion config run".split())
     assert "stowplan up" not in told.stdout
 
 
-@pytest.mark.parametrize("name", ["up", "demo", "apiserver"])
-def test_a_command_of_the_embedded_cluster_says_what_to_install(image, settings, name):
+@pytest.mark.parametrize(("name", "distribution"), [("up", "stowplan-cluster"), ("simulate", "stowplan-lab")])
+def test_a_command_of_another_distribution_says_what_to_install(image, settings, name, distribution):
     told = ran(image, settings, "stowplan", name)
     assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr.startswith(f"error: `stowplan {name}` needs the package stowplan_cluster, which this")
-    assert told.stderr.endswith("; install all of stowplan, from where you got it\n")
+    assert told.stderr.endswith(f"`stowplan {name}` is in {distribution}: pip install {distribution}\n")
 
 
 def test_it_explains_from_files(image, settings):

@@ -17,7 +17,7 @@ from support.processes.deployments import MONITORING, ROOT
 
 ALERTS = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
-ALERTS_TEST = ROOT / "tests" / "deploy" / "alerts_test.yaml"
+ALERTS_TEST = ROOT / "tests" / "packaging" / "deploy" / "alerts_test.yaml"
 RULES = {rule["alert"]: rule for group in ALERTS["groups"] for rule in group["rules"]}
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 #: Labels and series that Prometheus adds itself.

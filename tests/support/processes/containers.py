@@ -56,14 +56,17 @@ def build(stage, context, root, *, python):
         elif word == "COPY":
             *sources, target = shlex.split(text)
             for source in sources:
-                _copy(context / source, work / target)
+                _copy(context / source, work / target, into=target.endswith("/"))
         elif word == "RUN":
             subprocess.run(["/bin/sh", "-ec", _here(text, root, python)], cwd=work, check=True, timeout=600)
         else:
             raise AssertionError(f"unsupported instruction: {word} {text}")
 
 
-def _copy(source, target):
+def _copy(source, target, *, into):
+    """A target that ends with a slash is a folder, which is made."""
+    if into:
+        target.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     else:

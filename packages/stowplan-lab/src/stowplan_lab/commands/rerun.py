@@ -24,11 +24,11 @@ def cluster_at(header: TimelineHeader, at: float, *, folder: str, stopped: Calla
     """Raises InputError if the scenario is no longer valid."""
     rerun = header.rerun
     assert rerun is not None, "the caller has looked"
-    with scenario_reported():
-        located = load_scenario(rerun.scenario, folder=Path(folder, rerun.folder).resolve())
     plugins = named_plugins(rerun.plugins)
     config = yaml.safe_load(header.configuration.yaml)
-    simulation = simulated_until(at, located, config=config, seed=rerun.seed, plugins=plugins, stopped=stopped)
+    with scenario_reported():
+        located = load_scenario(rerun.scenario, folder=Path(folder, rerun.folder).resolve())
+        simulation = simulated_until(at, located, config=config, seed=rerun.seed, plugins=plugins, stopped=stopped)
     own = named_plugins(located.scenario.scheduler.plugins)
     gates = located.scenario.scheduler.feature_gates
     return Cluster(

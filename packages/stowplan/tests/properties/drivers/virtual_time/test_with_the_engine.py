@@ -13,6 +13,7 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.framework.interface import PreBindPlugin
 from stowplan.scheduler.framework.requests import Bind, Delete, Patch
 from stowplan.scheduler.framework.status import Code, Status
+from support.paths import TESTS
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.simulate.simulations import node, pod, simulation
 
@@ -167,9 +168,8 @@ def test_the_same_inputs_give_the_same_bytes():
 def test_another_process_gives_the_same_bytes():
     """No order depends on string hashes, which differ between processes."""
     program = "from test_with_the_engine import a_day; import sys; sys.stdout.buffer.write(a_day(3)[0])"
-    here = Path(__file__).parent
     for seed in ("1", "2"):
-        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}"}
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{TESTS}"}
         run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
         assert run.stdout == a_day(3)[0]
 
