@@ -112,8 +112,10 @@ def a_cluster(random):
     for i in range(random.randint(0, 10)):
         pod, kind = a_shaped_pod(f"p{i}", random)
         if kind != "gated" and random.random() < 0.7:
-            name = random.choice(drawn.nodes)["metadata"]["name"]
-            if "resourceClaims" not in pod["spec"] or drawn.devices[name]:
+            node = random.choice(drawn.nodes)
+            name = node["metadata"]["name"]
+            free = "resourceClaims" not in pod["spec"] or drawn.devices[name]
+            if free and not _is_misplaced(pod, node):
                 pod["spec"]["nodeName"] = name
         elif random.random() < 0.1:
             pod["status"] = {"nominatedNodeName": random.choice(drawn.nodes)["metadata"]["name"]}
@@ -124,13 +126,22 @@ def a_cluster(random):
     return drawn
 
 
+def _is_misplaced(pod, node):
+    """Whether the controller of a DaemonSet would remove the pod from the node, change or no change."""
+    owners = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", ())]
+    labels = node["metadata"]["labels"].items()
+    return "DaemonSet" in owners and not pod["spec"].get("nodeSelector", {}).items() <= labels
+
+
 def a_shaped_pod(name, random):
     kind = random.choice(list(SHAPES))
     made = SHAPES[kind](a_pod(name).requests(cpu=random.choice(["100m", "500m", "1", "2"])), random).obj()
     made["metadata"]["uid"] = name
     if random.random() < 0.8:
         owner = random.choice(["ReplicaSet"] * 8 + ["DaemonSet"])
-        reference = {"apiVersion": "apps/v1", "kind": owner, "name": "web-abc", "uid": "u", "controller": True}
+        # Pods of one DaemonSet are wanted on the same nodes.
+        owner_name = "web-abc" if owner == "ReplicaSet" else f"agent-{kind.replace(' ', '-')}"
+        reference = {"apiVersion": "apps/v1", "kind": owner, "name": owner_name, "uid": "u", "controller": True}
         made["metadata"]["ownerReferences"] = [reference]
     return made, kind
 
