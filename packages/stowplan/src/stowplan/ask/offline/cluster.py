@@ -51,10 +51,10 @@ from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls, kinds_wanted
+from stowplan.scheduler.framework.boundary import call, nothing
 from stowplan.scheduler.framework.events import Hint, events_of_change
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.registry import installed_plugins
-from stowplan.scheduler.framework.status import PROPAGATED
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 
 if TYPE_CHECKING:
@@ -561,11 +561,6 @@ class Cluster:
 def _hint(listener: Any, info: PodInfo, old: Any, new: Any) -> str:
     if listener.hint is None:
         return Hint.QUEUE.value
-    try:
-        hint: Hint = listener.hint(info, old, new)
-    except PROPAGATED:
-        raise
-    except BaseException:
-        # If the hint fails, the pod is retried.
-        return "Error"
-    return hint.value
+    # If the hint fails, the pod is retried.
+    hint = call(listener.hint, info, old, new, check=None, failed=nothing)
+    return "Error" if hint is None else str(hint.value)

@@ -31,7 +31,6 @@ from stowplan.scheduler.framework.requests import (
     Update,
 )
 from stowplan.scheduler.framework.runtime.binding import PluginCancelledItselfError
-from stowplan.scheduler.framework.status import PROPAGATED, raised
 from stowplan.scheduler.framework.status import error as error_status
 
 if TYPE_CHECKING:
@@ -52,7 +51,9 @@ _log = get_logger(__name__)
 class Engine(Protocol):
     """The engine, as the source of effects and receiver of their results."""
 
-    def run_plugin(self, action: RunPlugin, /) -> Coroutine[Any, Any, Status | None]: ...
+    def run_plugin(
+        self, action: RunPlugin, /, *, cancelled: tuple[type[BaseException], ...]
+    ) -> Coroutine[Any, Any, Status | None]: ...
 
     def answer(self, number: int, outcome: Outcome, /) -> None: ...
 
@@ -252,15 +253,11 @@ class Effects:
 
     async def _called(self, number: int, action: RunPlugin) -> None:
         try:
-            answer = await self._engine.run_plugin(action)
+            answer = await self._engine.run_plugin(action, cancelled=(asyncio.CancelledError,))
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
             answer = error_status(PluginCancelledItselfError())
-        except (*PROPAGATED, GeneratorExit):
-            raise
-        except BaseException as e:
-            answer = raised(e)
         running = self._under_way.get(number)
         if _is_cancelled() and (running is None or running.cancelled_for is None):
             # The plugin suppressed it.

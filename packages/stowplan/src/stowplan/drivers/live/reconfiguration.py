@@ -12,6 +12,7 @@ Only profiles, extenders and queue settings can change: the caller resets all ot
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.port import Change
@@ -21,7 +22,7 @@ from stowplan.scheduler.cluster.pod_info import scheduler_name_of
 from stowplan.scheduler.engine.inputs import Adopted, Changes, Declined, Offered
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.calls import kinds_wanted
-from stowplan.scheduler.framework.status import PROPAGATED
+from stowplan.scheduler.framework.boundary import Raised, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -99,13 +100,11 @@ class Reconfiguration:
     def _kinds(self) -> Sequence[WatchedKind]:
         offer = self._engine.profiles.offer
         assert offer is not None, "it was just made"
-        try:
-            return watched_kinds(offer.frameworks.values(), report=self._report)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
+        kinds = call(partial(watched_kinds, report=self._report), offer.frameworks.values(), check=None, failed=Raised)
+        if isinstance(kinds, Raised):
             # A user plugin whose declaration of kinds raises.
-            raise RefusedConfigurationError(f"{type(e).__name__}: {e}") from e
+            raise RefusedConfigurationError(f"{type(kinds.cause).__name__}: {kinds.cause}") from kinds.cause
+        return kinds
 
     async def _fetched(self, kinds: Sequence[WatchedKind], configuration: Configuration) -> None:
         """List the kinds that the new profiles and extenders need."""

@@ -303,8 +303,10 @@ class Scheduler:
     def wake_at(self, at: float) -> None:
         self._alarm.set(at)
 
-    def run_plugin(self, action: RunPlugin) -> Coroutine[Any, Any, Status | None]:
-        return self.engine.run_plugin(action)
+    def run_plugin(
+        self, action: RunPlugin, *, cancelled: tuple[type[BaseException], ...]
+    ) -> Coroutine[Any, Any, Status | None]:
+        return self.engine.run_plugin(action, cancelled=cancelled)
 
     async def ask(self, question: Ask) -> Outcome:
         """Call an extender for a question."""

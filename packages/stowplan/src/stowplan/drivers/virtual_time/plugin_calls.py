@@ -11,8 +11,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from stowplan.drivers.virtual_time.virtual_api import PendingCall
+from stowplan.scheduler.framework.boundary import Ended, Raised, close, resume
 from stowplan.scheduler.framework.requests import Done
-from stowplan.scheduler.framework.status import PROPAGATED, Status, error, raised
+from stowplan.scheduler.framework.status import Status, error, raised
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -57,16 +58,13 @@ class PluginCall:
 
     def resume(self, now: float) -> PendingCall | Done:
         """Run until the next request, or the end."""
-        try:
-            pending = self._coroutine.send(self.outcome)
-        except StopIteration as end:
+        pending = resume(self._coroutine, self.outcome)
+        if isinstance(pending, Ended):
             self.ended = True
-            return Done(self._explained(end.value))
-        except PROPAGATED:
-            raise
-        except BaseException as e:
+            return Done(self._explained(pending.value))
+        if isinstance(pending, Raised):
             self.ended = True
-            return Done(raised(e))
+            return Done(raised(pending.cause))
         if type(pending) is not PendingCall:
             self._close()
             return Done(self._foreign(f"a {type(pending).__name__}"))
@@ -88,13 +86,8 @@ class PluginCall:
 
     def _close(self) -> None:
         self.ended = True
-        try:
-            self._coroutine.close()
-        except PROPAGATED:
-            raise
-        except BaseException:
-            # It awaits something although it is closed, or raises: its result is no longer needed.
-            return
+        # If it awaits something although it is closed, or raises: its result is no longer needed.
+        close(self._coroutine)
 
     def _explained(self, answer: Status | None) -> Status | None:
         """The result; if an awaitable found no event loop, an Error that explains it."""

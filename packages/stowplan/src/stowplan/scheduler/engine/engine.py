@@ -465,10 +465,18 @@ class Engine:
 
     # -- drivers and plugins' coroutines ------------------------------------------------------------------------------
 
-    def run_plugin(self, action: RunPlugin) -> Coroutine[Any, Any, Status | None]:
-        """The coroutine of the effect; its result, or its cancellation, is the answer."""
+    def run_plugin(
+        self, action: RunPlugin, *, cancelled: tuple[type[BaseException], ...] = ()
+    ) -> Coroutine[Any, Any, Status | None]:
+        """The coroutine of the effect; its result is the answer.
+
+        `cancelled`: what the driver's cancelling raises in it, and is let through, because only the driver knows
+        whether it or the plugin has cancelled something.
+        """
         attempt = self.bindings.under_way[action.uid].attempt
-        return call_plugin(attempt.framework, action.point, action.plugin, attempt.state, attempt.pod, action.node)
+        return call_plugin(
+            attempt.framework, action.point, action.plugin, attempt.state, attempt.pod, action.node, cancelled=cancelled
+        )
 
     def attach(self, driver: Driver) -> None:
         """Let the driver submit what plugins do between steps."""

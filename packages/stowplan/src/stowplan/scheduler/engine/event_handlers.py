@@ -20,6 +20,7 @@ from stowplan.scheduler.cluster.node_order import zone_of
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.scheduler.engine.decision.attempt import on_node
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -32,7 +33,6 @@ from stowplan.scheduler.framework.events import (
     ClusterEvent,
     events_of_change,
 )
-from stowplan.scheduler.framework.status import PROPAGATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,18 +100,10 @@ class EventHandlers:
         elif kind is Node:
             apply = self._node
         for change in changes:
-            try:
-                apply(change.old, change.new)
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                _log.error(
-                    e,
-                    "Failed to process a changed object",
-                    trace=True,
-                    kind=kind.__name__,
-                    object=change.new or change.old,
-                )
+            failed = call(apply, change.old, change.new, check=None, failed=Raised)
+            if failed is not None:
+                text, subject = "Failed to process a changed object", change.new or change.old
+                _log.error(failed.cause, text, trace=True, kind=kind.__name__, object=subject)
         if self._outbox.watched_by:
             for change in changes:
                 metadata: Any = (change.new or change.old).metadata  # type: ignore[union-attr]

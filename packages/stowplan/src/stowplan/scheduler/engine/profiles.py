@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stowplan.kube.config import ConfigError, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.extenders.http_extender import configured_extenders
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
-from stowplan.scheduler.framework.status import PROPAGATED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -91,15 +91,14 @@ class Profiles:
     def take_offer(self, configuration: Mapping[str, Any]) -> None:
         """Build the profiles of a configuration; sets `refusal` if that fails."""
         self.decline()
-        try:
-            self.offer, self.refusal = self._built(configuration), ""
-        except (ConfigError, PluginInitError) as e:
-            self.refusal = str(e)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
+        built = call(self._built, configuration, check=None, failed=Raised)
+        if isinstance(built, Offer):
+            self.offer, self.refusal = built, ""
+        elif isinstance(built.cause, ConfigError | PluginInitError):
+            self.refusal = str(built.cause)
+        else:
             # A user plugin that is malformed.
-            self.refusal = f"{type(e).__name__}: {e}"
+            self.refusal = f"{type(built.cause).__name__}: {built.cause}"
 
     def _built(self, given: Mapping[str, Any]) -> Offer:
         plugins = self._registry.declarations

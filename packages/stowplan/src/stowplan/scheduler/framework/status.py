@@ -102,9 +102,6 @@ def unresolvable(*reasons: str | Reason) -> Status:
 
 #: Exceptions that fail the attempt but not the process, including sys.exit().
 RAISED = (Exception, SystemExit)
-#: What synchronous plugin calls let through: Ctrl-C. A CancelledError or GeneratorExit there is the plugin's own,
-#: except in generators of ours, which may be closed while they wait: these let GeneratorExit through as well.
-PROPAGATED = (KeyboardInterrupt,)
 
 
 def error(what: str | BaseException) -> Status:
@@ -130,16 +127,6 @@ def raised(what: BaseException, by: Callable[..., Any] | None = None) -> Status:
     wrapped = RuntimeError(text)
     wrapped.__cause__ = what
     return Status(Code.Error, error=wrapped)
-
-
-def declares(promise: Callable[[], bool]) -> bool:
-    """Evaluate a plugin's declaration about itself; if it raises, the declaration is false."""
-    try:
-        return promise()
-    except PROPAGATED:
-        raise
-    except BaseException:
-        return False
 
 
 def described(what: BaseException) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, raised, well_formed
+from stowplan.scheduler.framework.boundary import call
+from stowplan.scheduler.framework.status import Code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.interface import PreEnqueuePlugin
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.framework.runtime.metrics import PluginTimes
+    from stowplan.scheduler.framework.status import Status
     from stowplan.scheduler.queue.observer import QueueObserver
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 
@@ -46,17 +48,12 @@ class Gate:
         return plugin
 
     def _first_refusing(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
-        for plugin in _in_order_of_calls(framework.pre_enqueue, queued.gating_plugin):
-            ask = plugin.pre_enqueue
-            try:
-                answer = ask(queued.pod) if times is None else times.time("PreEnqueue", plugin.name, ask, queued.pod)
-                if answer is None:
-                    continue
-                status = well_formed(answer)
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                status = raised(e, ask)
+        plugins: Sequence[PreEnqueuePlugin] = framework.pre_enqueue
+        if gated_by := queued.gating_plugin:
+            # A pod that stays gated costs one call.
+            plugins = sorted(plugins, key=lambda plugin: plugin.name != gated_by)
+        for plugin in plugins:
+            status = call(plugin.pre_enqueue, queued.pod, times=times, point="PreEnqueue")
             if status is not None and status.code != Code.Success:
                 if status.code == Code.Error:
                     self._report(plugin, queued, status)
@@ -69,11 +66,6 @@ class Gate:
         self._observer.problem(
             f'PreEnqueue plugin "{plugin.name}" failed on pod {queued.key}, which waits: {status.message}'
         )
-
-
-def _in_order_of_calls(plugins: Sequence[PreEnqueuePlugin], gated_by: str) -> Sequence[PreEnqueuePlugin]:
-    """The plugin that gated the pod last comes first."""
-    return sorted(plugins, key=lambda plugin: plugin.name != gated_by) if gated_by else plugins
 
 
 def _log_gated(plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.events import (
     EVERYTHING,
     UNSCHEDULABLE_TIMEOUT,
@@ -25,7 +26,7 @@ from stowplan.scheduler.framework.events import (
     with_implied,
 )
 from stowplan.scheduler.framework.extender import EXTENDER
-from stowplan.scheduler.framework.status import PROPAGATED, typed
+from stowplan.scheduler.framework.status import typed
 from stowplan.scheduler.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
 
 if TYPE_CHECKING:
@@ -176,22 +177,21 @@ class Requeueing:
     def _hint(self, listener: Listener, pod: PodInfo, happened: InFlightEvent, label: str) -> Hint:
         function = listener.registered.hint
         started = self._metrics.now()
-        try:
-            hint = Hint.QUEUE if function is None else function(pod, happened.old, happened.new)
+        hint: Hint | Raised = Hint.QUEUE
+        if function is not None:
+            hint = call(function, pod, happened.old, happened.new, check=None, failed=Raised)
+        if not isinstance(hint, Raised):
             self._metrics.hinted(listener.plugin, label, QUEUE_SKIP if hint is Hint.SKIP else QUEUE, started)
             return hint
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            self._metrics.hinted(listener.plugin, label, ERROR, started)
-            # Parity: a hint that fails counts as Queue.
-            if (listener.plugin, label) not in self._reported:
-                self._reported.add((listener.plugin, label))
-                self._observer.problem(
-                    f'the hint of plugin "{listener.plugin}" failed on event {label} for pod {pod.key}, '
-                    f"pods that it fails on are tried again: {typed(e)}"
-                )
-            return Hint.QUEUE
+        self._metrics.hinted(listener.plugin, label, ERROR, started)
+        # Parity: a hint that fails counts as Queue.
+        if (listener.plugin, label) not in self._reported:
+            self._reported.add((listener.plugin, label))
+            self._observer.problem(
+                f'the hint of plugin "{listener.plugin}" failed on event {label} for pod {pod.key}, '
+                f"pods that it fails on are tried again: {typed(hint.cause)}"
+            )
+        return Hint.QUEUE
 
     # -- many pods ----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from stowplan.scheduler.framework.status import PROPAGATED, typed
+from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.status import typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,18 +42,16 @@ class _Order:
         self._reported = False
 
     def less(self, a: QueuedPod, b: QueuedPod) -> bool:
-        try:
-            return bool(self._plugin.less(a, b))
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            if not self._reported:
-                self._reported = True
-                self._observer.problem(
-                    f'QueueSort plugin "{self._plugin.name}" failed to compare pods {a.key} and {b.key}, '
-                    f"pods that it cannot compare keep their order of arrival: {typed(e)}"
-                )
-            return False
+        first = call(self._plugin.less, a, b, check=bool, required=True, failed=Raised)
+        if isinstance(first, bool):
+            return first
+        if not self._reported:
+            self._reported = True
+            self._observer.problem(
+                f'QueueSort plugin "{self._plugin.name}" failed to compare pods {a.key} and {b.key}, '
+                f"pods that it cannot compare keep their order of arrival: {typed(first.cause)}"
+            )
+        return False
 
 
 class _Ranked:

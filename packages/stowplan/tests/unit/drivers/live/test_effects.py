@@ -84,7 +84,7 @@ class World:
 
     # -- the engine, and the broadcaster -------------------------------------------------------------------------------
 
-    async def run_plugin(self, action):
+    async def run_plugin(self, action, *, cancelled):
         return await self.plugins[action.plugin]()
 
     def answer(self, number, outcome):

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.ask.explain.verdicts.refusals import for_nominated
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import listed
 from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
-from stowplan.scheduler.framework.status import PROPAGATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -159,10 +159,8 @@ class Explanations:
 
 def guarded(plugin: str, ask: Callable[[], T], otherwise: T) -> T:
     """The result, or `otherwise` if the plugin's explanation raises."""
-    try:
-        return ask()
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        _log.error(e, "a plugin's explanation failed and is left out", plugin=plugin)
-        return otherwise
+    found = call(ask, check=None, failed=Raised)
+    if not isinstance(found, Raised):
+        return found
+    _log.error(found.cause, "a plugin's explanation failed and is left out", plugin=plugin)
+    return otherwise

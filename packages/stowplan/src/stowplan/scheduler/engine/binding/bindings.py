@@ -25,31 +25,22 @@ from stowplan.scheduler.engine.binding.extenders import bound_by
 from stowplan.scheduler.engine.cycle.scheduling_cycle import failure_of
 from stowplan.scheduler.engine.decision.attempt import Failure, on_node
 from stowplan.scheduler.engine.effects import RunPlugin
+from stowplan.scheduler.framework import boundary
+from stowplan.scheduler.framework.boundary import Ended, Raised, close, resume
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE
 from stowplan.scheduler.framework.requests import Ask, Bind, Done, InvalidStepError, Request, Wait, problem_of
 from stowplan.scheduler.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     PreFlight,
-    bind_answer,
     bind_request,
     failure_at,
     method_of,
     pre_bind_groups,
     run_pre_bind_pre_flights,
     run_unreserve,
-    steps_of,
 )
 from stowplan.scheduler.framework.runtime.metrics import ended
-from stowplan.scheduler.framework.status import (
-    PROPAGATED,
-    SKIP,
-    Code,
-    Status,
-    described,
-    error,
-    raised,
-    well_formed,
-)
+from stowplan.scheduler.framework.status import SKIP, Code, Status, error, raised, well_formed
 from stowplan.scheduler.framework.waiting_pods import permit_outcome
 
 if TYPE_CHECKING:
@@ -328,7 +319,8 @@ class Bindings:
         call = PluginCall(binding, binder.name)
         call.binder, call.started = binder, binding.started
         binding.calls = [call]
-        request = bind_request(binder, attempt.pod, attempt.node_name)
+        pod, node = attempt.pod, attempt.node_name
+        request = boundary.call(binder.bind_request, pod, node, check=bind_request, required=True)
         if isinstance(request, Status):
             self._answered(binding, call, request)
             return
@@ -340,15 +332,12 @@ class Bindings:
         if call.plugin in attempt.framework.stepping[point]:
             if attempt.framework.metrics is not None:
                 call.started = attempt.framework.metrics.now()
-            try:
-                call.steps = steps_of(
-                    attempt.framework, point, call.plugin, attempt.state, attempt.pod, attempt.node_name
-                )
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                self._call_ended(binding, call, raised(e))
+            begin = method_of(attempt.framework, point, call.plugin)
+            steps = boundary.call(begin, attempt.state, attempt.pod, attempt.node_name, check=None, failed=raised)
+            if isinstance(steps, Status):
+                self._call_ended(binding, call, steps)
                 return
+            call.steps = steps
             self._step(binding, call, None)
             return
         action = RunPlugin(
@@ -366,35 +355,31 @@ class Bindings:
     def _step(self, binding: Binding, call: PluginCall, outcome: Outcome | None) -> None:
         """Resume steps with an outcome, up to the next thing that they wait for."""
         assert call.steps is not None
-        answer: Status | None
-        try:
-            request = call.steps.send(outcome)  # type: ignore[arg-type]
-        except StopIteration as end:
-            answer = end.value
-            if answer is not None:
-                answer = self._answer_of_steps(binding, call, answer)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            answer = error(e) if call.is_extenders else raised(e)
+        request = resume(call.steps, outcome)
+        if isinstance(request, Ended):
+            self._answered(binding, call, self._answer_of_steps(binding, call, request.value))
+        elif isinstance(request, Raised):
+            cause = request.cause
+            self._answered(binding, call, error(cause) if call.is_extenders else raised(cause))
+        elif isinstance(request, Wait):
+            self._sleep(call, request)
         else:
-            if isinstance(request, Wait):
-                self._sleep(call, request)
-                return
-            # The subject of a Bind is always valid.
-            if type(request) is Bind or (call.is_extenders and isinstance(request, Ask)):
-                odd = None
-            else:
-                odd = problem_of(request) if isinstance(request, Request) else InvalidStepError(request)
-            if odd is None:
-                call.number = self.outbox.ask(request, call)
-                # An extender that does not answer must not block other bindings.
-                call.writes = not call.is_extenders
-                self.writes += call.writes
-                return
+            self._ask(binding, call, request)
+
+    def _ask(self, binding: Binding, call: PluginCall, request: Request | Ask) -> None:
+        # The subject of a Bind is always valid.
+        if type(request) is Bind or (call.is_extenders and isinstance(request, Ask)):
+            odd = None
+        else:
+            odd = problem_of(request) if isinstance(request, Request) else InvalidStepError(request)
+        if odd is not None:
             self._end_steps(binding, call)
-            answer = error(odd)
-        self._answered(binding, call, answer)
+            self._answered(binding, call, error(odd))
+            return
+        call.number = self.outbox.ask(request, call)
+        # An extender that does not answer must not block other bindings.
+        call.writes = not call.is_extenders
+        self.writes += call.writes
 
     def _answered(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
         """A call that is not a coroutine of the driver has ended."""
@@ -404,15 +389,13 @@ class Bindings:
         self._call_ended(binding, call, answer)
 
     @staticmethod
-    def _answer_of_steps(binding: Binding, call: PluginCall, answer: Status) -> Status | None:
-        if binding.stage is Stage.POST_BIND:
+    def _answer_of_steps(binding: Binding, call: PluginCall, answer: Status | None) -> Status | None:
+        if answer is None or call.is_extenders or binding.stage is Stage.POST_BIND:
             # PostBind has no result.
-            return None
+            return None if binding.stage is Stage.POST_BIND else answer
         try:
             return well_formed(answer)
         except TypeError as e:
-            if call.is_extenders:
-                return error(e)
             return raised(e, method_of(binding.attempt.framework, _POINTS[binding.stage], call.plugin))
 
     def _sleep(self, call: PluginCall, wait: Wait) -> None:
@@ -425,7 +408,7 @@ class Bindings:
         self.writes -= call.writes
         call.writes, call.number = False, 0
         if call.binder is not None:
-            self._answered(binding, call, bind_answer(call.binder, outcome))
+            self._answered(binding, call, boundary.call(call.binder.bind_answer, outcome))
         elif call.steps is not None:
             self._step(binding, call, outcome)
         elif isinstance(outcome, Done):
@@ -448,12 +431,8 @@ class Bindings:
             self.writes -= call.writes
             call.writes, call.number = False, 0
         assert call.steps is not None
-        try:
-            call.steps.close()
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            self._reporter.report(f'plugin "{call.plugin}", aborted in {_POINTS[binding.stage]}: {described(e)}')
+        if (failed := close(call.steps)) is not None:
+            self._reporter.report(f'plugin "{call.plugin}", aborted in {_POINTS[binding.stage]}: {failed}')
 
     def _call_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
         if call in binding.calls:

@@ -16,8 +16,9 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.cycle.reservation import reserve
 from stowplan.scheduler.engine.decision.attempt import Attempt, Failure, refused_by_node
 from stowplan.scheduler.engine.decision.attempt_outcome import attempt_outcome
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, error, raised
+from stowplan.scheduler.framework.status import Code, Status, error, raised
 from stowplan.scheduler.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
@@ -61,12 +62,9 @@ class SchedulingCycle:
         """Run the cycle. None: a plugin has more to do, and the cycle continues later. `started`: now."""
         if framework.metrics is not None:
             framework.metrics.begin_cycle()
-        try:
-            decision = self._algorithm.schedule(framework, queued.pod)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            return self.broken(queued, e, started=started)
+        decision = call(self._algorithm.schedule, framework, queued.pod, check=None, failed=Raised)
+        if isinstance(decision, Raised):
+            return self.broken(queued, decision.cause, started=started)
         if unfinished_of(decision.status) is not None:
             return None
         return self.conclude(framework, queued, decision, started=started)

@@ -22,8 +22,9 @@ from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.node_sums import NodeSums
 from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
+from stowplan.scheduler.framework.boundary import Raised, call, declares
 from stowplan.scheduler.framework.runtime.metrics import ended
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, declares
+from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,7 +188,7 @@ class SchedulingAlgorithm:
         outcome = self.evaluation(framework, like.pod).still_applies(like.diagnosis, pods)
         plugins = {plugin.name: plugin for plugin in framework.post_filter}
         answers = [(plugins[name], result) for name, result in like.post_filter]
-        if outcome is None or not all(declares(lambda p=p, r=r: p.repeats(r, pods)) for p, r in answers):  # type: ignore[misc]
+        if outcome is None or not all(declares(p.repeats, r, pods) for p, r in answers):
             return []
         if not _notified(answers, pods):
             return []
@@ -428,14 +429,8 @@ class SchedulingAlgorithm:
 
 def _notified(answers: Sequence[tuple[PostFilterPlugin, PostFilterResult]], pods: Sequence[PodInfo]) -> bool:
     """Notify PostFilter plugins that these pods got their results, too; False if one raises."""
-    try:
-        for plugin, result in answers:
-            plugin.repeated(result, pods)
-    except PROPAGATED:
-        raise
-    except BaseException:
-        return False
-    return True
+    told = (call(plugin.repeated, result, pods, check=None, failed=Raised) for plugin, result in answers)
+    return not any(isinstance(answer, Raised) for answer in told)
 
 
 def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:

@@ -23,7 +23,7 @@ import numpy as np
 from stowplan.kube.klog import without_log
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.extender_results import ExtenderResults
-from stowplan.scheduler.framework.status import PROPAGATED
+from stowplan.scheduler.framework.boundary import call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -199,10 +199,5 @@ def not_asked_to(verbs: Sequence[str]) -> str:
 
 
 def is_interested(extender: Extender, pod: PodInfo) -> bool:
-    try:
-        return extender.is_interested(pod)
-    except PROPAGATED:
-        raise
-    except BaseException:
-        # An attempt will report it.
-        return True
+    # If it raises, an attempt will report it.
+    return call(extender.is_interested, pod, check=None, failed=lambda cause, by: True)

@@ -31,10 +31,10 @@ from stowplan.scheduler.engine.evaluation.filtering import Filtering, equal_arra
 from stowplan.scheduler.engine.evaluation.node_sums import NodeSums
 from stowplan.scheduler.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.scheduler.engine.evaluation.object_watches import ObjectWatches
-from stowplan.scheduler.engine.evaluation.plans import filter_holds
 from stowplan.scheduler.engine.evaluation.scoring import Scoring
+from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.interface import Reads
-from stowplan.scheduler.framework.status import Status, declares
+from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -240,9 +240,9 @@ class Evaluation:
         for plugin in self._framework.moving_pre_filters:
             counter = counters.get(plugin.name)
             if counter is None:
-                holds = declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes))  # type: ignore[misc]
+                holds = all(declares(plugin.skips, shape) for shape in shapes)
             else:
-                holds = filter_holds(counter, filtering.state, pod)
+                holds = declares(counter.filter_holds, filtering.state, pod)
             if not holds:
                 return None
         return known

@@ -23,9 +23,10 @@ from msgspec import field
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
+from stowplan.scheduler.framework.boundary import call, declares, nothing
 from stowplan.scheduler.framework.interface import Reads
 from stowplan.scheduler.framework.results_ahead import ResultsAhead
-from stowplan.scheduler.framework.status import PROPAGATED, Status, declares
+from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.evaluation.score import Score
     from stowplan.scheduler.engine.evaluation.scoring import Scored
     from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import CountsPods, FilterPlugin
+    from stowplan.scheduler.framework.interface import FilterPlugin
     from stowplan.scheduler.framework.results_ahead import RefusalsAhead, ScoresAhead
     from stowplan.scheduler.framework.runtime.framework import Framework
 
@@ -251,14 +252,12 @@ class Filling:
 
     def _count(self, place: int, row: int) -> list[_Domains] | None:
         """Count the pod; the filters that now refuse other domains, None if a plugin failed."""
-        try:
-            for scores in self._ahead:
-                scores.place_pod(place, row)
-            return [domains for domains in self._domains if domains.place_pod(row)]
-        except PROPAGATED:
-            raise
-        except BaseException:
-            return None
+        return call(self._counted, place, row, check=None, failed=nothing)
+
+    def _counted(self, place: int, row: int) -> list[_Domains]:
+        for scores in self._ahead:
+            scores.place_pod(place, row)
+        return [domains for domains in self._domains if domains.place_pod(row)]
 
     def _more_levels(self) -> bool:
         """Compute the next levels; False if a plugin failed."""
@@ -337,7 +336,7 @@ def results_ahead(
     counters = framework.pod_counters
     for plugin in framework.moving_pre_filters:
         counter = counters.get(plugin.name)
-        if counter is None and not declares(lambda plugin=plugin: all(plugin.skips(shape) for shape in shapes)):  # type: ignore[misc]
+        if counter is None and not all(declares(plugin.skips, shape) for shape in shapes):
             return None
     if any(plugin.name not in counters for plugin in framework.moving_pre_scores):
         return None
@@ -350,22 +349,11 @@ def results_ahead(
     # A plugin may be enabled at PreFilter or PreScore alone.
     filtering, scoring = ({plugin.name for plugin in plugins} for plugins in (framework.filter, framework.score))
     for name, counter in counters.items():
-        if declares(lambda counter=counter: counter.untouched_by(state, pod, shapes)):  # type: ignore[misc]
+        if declares(counter.untouched_by, state, pod, shapes):
             continue
-        ahead = _results_of(counter, state, pod, shapes)
+        ahead = call(counter.results_ahead, state, pod, shapes, check=None, failed=nothing)
         if ahead is None:
             return None
         refusals = ahead.refusals if name in filtering else ()
         found[name] = ResultsAhead(refusals, ahead.scores if name in scoring else None)
     return found
-
-
-def _results_of(
-    counter: CountsPods, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
-) -> ResultsAhead | None:
-    try:
-        return counter.results_ahead(state, pod, shapes)
-    except PROPAGATED:
-        raise
-    except BaseException:
-        return None

@@ -16,13 +16,14 @@ import numpy as np
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.node_sums import FEW
 from stowplan.scheduler.engine.evaluation.object_watches import plugins_to_rerun
-from stowplan.scheduler.engine.evaluation.plans import FilterPlan, filter_holds
+from stowplan.scheduler.engine.evaluation.plans import FilterPlan
+from stowplan.scheduler.framework.boundary import call, declares, no
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.interface import NodeFilterPlugin, Reads
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.metrics import measured
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, raised
+from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -194,7 +195,7 @@ class Filtering:
             # Each plugin has to be called, to be timed.
             return False
         for counter, plugin in plan.counters:
-            if not filter_holds(counter, state, pod) and not self._renew(plugin, pod):
+            if not call(counter.filter_holds, state, pod, check=None, failed=no) and not self._renew(plugin, pod):
                 return False
         position = self._cluster.changes.position
         if position != self._position:
@@ -213,7 +214,8 @@ class Filtering:
         name, skipped = plugin.name, plugin.name in self.state.skip_filter
         if name in self.pre_filtered.narrowed_by:
             return False
-        prepared, seconds = measured(self._metrics, self._attempt_pre_filter, plugin, pod)
+        nodes, ask = Nodes(self._cluster), self._framework.ask_pre_filter
+        prepared, seconds = measured(self._metrics, ask, plugin, self.state, pod, nodes)
         self.preparing += seconds
         self.renewed.add(name)
         if skipped and isinstance(prepared, Status) and prepared.code == Code.Skip:
@@ -311,12 +313,12 @@ class Filtering:
         for plugin in plugins_to_rerun(self._framework.pre_filter, moving, outdated):
             unsettled = plugin.name in outdated or plugin.name in self._unsettled
             counter = None if unsettled else counters.get(plugin.name)
-            if counter is not None and filter_holds(counter, self.state, pod):
+            if counter is not None and declares(counter.filter_holds, self.state, pod):
                 continue
             if self.pre_filtered is not None and plugin.name in self.pre_filtered.narrowed_by:
                 # It may select other nodes now, or all.
                 return False
-            answer = self._attempt_pre_filter(plugin, pod)
+            answer = self._framework.ask_pre_filter(plugin, self.state, pod, Nodes(self._cluster))
             if answer is None:
                 if plugin.name in self.state.skip_filter:
                     self.state.skip_filter.discard(plugin.name)
@@ -331,15 +333,6 @@ class Filtering:
             self.renewed.add(plugin.name)
         self._unsettled.clear()
         return True
-
-    def _attempt_pre_filter(self, plugin: PreFilterPlugin, pod: PodInfo) -> object:
-        try:
-            return self._framework.ask_pre_filter(plugin, self.state, pod, Nodes(self._cluster))
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            # The full run that follows raises and reports it again.
-            return raised(e)
 
     def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: list[int]) -> list[bool] | None:
         """A plugin's new result on some rows; None for an error."""

@@ -17,7 +17,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.framework.status import PROPAGATED, Status, typed
+from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.status import Status, typed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -101,14 +102,15 @@ class NodeSums:
 
 
 def _question(plugin: FilterPlugin | ScorePlugin, pod: PodInfo) -> Hashable:
-    try:
-        found = plugin.sums_question(pod)
-        hash(found)
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        raise RuntimeError(f'running SumsQuestion of plugin "{plugin.name}": {typed(e)}') from e
+    found = call(plugin.sums_question, pod, check=_hashable, required=True, failed=Raised)
+    if isinstance(found, Raised):
+        raise RuntimeError(f'running SumsQuestion of plugin "{plugin.name}": {typed(found.cause)}') from found.cause
     return found
+
+
+def _hashable(answer: Hashable) -> Hashable:
+    hash(answer)
+    return answer
 
 
 class _Column:

@@ -16,7 +16,6 @@ import numpy as np
 
 from stowplan.scheduler.engine.evaluation.joint_sums import JointRefusals, JointScores
 from stowplan.scheduler.framework.interface import CountsPods, Reads
-from stowplan.scheduler.framework.status import PROPAGATED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -30,29 +29,6 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
     from stowplan.scheduler.framework.rejections import Rejections
     from stowplan.scheduler.framework.runtime.framework import Framework
-
-
-def filter_holds(counter: CountsPods, state: CycleState, pod: PodInfo) -> bool:
-    """Whether a plugin's PreFilter and Filter results are still valid.
-
-    If it raises, they are not: its full calls raise the error again, or succeed.
-    """
-    try:
-        return counter.filter_holds(state, pod)
-    except PROPAGATED:
-        raise
-    except BaseException:
-        return False
-
-
-def score_holds(counter: CountsPods, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
-    """The same for PreScore and Score."""
-    try:
-        return counter.score_holds(state, pod, feasible_moved)
-    except PROPAGATED:
-        raise
-    except BaseException:
-        return False
 
 
 class FilterPlan(NamedTuple):

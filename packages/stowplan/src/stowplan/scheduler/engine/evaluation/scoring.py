@@ -14,12 +14,13 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.node_sums import FEW
 from stowplan.scheduler.engine.evaluation.object_watches import plugins_to_rerun
-from stowplan.scheduler.engine.evaluation.plans import ScorePlan, score_holds
+from stowplan.scheduler.engine.evaluation.plans import ScorePlan
 from stowplan.scheduler.engine.evaluation.score import Score
+from stowplan.scheduler.framework.boundary import call, declares, no
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import Reads
 from stowplan.scheduler.framework.runtime.metrics import measured
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, raised
+from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,7 +161,7 @@ class Scoring:
         """
         state, moved, done = self._state, feasible is not before, set()
         for counter, plugin in plan.counters:
-            if not score_holds(counter, state, pod, moved):
+            if not call(counter.score_holds, state, pod, moved, check=None, failed=no):
                 if not self._renew(plugin, pod, feasible):
                     return False
                 done.add(plugin.name)
@@ -178,7 +179,7 @@ class Scoring:
         """Call one plugin again, from PreScore on; False if it fails, or starts or stops skipping."""
         nodes = Nodes(self._cluster)
         nodes.candidates = feasible
-        answer = self._attempt_pre_score(plugin, pod, nodes)
+        answer = self._framework.ask_pre_score(plugin, self._state, pod, nodes)
         part = self._scores.get(plugin.name)
         if part is None and answer is not None and answer.code == Code.Skip:
             return True
@@ -321,9 +322,9 @@ class Scoring:
         self._moved, counters = set(outdated), self._framework.pod_counters
         for plugin in plugins_to_rerun(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
             counter = None if plugin.name in outdated else counters.get(plugin.name)
-            if counter is not None and score_holds(counter, self._state, pod, moved):
+            if counter is not None and declares(counter.score_holds, self._state, pod, moved):
                 continue
-            answer = self._attempt_pre_score(plugin, pod, nodes)
+            answer = self._framework.ask_pre_score(plugin, self._state, pod, nodes)
             skipped = self._state.skip_score
             if answer is None or answer.code == Code.Success:
                 self._planned = self._planned and plugin.name not in skipped
@@ -335,15 +336,6 @@ class Scoring:
                 return False
             self._moved.add(plugin.name)
         return True
-
-    def _attempt_pre_score(self, plugin: PreScorePlugin, pod: PodInfo, nodes: Nodes) -> Status | None:
-        try:
-            return self._framework.ask_pre_score(plugin, self._state, pod, nodes)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            # The full run that follows raises and reports it again.
-            return raised(e)
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
         """Recompute the scores of all nodes for one plugin."""

@@ -9,14 +9,16 @@ Anything that cannot be decided this way is left to the trial, which tries pod b
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.framework.boundary import call, declares, nothing
 from stowplan.scheduler.framework.runtime.binding import run_permit
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, declares
+from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,13 +72,11 @@ class EqualPods:
         if quorum is None:
             return JointDecisions()
         placed = self._cluster.pod_groups.scheduled(group_key(pods[0].pod))
-        try:
-            result = JointDecisions(self._algorithm.filled(framework, pods, within=within))
-        except PROPAGATED:
-            raise
-        except BaseException:
-            # A plugin's; the first pod that is tried by itself gets it as its error.
+        # If a plugin raises, the first pod that is tried by itself gets it as its error.
+        decided = call(partial(self._algorithm.filled, within=within), framework, pods, check=None, failed=nothing)
+        if decided is None:
             return JointDecisions()
+        result = JointDecisions(decided)
         result.waiting = max(0, min(len(result.decisions), quorum - placed - 1))
         if result.waiting:
             first = result.decisions[0]
@@ -110,18 +110,16 @@ def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int
 def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
     """Whether Reserve has nothing to do for any of these pods."""
     shapes = {pod.shape for pod in pods}
-    return declares(lambda: all(plugin.reserves_nothing(shape) for plugin in framework.reserve for shape in shapes))
+    return all(declares(plugin.reserves_nothing, shape) for plugin in framework.reserve for shape in shapes)
 
 
 def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
     """The number of pods with nodes from which Permit approves the group; None if unknown."""
     found = 0
     for plugin in framework.permit:
-        quorum: list[int | None] = []
-        if not declares(lambda plugin=plugin, quorum=quorum: quorum.append(plugin.quorum(pod)) is None):  # type: ignore[misc]
-            return None
-        if quorum[0] is None or (quorum[0] and found):
+        quorum = call(plugin.quorum, pod, check=None, failed=nothing)
+        if quorum is None or (quorum and found):
             # With two plugins the status changes when the first one approves.
             return None
-        found = max(found, quorum[0])
+        found = max(found, quorum)
     return found

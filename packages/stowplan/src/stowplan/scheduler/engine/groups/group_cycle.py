@@ -21,8 +21,9 @@ from stowplan.scheduler.engine.groups.group_stories import record_trial
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
 from stowplan.scheduler.engine.groups.suspendable_trial import GIVEN_UP, SuspendableTrials
 from stowplan.scheduler.engine.groups.suspended_groups import SuspendableGroup, broken
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.extender import ClusterChangedError
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, error
+from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.scheduler.framework.unfinished import UnfinishedError
 
 if TYPE_CHECKING:
@@ -103,18 +104,13 @@ class GroupCycle:
         more: UnfinishedError | None = None
         if not framework.suspends:
             start = self._trials.algorithm.sampling.start
-            try:
-                trial = self._at_once(framework, group, tried, started)
-            except UnfinishedError as found:
+            trial = call(self._at_once, framework, group, tried, started, check=None, failed=Raised)
+            if isinstance(trial, Raised) and isinstance(trial.cause, UnfinishedError):
                 # Restart as a suspendable trial; the plugin keeps its progress.
-                self._trials.algorithm.sampling.start, more = start, found
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                self._conclude(framework, group, tried, GroupTrial(broken(group, e)), started)
-                return
+                self._trials.algorithm.sampling.start, more = start, trial.cause
             else:
-                self._conclude(framework, group, tried, trial, started)
+                ended = GroupTrial(broken(group, trial.cause)) if isinstance(trial, Raised) else trial
+                self._conclude(framework, group, tried, ended, started)
                 return
         steps, suspended = self._in_steps(framework, group, tried, started, more), self._suspended
         suspended.begin(

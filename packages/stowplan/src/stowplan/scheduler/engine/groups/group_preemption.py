@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.types import PodGroup
 from stowplan.scheduler.engine.groups.group_trials import MAX_PORTIONS
 from stowplan.scheduler.engine.groups.suspendable_trial import SuspendableTrials
+from stowplan.scheduler.framework.boundary import Ended, Raised, resume
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import PodGroupPostFilterPlugin, PodGroupPostFilterResult, Reads
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, error, raised, unschedulable
+from stowplan.scheduler.framework.status import Code, Status, error, raised, unschedulable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,14 +152,13 @@ class _Search:
 
     def next_question(self) -> Sequence[PodInfo] | None:
         """The pods without which to try the group; None: the search is finished."""
-        try:
-            return self._steps.send(self.status)  # type: ignore[arg-type]
-        except StopIteration as end:
-            self.result = end.value
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            self.result = PodGroupPostFilterResult(raised(e))
+        question = resume(self._steps, self.status)
+        if isinstance(question, Ended):
+            self.result = question.value
+        elif isinstance(question, Raised):
+            self.result = PodGroupPostFilterResult(raised(question.cause))
+        else:
+            return question
         return None
 
     def close(self) -> None:

@@ -15,10 +15,11 @@ from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.groups.equal_pods import EqualPods
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, PlacementTrials, TriedPod, rejected
 from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import PodGroupInfo
 from stowplan.scheduler.framework.runtime.placements import run_placement_generate, whole_cluster
-from stowplan.scheduler.framework.status import PROPAGATED, Status, error
+from stowplan.scheduler.framework.status import Status, error
 from stowplan.scheduler.framework.unfinished import UnfinishedError, unfinished_of
 
 if TYPE_CHECKING:
@@ -152,12 +153,11 @@ class _Trial:
     def _try(self, queued: QueuedPod) -> TriedPod:
         if self._framework.metrics is not None:
             self._framework.metrics.begin_cycle()
-        try:
-            decision = self._decided(queued)
-        except (UnfinishedError, *PROPAGATED):
-            raise
-        except BaseException as e:
-            return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
+        decision = call(self._decided, queued, check=None, failed=Raised)
+        if isinstance(decision, Raised):
+            if isinstance(decision.cause, UnfinishedError):
+                raise decision.cause
+            return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(decision.cause)))
         return self._on_trial.place(queued, decision)
 
     def _decided(self, queued: QueuedPod) -> Decision:

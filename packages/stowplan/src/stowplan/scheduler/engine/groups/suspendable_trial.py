@@ -12,6 +12,7 @@ Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, 
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,9 +22,10 @@ from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.decision.suspendable_algorithm import MAX_TRIES, Needs, SuspendableAlgorithm
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod, rejected
 from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
+from stowplan.scheduler.framework.boundary import Raised, call_steps
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.requests import Outcome
-from stowplan.scheduler.framework.status import PROPAGATED, Status, error
+from stowplan.scheduler.framework.status import Status, error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,14 +144,9 @@ class _Trial:
         cycle = SuspendableAlgorithm(self._algorithm).schedule(
             framework, queued.pod, within=self._within(), helped=self._helped
         )
-        try:
-            return (yield from self._through(cycle))
-        except (ClusterChangedError, GeneratorExit, *PROPAGATED):
-            raise
-        except BaseException as e:
-            return Decision(queued.pod, status=error(e))
-        finally:
-            cycle.close()
+        with closing(cycle):
+            decision = yield from call_steps(self._through, cycle, failed=Raised)
+        return Decision(queued.pod, status=error(decision.cause)) if isinstance(decision, Raised) else decision
 
     def _through(self, cycle: Cycle) -> Generator[Needs, tuple[Outcome, ...], Decision]:
         try:

@@ -15,10 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.engine.suspension.suspended import Stage, Suspended, closed, has_same_requirements
+from stowplan.scheduler.engine.suspension.suspended import Stage, Suspended, has_same_requirements
+from stowplan.scheduler.framework.boundary import Ended, Raised, close, resume
 from stowplan.scheduler.framework.events import PROFILE_SWAPPED
 from stowplan.scheduler.framework.requests import Done
-from stowplan.scheduler.framework.status import PROPAGATED, raised
+from stowplan.scheduler.framework.status import raised
 from stowplan.scheduler.framework.unfinished import UnfinishedError
 
 if TYPE_CHECKING:
@@ -125,16 +126,13 @@ class SuspendedGroups:
     def _go_on(self, trial: SuspendableGroup, outcomes: tuple[Outcome, ...] | None) -> None:
         trial.stage, trial.asks = Stage.RUNNING, False
         outcome: GroupTrial | Status
-        try:
-            needed = trial.steps.send(outcomes)  # type: ignore[arg-type]
-            while isinstance(needed, UnfinishedError) and not self._may_go_on(trial, needed):
-                needed = trial.steps.send((Done(False),))
-        except StopIteration as end:
-            outcome = end.value
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            outcome = broken(trial.group, e)
+        needed = resume(trial.steps, outcomes)
+        while isinstance(needed, UnfinishedError) and not self._may_go_on(trial, needed):
+            needed = resume(trial.steps, (Done(False),))
+        if isinstance(needed, Ended):
+            outcome = needed.value
+        elif isinstance(needed, Raised):
+            outcome = broken(trial.group, needed.cause)
         else:
             self._wait(trial, needed)
             return
@@ -185,8 +183,8 @@ class SuspendedGroups:
         self.portions.leave(trial)
         trial.asks = False
         self._over(trial)
-        if (problem := closed(trial.steps)) is not None:
-            self._parts.reporter.report(f"aborted trial of a pod group: {problem}")
+        if (problem := close(trial.steps)) is not None:
+            self._parts.reporter.report(f"aborted trial of a pod group: {problem.cause}")
         for queued in trial.members:
             newest = self._state.pending.by_uid(queued.pod.uid)
             if newest is None or not give_back:

@@ -14,10 +14,9 @@ import msgspec
 
 from stowplan.kube.api.types import Pod, PodStatus
 from stowplan.scheduler.framework.requests import Ask, Done, Wait
-from stowplan.scheduler.framework.status import PROPAGATED
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -146,17 +145,6 @@ class Suspended:
     def _is_woken_by_something(self) -> bool:
         outbox = self._outbox
         return any(alarm.sleeper is self for alarm in outbox.alarms) or any(one is self for _, one in outbox.watchers)
-
-
-def closed(steps: Generator[Any, Any, Any]) -> BaseException | None:
-    """Close a generator of steps; returns the exception that it raises in doing so."""
-    try:
-        steps.close()
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return e
-    return None
 
 
 def has_same_requirements(old: PodInfo, new: PodInfo | None) -> bool:

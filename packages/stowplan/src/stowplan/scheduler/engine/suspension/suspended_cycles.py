@@ -39,12 +39,11 @@ from stowplan.scheduler.engine.suspension.suspended import (
     AwaitedRequest,
     Stage,
     Suspended,
-    closed,
     has_same_requirements,
 )
+from stowplan.scheduler.framework.boundary import Ended, Raised, close, resume
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
 from stowplan.scheduler.framework.requests import Done
-from stowplan.scheduler.framework.status import PROPAGATED
 from stowplan.scheduler.framework.unfinished import UnfinishedError
 
 if TYPE_CHECKING:
@@ -201,18 +200,15 @@ class SuspendedCycles:
         self._answers_awaited.discard(cycle)
         outcome: Attempt | Failure
         assert cycle.steps is not None, "it has begun"
-        try:
-            needed = cycle.steps.send(outcomes)  # type: ignore[arg-type]
-            while isinstance(needed, UnfinishedError) and not self._may_go_on(cycle, needed):
-                needed = cycle.steps.send((Done(False),))
-        except StopIteration as end:
+        needed = resume(cycle.steps, outcomes)
+        while isinstance(needed, UnfinishedError) and not self._may_go_on(cycle, needed):
+            needed = resume(cycle.steps, (Done(False),))
+        if isinstance(needed, Ended):
             self._over(cycle)
-            outcome = self._cycle.conclude(framework, queued, end.value, started=started)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
+            outcome = self._cycle.conclude(framework, queued, needed.value, started=started)
+        elif isinstance(needed, Raised):
             self._over(cycle)
-            outcome = self._cycle.broken(queued, e, started=started)
+            outcome = self._cycle.broken(queued, needed.cause, started=started)
         else:
             self._wait(cycle, needed)
             return
@@ -339,8 +335,8 @@ class SuspendedCycles:
         self._give_way(cycle)
         if steps is None:
             return
-        if (problem := closed(steps)) is not None:
-            self._parts.reporter.report(f"aborted scheduling cycle: {problem}")
+        if (problem := close(steps)) is not None:
+            self._parts.reporter.report(f"aborted scheduling cycle: {problem.cause}")
         self._free(cycle)
 
     def _end(self, cycle: SuspendedCycle, why: str) -> None:

@@ -8,17 +8,21 @@ import numpy as np
 
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan
-from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
-from stowplan.scheduler.framework.status import Code, Status, error, raised, unexpected, wrapped
+from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult, PreFilterResult
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.status import Code, Status, error, raised, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     import numpy.typing as npt
 
 
 _SCORES = np.dtype(np.int64)
 
 
-def checked_scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[np.int64] | Status:
+def checked_scores(count: int, answer: object) -> npt.NDArray[np.int64] | Status:
     if isinstance(answer, Status):
         return answer
     if not isinstance(answer, np.ndarray) or answer.shape != (count,):
@@ -31,7 +35,19 @@ def checked_scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.ND
     return answer.astype(_SCORES)
 
 
-def post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
+def pre_filter_result(answer: Any) -> PreFilterResult | Status | None:
+    if isinstance(answer, PreFilterResult):
+        return answer
+    return well_formed(answer, "a PreFilterResult, a Status or None")
+
+
+def filter_result(answer: object) -> Rejections | Status | None:
+    if isinstance(answer, Rejections | Status):
+        return answer
+    raise unexpected("Rejections, a Status or None", answer)
+
+
+def post_filter_result(pod: PodInfo, answer: object) -> PostFilterResult:
     """Raise if the result is not a valid PostFilter result."""
     if not isinstance(answer, PostFilterResult):
         raise unexpected("a PostFilterResult", answer)
@@ -39,8 +55,8 @@ def post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
     return answer
 
 
-def failed_post_filter(plugin: PostFilterPlugin, cause: BaseException) -> PostFilterResult:
-    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', raised(cause, plugin.post_filter)))
+def failed_post_filter(plugin: PostFilterPlugin, cause: BaseException, by: Callable[..., Any]) -> PostFilterResult:
+    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', raised(cause, by)))
 
 
 def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:

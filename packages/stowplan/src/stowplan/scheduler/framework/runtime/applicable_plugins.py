@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.interface import ReservePlugin
-from stowplan.scheduler.framework.status import declares
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cluster.pod_info import PodShape
@@ -38,15 +38,15 @@ class ApplicablePlugins(NamedTuple):
 
     def by(self, shape: PodShape) -> ApplicablePlugins:
         """The subset of these plugins that applies to pods of the shape."""
-        signing = [not declares(lambda plugin=plugin: plugin.signs_nothing(shape)) for plugin in self.signers]  # type: ignore[misc]
+        signing = [not declares(plugin.signs_nothing, shape) for plugin in self.signers]
         return ApplicablePlugins(
             tuple(plugin for plugin, signs in zip(self.signers, signing, strict=True) if signs),
             sum(1 << i for i, signs in enumerate(signing) if signs),
-            tuple(p for p in self.moving_pre_filters if not declares(lambda p=p: p.skips(shape))),  # type: ignore[misc]
+            tuple(p for p in self.moving_pre_filters if not declares(p.skips, shape)),
             tuple(p for p in self.reserve if not _reserves_nothing(p, shape)),
             tuple(p for p in self.pre_bind if not _reserves_nothing(p, shape)),
         )
 
 
 def _reserves_nothing(plugin: Plugin, shape: PodShape) -> bool:
-    return isinstance(plugin, ReservePlugin) and declares(lambda: plugin.reserves_nothing(shape))
+    return isinstance(plugin, ReservePlugin) and declares(plugin.reserves_nothing, shape)

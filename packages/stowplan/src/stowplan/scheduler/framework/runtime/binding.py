@@ -14,37 +14,24 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from math import isnan
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.framework.interface import PreBindPreFlightResult, awaited
+from stowplan.scheduler.framework.boundary import Raised, call, call_coroutine
+from stowplan.scheduler.framework.interface import PreBindPreFlightResult
 from stowplan.scheduler.framework.requests import Bind
-from stowplan.scheduler.framework.runtime.metrics import ended, timed, watched, watched_awaitable
-from stowplan.scheduler.framework.status import (
-    PROPAGATED,
-    RAISED,
-    SKIP,
-    SUCCESS,
-    Code,
-    Status,
-    described,
-    error,
-    raised,
-    unexpected,
-    well_formed,
-    wrapped,
-)
+from stowplan.scheduler.framework.runtime.metrics import ended, timed
+from stowplan.scheduler.framework.status import SKIP, SUCCESS, Code, Status, error, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
     from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import PermitPlugin, PreBindPlugin, RequestBinder, ReservePlugin
-    from stowplan.scheduler.framework.requests import Outcome, Steps
     from stowplan.scheduler.framework.runtime.framework import Framework
 
 _log = get_logger(__name__)
@@ -73,18 +60,20 @@ class PreFlight(NamedTuple):
 def run_assumed(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     """Let plugins change the pod as it is accounted on its node; a Status is an error."""
     for plugin in framework.assuming:
-        try:
-            changed = plugin.assumed(state, pod, node_name)
-            if changed is pod.pod:
-                continue
-            if not isinstance(changed, Pod):
-                raise unexpected("a Pod", changed)
-            pod.pod, pod.shape = changed, framework.handle.cluster.pod_info(changed).shape
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            return wrapped(f'running Reserve plugin "{plugin.name}"', raised(e, plugin.assumed))
+        changed = call(plugin.assumed, state, pod, node_name, check=partial(_assumed, framework, pod), required=True)
+        if isinstance(changed, Status):
+            return wrapped(f'running Reserve plugin "{plugin.name}"', changed)
+        pod.pod, pod.shape = changed
     return None
+
+
+def _assumed(framework: Framework, pod: PodInfo, changed: object) -> tuple[Pod, PodShape]:
+    if changed is pod.pod:
+        return pod.pod, pod.shape
+    if not isinstance(changed, Pod):
+        raise unexpected("a Pod", changed)
+    # Compiling it fails if the plugin has made it invalid.
+    return changed, framework.handle.cluster.pod_info(changed).shape
 
 
 @timed("Reserve", ended)
@@ -96,7 +85,7 @@ def run_reserve(
     `problems` collects the failures of Unreserve.
     """
     for plugin in framework.plugins_to_call(state, pod).reserve:
-        answer = _reserve(plugin, state, pod, node_name)
+        answer = call(plugin.reserve, state, pod, node_name, times=state.plugin_times, point="Reserve")
         failed = _failure("Reserve", plugin.name, answer)
         if answer is not None and failed is not None:
             _log_failure("Reserve", plugin.name, answer, pod, node_name)
@@ -107,26 +96,15 @@ def run_reserve(
     return None
 
 
-def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-    try:
-        return well_formed(watched(state, "Reserve", plugin.name, plugin.reserve, state, pod, node_name))
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return raised(e, plugin.reserve)
-
-
 @timed("Unreserve")
 def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
     """Run Unreserve in reverse order; return the failures."""
     problems = []
     for plugin in reversed(framework.reserve):
-        try:
-            watched(state, "Unreserve", plugin.name, plugin.unreserve, state, pod, node_name)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            problems.append(f'running Unreserve plugin "{plugin.name}": {described(e)}')
+        times, method = state.plugin_times, plugin.unreserve
+        failed = call(method, state, pod, node_name, check=None, failed=Raised, times=times, point="Unreserve")
+        if isinstance(failed, Raised):
+            problems.append(f'running Unreserve plugin "{plugin.name}": {failed}')
     return problems
 
 
@@ -141,7 +119,9 @@ def run_permit(
     timeouts: dict[str, float] = {}
     reasons: list[str] = []
     for plugin in framework.permit:
-        answer, timeout = _permit(plugin, state, pod, node_name)
+        times, check = state.plugin_times, _permitted
+        found = call(plugin.permit, state, pod, node_name, check=check, required=True, times=times, point="Permit")
+        answer, timeout = (found, 0.0) if isinstance(found, Status) else found
         if answer is not None and answer.code == Code.Wait:
             timeouts[plugin.name] = timeout
             reasons += answer.shown_reasons
@@ -159,19 +139,11 @@ def run_permit(
     return None, {}
 
 
-def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
-    try:
-        found: object = watched(state, "Permit", plugin.name, plugin.permit, state, pod, node_name)
-        if not isinstance(found, tuple) or len(found) != 2:
-            raise unexpected("(a Status or None, seconds)", found)
-        answer = well_formed(found[0])
-        if answer is None or answer.code != Code.Wait:
-            return answer, 0.0
-        return answer, _permit_timeout(found[1])
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return raised(e, plugin.permit), 0.0
+def _permitted(found: object) -> tuple[Status | None, float]:
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise unexpected("(a Status or None, seconds)", found)
+    answer = well_formed(found[0])
+    return answer, _permit_timeout(found[1]) if answer is not None and answer.code == Code.Wait else 0.0
 
 
 def _permit_timeout(seconds: object) -> float:
@@ -197,7 +169,8 @@ def run_pre_bind_pre_flights(
         if plugin not in called:
             results.append(PreFlight(plugin.name, acts=False))
             continue
-        answer = _pre_flight(plugin, state, pod, node_name)
+        method, times = plugin.pre_bind_pre_flight, state.plugin_times
+        answer = call(method, state, pod, node_name, check=_pre_flight, times=times, point="PreBindPreFlight")
         if answer is SKIP:
             # Most plugins return this very object, so the comparison by identity is the common case.
             results.append(PreFlight(plugin.name, acts=False))
@@ -216,18 +189,10 @@ def run_pre_bind_pre_flights(
     return acting, results
 
 
-def _pre_flight(
-    plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
-) -> PreBindPreFlightResult | Status | None:
-    try:
-        answer = watched(state, "PreBindPreFlight", plugin.name, plugin.pre_bind_pre_flight, state, pod, node_name)
-        if answer is None or isinstance(answer, PreBindPreFlightResult | Status):
-            return answer
-        raise unexpected("a PreBindPreFlightResult, a Status or None", answer)
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return raised(e, plugin.pre_bind_pre_flight)
+def _pre_flight(answer: object) -> PreBindPreFlightResult | Status:
+    if isinstance(answer, PreBindPreFlightResult | Status):
+        return answer
+    raise unexpected("a PreBindPreFlightResult, a Status or None", answer)
 
 
 def _pre_flight_failure(plugin: str, status: Status) -> Status:
@@ -275,47 +240,34 @@ def method_of(framework: Framework, point: str, name: str) -> Callable[..., Any]
     return method
 
 
-async def call_plugin(
-    framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str
-) -> Status | None:
-    """Await a plugin's coroutine and return its status. A cancellation is propagated."""
+def call_plugin(
+    framework: Framework,
+    point: str,
+    name: str,
+    state: CycleState,
+    pod: PodInfo,
+    node_name: str,
+    *,
+    cancelled: tuple[type[BaseException], ...] = (),
+) -> Coroutine[Any, Any, Status | None]:
+    """Await a plugin's coroutine for its status. `cancelled`: see `Engine.run_plugin`."""
     method = method_of(framework, point, name)
-    try:
-        answer = await watched_awaitable(state, point, name, awaited, method, state, pod, node_name)
-        # PostBind has no result.
-        return None if point == "PostBind" else well_formed(answer)
-    except (*RAISED, GeneratorExit) as e:
-        # If the coroutine is being closed, nobody reads this result.
-        return raised(e, method)
+    # PostBind has no result.
+    check = _no_result if point == "PostBind" else well_formed
+    return call_coroutine(
+        method, state, pod, node_name, check=check, cancelled=cancelled, times=state.plugin_times, point=point
+    )
 
 
-def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
-    """Start a plugin's call as steps (see `framework.requests`)."""
-    steps: Steps = method_of(framework, point, name)(state, pod, node_name)
-    return steps
+def _no_result(answer: object) -> None:
+    return None
 
 
-def bind_request(binder: RequestBinder, pod: PodInfo, node_name: str) -> Bind | Status:
-    """The request of a Bind plugin that only sends one, or why there is none."""
-    try:
-        request: object = binder.bind_request(pod, node_name)
-        if type(request) is not Bind:
-            raise unexpected("a Bind", request)
-        return request
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return raised(e, binder.bind_request)
-
-
-def bind_answer(binder: RequestBinder, outcome: Outcome) -> Status | None:
-    """The plugin's status for the outcome of its request."""
-    try:
-        return well_formed(binder.bind_answer(outcome))
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return raised(e, binder.bind_answer)
+def bind_request(request: object) -> Bind:
+    """Check the request of a Bind plugin that only sends one."""
+    if type(request) is not Bind:
+        raise unexpected("a Bind", request)
+    return request
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from inspect import isgenerator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.framework.boundary import Raised, call, call_steps, nothing
 from stowplan.scheduler.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
-from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import (
     MAX_SCORE,
     MIN_SCORE,
@@ -37,29 +37,18 @@ from stowplan.scheduler.framework.interface import (
     Reads,
     ScorePlugin,
 )
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.answers import (
     checked_scores,
     failed_post_filter,
+    filter_result,
     out_of_range,
     post_filter_result,
+    pre_filter_result,
 )
-from stowplan.scheduler.framework.runtime.metrics import timed, watched
+from stowplan.scheduler.framework.runtime.metrics import timed
 from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError, ProfilePlugins
-from stowplan.scheduler.framework.status import (
-    PROPAGATED,
-    SKIP,
-    Code,
-    Status,
-    described,
-    error,
-    raised,
-    typed,
-    unexpected,
-    well_formed,
-    wrapped,
-)
+from stowplan.scheduler.framework.status import SKIP, Code, Status, typed, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -75,6 +64,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.handle import Handle
     from stowplan.scheduler.framework.interface import PostFilterSteps, SignPlugin
     from stowplan.scheduler.framework.pod_shift import PodShift
+    from stowplan.scheduler.framework.rejections import Rejections
     from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
     from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
     from stowplan.scheduler.framework.runtime.registry import Registry
@@ -130,39 +120,29 @@ class Framework(ProfilePlugins):
         same = pod.shape if self._by_shape else pod.shape.template
         fragments: list[Any] = [self.switched_off, same, concerned.signing]
         for plugin in concerned.signers:
-            sign = plugin.sign_pod
-            try:
-                answer = sign(pod) if times is None else times.time("Sign", plugin.name, sign, pod)
-                if isinstance(answer, Status):
-                    return None
-                # Most plugins sign nothing.
-                fragment = tuple(answer.items()) if answer else ()
-                hash(fragment)
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                # A signer that fails, or returns something unhashable, only disables sharing for this pod.
-                self._note_unsigned(plugin.name, e)
+            failed = partial(self._note_unsigned, plugin.name)
+            fragment = call(
+                plugin.sign_pod, pod, check=_fragment, required=True, failed=failed, times=times, point="Sign"
+            )
+            if fragment is None:
                 return None
             fragments.append(fragment)
         found = tuple(fragments)
         return found if versions is None else pod.shape.remember("signature", versions, found)
 
-    def _note_unsigned(self, plugin: str, why: BaseException) -> None:
-        """Log that scheduling is slower than the plugin's author expects, once per plugin."""
+    def _note_unsigned(self, plugin: str, why: BaseException, by: Callable[..., Any]) -> None:
+        """Log that scheduling is slower than the plugin's author expects, once per plugin.
+
+        A signer that fails, or returns something unhashable, only disables sharing for this pod.
+        """
         if plugin not in self._unsigned:
             self._unsigned.add(plugin)
             _log.error(None, "A plugin failed to sign a pod, which shares no results", plugin=plugin, cause=typed(why))
 
     def _sign_versions(self, signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable] | None:
         """The version of what the signature depends on beyond the pod's shape; None if some plugin has none."""
-        try:
-            versions = [plugin.sign_version(pod) for plugin in signers]
-            if None in versions:
-                return None
-        except PROPAGATED:
-            raise
-        except BaseException:
+        versions = call(_versions_of, signers, pod, check=None, failed=nothing)
+        if versions is None or None in versions:
             return None
         versions.append(self._arrangement)
         return versions
@@ -190,7 +170,7 @@ class Framework(ProfilePlugins):
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
         for plugin in self.pre_enqueue:
-            status = _guarded(plugin.pre_enqueue, pod)
+            status = call(plugin.pre_enqueue, pod)
             if status is not None and status.code != Code.Success:
                 return status.with_plugin(plugin.name)
         return None
@@ -201,14 +181,7 @@ class Framework(ProfilePlugins):
         narrowed: list[str] = []
         state.skip_filter = set()
         for plugin in self.pre_filter:
-            try:
-                answer = self.ask_pre_filter(plugin, state, pod, nodes)
-                if not isinstance(answer, PreFilterResult):
-                    answer = well_formed(answer, "a PreFilterResult, a Status or None")
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', raised(e, plugin.pre_filter)))
+            answer = self.ask_pre_filter(plugin, state, pod, nodes)
             if answer is None:
                 continue
             if isinstance(answer, PreFilterResult):
@@ -228,14 +201,12 @@ class Framework(ProfilePlugins):
                 return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', answer))
         return PreFiltered(refused, names, tuple(narrowed))
 
-    def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
-        """One plugin's unchecked result; exceptions propagate."""
-        call, times = plugin.pre_filter, state.plugin_times
-        state.writer = plugin.name
-        # Inlined `watched`, here and below, because these run for every plugin of a cycle.
-        answer = (
-            call(state, pod, nodes) if times is None else times.time("PreFilter", plugin.name, call, state, pod, nodes)
-        )
+    def ask_pre_filter(
+        self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> PreFilterResult | Status | None:
+        """One plugin's result."""
+        state.writer, times, check = plugin.name, state.plugin_times, pre_filter_result
+        answer = call(plugin.pre_filter, state, pod, nodes, check=check, times=times, point="PreFilter")
         state.writer = ""
         # Nearly all plugins that skip return this object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
@@ -258,21 +229,11 @@ class Framework(ProfilePlugins):
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Rejections | Status | None:
         """Like `run_filter`, for callers that run many plugins and count them together."""
-        call, times = plugin.filter, state.plugin_times
-        state.writer = plugin.name
-        try:
-            answer = (
-                call(state, pod, nodes) if times is None else times.time("Filter", plugin.name, call, state, pod, nodes)
-            )
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            answer = raised(e, call)
+        state.writer, times = plugin.name, state.plugin_times
+        answer = call(plugin.filter, state, pod, nodes, check=filter_result, times=times, point="Filter")
         state.writer = ""
-        if answer is None or isinstance(answer, Rejections):
-            return answer
         if not isinstance(answer, Status):
-            answer = error(unexpected("Rejections, a Status or None", answer, call))
+            return answer
         if nodes.candidates is not None and not nodes.candidates.any():
             # The plugins before it left no node, so upstream would not have called it.
             return None
@@ -308,14 +269,8 @@ class Framework(ProfilePlugins):
         for plugin in self.pre_filter:
             if plugin.name in state.skip_filter:
                 continue
-            what = "AddPod" if shift.sign > 0 else "RemovePod"
-            try:
-                point = f"PreFilterExtension{what}"
-                answer = watched(state, point, plugin.name, _shift_one, plugin, state, pod, shift, nodes)
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                answer = raised(e)
+            what, times = "AddPod" if shift.sign > 0 else "RemovePod", state.plugin_times
+            answer = call(_shift_one, plugin, state, pod, shift, nodes, times=times, point=f"PreFilterExtension{what}")
             if answer is not None and answer.code != Code.Success:
                 return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
         return None
@@ -323,28 +278,24 @@ class Framework(ProfilePlugins):
     def run_post_filter(
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        try:
-            answer = watched(state, "PostFilter", plugin.name, plugin.post_filter, state, pod, diagnosis)
-            return post_filter_result(answer, pod)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            return failed_post_filter(plugin, e)
+        return call(
+            plugin.post_filter,
+            state,
+            pod,
+            diagnosis,
+            check=partial(post_filter_result, pod),
+            required=True,
+            failed=partial(failed_post_filter, plugin),
+            times=state.plugin_times,
+            point="PostFilter",
+        )
 
     def run_post_filter_in_steps(
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterSteps:
         """Run a PostFilter plugin that may wait: yields what the plugin's steps yield."""
-        started = self.now()
-        try:
-            answer: Any = plugin.post_filter(state, pod, diagnosis)
-            if isgenerator(answer):
-                answer = yield from answer
-            result = post_filter_result(answer, pod)
-        except (*PROPAGATED, GeneratorExit, ClusterChangedError):
-            raise
-        except BaseException as e:
-            result = failed_post_filter(plugin, e)
+        started, check, failed = self.now(), partial(post_filter_result, pod), partial(failed_post_filter, plugin)
+        result = yield from call_steps(plugin.post_filter, state, pod, diagnosis, check=check, failed=failed)
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
         return result
@@ -371,12 +322,7 @@ class Framework(ProfilePlugins):
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         state.skip_score = set()
         for plugin in self.pre_score:
-            try:
-                answer = self.ask_pre_score(plugin, state, pod, nodes)
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                answer = raised(e, plugin.pre_score)
+            answer = self.ask_pre_score(plugin, state, pod, nodes)
             if answer is None or answer.code == Code.Success:
                 continue
             if answer.code != Code.Skip:
@@ -385,12 +331,9 @@ class Framework(ProfilePlugins):
         return None
 
     def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        """One plugin's result; exceptions propagate."""
-        call, times = plugin.pre_score, state.plugin_times
+        """One plugin's result."""
         state.writer = plugin.name
-        answer = well_formed(
-            call(state, pod, nodes) if times is None else times.time("PreScore", plugin.name, call, state, pod, nodes)
-        )
+        answer = call(plugin.pre_score, state, pod, nodes, times=state.plugin_times, point="PreScore")
         state.writer = ""
         # Nearly all plugins that skip return this object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
@@ -413,17 +356,8 @@ class Framework(ProfilePlugins):
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> npt.NDArray[np.int64] | Status:
         """Like `run_score`, for callers that run many plugins and count them together."""
-        call, times = plugin.score, state.plugin_times
-        state.writer = plugin.name
-        try:
-            raw = (
-                call(state, pod, nodes) if times is None else times.time("Score", plugin.name, call, state, pod, nodes)
-            )
-            answer = checked_scores(raw, len(nodes))
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            answer = raised(e, call)
+        state.writer, times, check = plugin.name, state.plugin_times, partial(checked_scores, len(nodes))
+        answer = call(plugin.score, state, pod, nodes, check=check, required=True, times=times, point="Score")
         state.writer = ""
         if isinstance(answer, Status):
             return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
@@ -439,17 +373,17 @@ class Framework(ProfilePlugins):
     ) -> npt.NDArray[np.int64] | Status:
         """Normalize raw scores, and check that those of feasible nodes are in range."""
         if plugin.normalizes:
-            call, times = plugin.normalize, state.plugin_times
-            try:
-                if times is None:
-                    raw = call(state, pod, scores, feasible)
-                else:
-                    raw = times.time("ScoreExtensionNormalize", plugin.name, call, state, pod, scores, feasible)
-                answer = checked_scores(raw, len(scores))
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                answer = raised(e, call)
+            answer = call(
+                plugin.normalize,
+                state,
+                pod,
+                scores,
+                feasible,
+                check=partial(checked_scores, len(scores)),
+                required=True,
+                times=state.plugin_times,
+                point="ScoreExtensionNormalize",
+            )
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
             scores = answer
@@ -479,14 +413,13 @@ class Framework(ProfilePlugins):
 
 
 def _objects_read(plugin: Plugin, pod: PodInfo) -> Collection[ObjectDependency]:
-    try:
-        found = tuple(plugin.reads_objects(pod))
-    except PROPAGATED:
-        raise
-    except BaseException:
-        # If a plugin fails to return its events, register all: only the optimization is lost.
-        return (ANY_OBJECT,)
+    found = call(plugin.reads_objects, pod, check=tuple, required=True, failed=_any_object)
     return found if all(isinstance(dependency, ObjectDependency) for dependency in found) else (ANY_OBJECT,)
+
+
+def _any_object(cause: BaseException, by: Callable[..., Any]) -> tuple[ObjectDependency, ...]:
+    """If a plugin fails to name what it reads, watch everything: only the optimization is lost."""
+    return (ANY_OBJECT,)
 
 
 def _skips(answer: object) -> bool:
@@ -496,12 +429,9 @@ def _skips(answer: object) -> bool:
 def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
     if not isinstance(plugin, EnqueueExtensions):
         return EVERYTHING
-    try:
-        own = tuple(plugin.events_to_register())
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        raise PluginInitError(f'registering the events of plugin "{plugin.name}": {described(e)}') from e
+    own = call(plugin.events_to_register, check=tuple, required=True, failed=Raised)
+    if isinstance(own, Raised):
+        raise PluginInitError(f'registering the events of plugin "{plugin.name}": {own}') from own.cause
     for event in own:
         if not isinstance(event, ClusterEventWithHint):
             wrong = unexpected("what `on` makes of a resource and an action", event)
@@ -509,13 +439,18 @@ def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
     return own
 
 
-def _guarded(call: Callable[[PodInfo], Status | None], pod: PodInfo) -> Status | None:
-    try:
-        return well_formed(call(pod))
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return raised(e, call)
+def _versions_of(signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable]:
+    return [plugin.sign_version(pod) for plugin in signers]
+
+
+def _fragment(answer: Any) -> tuple[Any, ...] | None:
+    """A plugin's part of a signature; None: the pod has none."""
+    if isinstance(answer, Status):
+        return None
+    # Most plugins sign nothing.
+    fragment = tuple(answer.items()) if answer else ()
+    hash(fragment)
+    return fragment
 
 
 def _unsatisfied(plugins: Sequence[str]) -> Status:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from stowplan.kube.metrics.families import Counter, Histogram, HistogramVec
     from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.interface import Plugin
     from stowplan.scheduler.framework.runtime.framework import Framework
 
@@ -242,19 +241,6 @@ def measured(
     started = metrics.now()
     answer = run(*args, **kwargs)
     return answer, metrics.now() - started
-
-
-def watched(state: CycleState, point: str, plugin: str, call: Callable[[*Args], R], *args: *Args) -> R:
-    """Call a plugin; timed if the cycle is sampled."""
-    times = state.plugin_times
-    return call(*args) if times is None else times.time(point, plugin, call, *args)
-
-
-def watched_awaitable(
-    state: CycleState, point: str, plugin: str, call: Callable[[*Args], Awaitable[R]], *args: *Args
-) -> Awaitable[R]:
-    times = state.plugin_times
-    return call(*args) if times is None else times.time_awaited(point, plugin, call, *args)
 
 
 def ended(answer: Status | None) -> Code:

@@ -9,17 +9,19 @@ Upstream: pkg/scheduler/framework/runtime/framework.go; docs/reference/behaviour
 
 from __future__ import annotations
 
+from functools import partial
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.interface import MAX_SCORE, MIN_SCORE, Placement, PodGroupAssignments
 from stowplan.scheduler.framework.runtime.answers import out_of_range
-from stowplan.scheduler.framework.status import PROPAGATED, Code, Status, error, raised, unschedulable, wrapped
+from stowplan.scheduler.framework.status import Code, Status, error, raised, unschedulable, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,16 +66,17 @@ def run_placement_generate(
 def _generated(
     plugin: PlacementGeneratePlugin, group_state: CycleState, group: PodGroupInfo, parent: Placement
 ) -> Sequence[Placement] | Status:
-    try:
-        answer = plugin.generate_placements(group_state, group, parent)
-        if isinstance(answer, Status) and answer.code != Code.Success:
-            return answer
-        found = [] if isinstance(answer, Status) else list(answer)
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(e, plugin.generate_placements))
+    generate = plugin.generate_placements
+    found = call(generate, group_state, group, parent, check=_placements, required=True, failed=Raised)
+    if isinstance(found, Raised):
+        return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(*found))
     return found or unschedulable(NO_PLACEMENTS)
+
+
+def _placements(answer: Any) -> list[Placement] | Status:
+    if isinstance(answer, Status):
+        return [] if answer.code == Code.Success else answer
+    return list(answer)
 
 
 def run_placement_score(
@@ -96,17 +99,12 @@ def _scored(
 ) -> Sequence[int] | Status:
     scores = []
     for trial in trials:
-        try:
-            score = plugin.score_placement(group_state, group, trial)
-            score = score if isinstance(score, Status) else index(score)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            score = raised(e, plugin.score_placement)
+        score = call(plugin.score_placement, group_state, group, trial, check=_score, required=True)
         if isinstance(score, Status):
             return wrapped(f'running PlacementScore plugins: plugin "{plugin.name}" failed with', score)
         scores.append(score)
-    normal = _normalized(plugin, group_state, group, scores)
+    check = partial(_normalized, len(scores))
+    normal = call(plugin.normalize_placements, group_state, group, scores, check=check, required=True)
     if isinstance(normal, Status):
         text = f'running NormalizePlacementScore on PlacementScore plugins: plugin "{plugin.name}" failed with'
         return wrapped(text, normal)
@@ -114,18 +112,12 @@ def _scored(
     return normal if wrong is None else out_of_range("PlacementScore", plugin.name, wrong)
 
 
-def _normalized(
-    plugin: PlacementScorePlugin, group_state: CycleState, group: PodGroupInfo, scores: Sequence[int]
-) -> Sequence[int] | Status:
-    try:
-        answer = plugin.normalize_placements(group_state, group, scores)
-        if isinstance(answer, Status):
-            return answer
-        normal = [index(score) for score in answer]
-    except PROPAGATED:
-        raise
-    except BaseException as e:
-        return raised(e, plugin.normalize_placements)
-    if len(normal) != len(scores):
-        return error(f"got {len(normal)} scores for {len(scores)} placements")
-    return normal
+def _score(answer: Any) -> int | Status:
+    return answer if isinstance(answer, Status) else index(answer)
+
+
+def _normalized(count: int, answer: Any) -> Sequence[int] | Status:
+    if isinstance(answer, Status):
+        return answer
+    normal = [index(score) for score in answer]
+    return normal if len(normal) == count else error(f"got {len(normal)} scores for {count} placements")

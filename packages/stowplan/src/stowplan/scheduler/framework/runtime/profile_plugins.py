@@ -11,6 +11,7 @@ from inspect import isgeneratorfunction
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
+from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.interface import (
     EXTENSION_POINTS,
     BindPlugin,
@@ -38,7 +39,6 @@ from stowplan.scheduler.framework.interface import (
     trusted_reads,
 )
 from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
-from stowplan.scheduler.framework.status import PROPAGATED, described
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -187,12 +187,11 @@ class ProfilePlugins:
         plugin = registry.get(name)
         if plugin is None:
             raise PluginInitError(f'initializing plugin "{name}": no plugin of that name is registered')
-        try:
-            return plugin(profile.plugin_args(name), handle)
-        except PROPAGATED:
-            raise
-        except BaseException as e:
-            raise PluginInitError(f'initializing plugin "{name}": {described(e)}{_signature_hint(e)}') from e
+        built = call(plugin, profile.plugin_args(name), handle, check=None, failed=Raised)
+        if isinstance(built, Raised):
+            hint = _signature_hint(built.cause)
+            raise PluginInitError(f'initializing plugin "{name}": {built}{hint}') from built.cause
+        return built
 
     def _at(self, point: str, kind: type[P]) -> tuple[P, ...]:
         found = []
@@ -225,12 +224,9 @@ class ProfilePlugins:
         """Close every plugin; return the failures."""
         problems = []
         for plugin in self.plugins.values():
-            try:
-                plugin.close()
-            except PROPAGATED:
-                raise
-            except BaseException as e:
-                problems.append(f"{plugin.name} failed to close: {described(e)}")
+            failed = call(plugin.close, check=None, failed=Raised)
+            if isinstance(failed, Raised):
+                problems.append(f"{plugin.name} failed to close: {failed}")
         return problems
 
 
