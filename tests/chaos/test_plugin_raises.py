@@ -28,6 +28,7 @@ from stowplan.plugins import (
     PermitPlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
+    PodExtensions,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -184,6 +185,13 @@ class Points(
         return [on(NODE, Action.All, self.hint)]
 
     def hint(self, pod, old, new):
+        return None
+
+
+class Shifts(PreFilterPlugin, PodExtensions, FilterPlugin, Signs):
+    pre_filter, filter = Points.pre_filter, Points.filter
+
+    def shift_pods(self, state, pod, shift):
         return None
 
 
@@ -393,6 +401,7 @@ FAILING = [
     (Points, single_pods, "pre_filter filter pre_score score normalize assumed reserve permit"),
     (Points, single_pods, "pre_bind_pre_flight pre_bind bind"),
     (Points, a_preemptor, "add_pod remove_pod post_filter"),
+    (Shifts, a_preemptor, "shift_pods"),
     (ByNode, single_pods, "filter_node score_node"),
     (Counts, single_pods, "pre_filter filter pre_score score"),
     (Sums, single_pods, "sums_question filter score"),
@@ -489,6 +498,17 @@ def test_registering_events_fails_the_start(kind):
     plugin, _ = odd(Points, "events_to_register", WAYS[kind])
     with pytest.raises(PluginInitError, match=f'registering the events of plugin "Odd": {kind}'):
         cluster_with(plugin)
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_closing_goes_on(kind):
+    plugin, left = odd(Points, "close", WAYS[kind])
+    cluster = cluster_with(plugin)
+    problems = [text for framework in cluster.algorithm.frameworks.values() for text in framework.close()]
+    assert left == [0]
+    assert len(problems) == 1
+    assert problems[0].startswith("Odd failed to close: ")
+    assert _names(problems[0], kind)
 
 
 @pytest.mark.parametrize("kind", WAYS)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec.structs import replace
 
-from stowplan.drivers.hang_guard.checked_answers import checked_method
 from stowplan.drivers.hang_guard.hang_guard import stepwise
 from stowplan.scheduler.framework import interface
 from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.runtime.answers import checked_method
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 

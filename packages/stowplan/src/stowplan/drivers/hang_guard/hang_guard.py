@@ -72,7 +72,7 @@ _SHOWN = 5
 _OURS = frozenset(
     ("stowplan", "stowplan_cluster", "stowplan_lab", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset")
 )
-_HARMLESS = frozenset(("stowplan.scheduler.framework.interface", "stowplan.drivers.hang_guard.checked_answers"))
+_HARMLESS = frozenset(("stowplan.scheduler.framework.interface", "stowplan.scheduler.framework.runtime.answers"))
 #: If one of these is on the stack, a plugin is being debugged and must not be interrupted.
 _DEBUGGERS = frozenset(("bdb", "pdb", "pydevd", "_pydevd_bundle", "_pydevd_sys_monitoring", "debugpy"))
 #: Without an event loop: the share of the limit for a plugin that hung, and for how many limits it applies.

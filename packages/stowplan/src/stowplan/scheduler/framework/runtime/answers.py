@@ -1,23 +1,33 @@
-"""Validate what plugins return: scores, PostFilter results, eviction plans. Invalid values raise."""
+"""What plugins are handed and return: invalid results raise, within the call; results that are kept belong to us.
+
+Every plugin's result is checked for its type. In-tree plugins are trusted beyond that: the framework combines their
+masks without looking at them, computes reasons on demand, when nothing could be blamed on a plugin anymore, and keeps
+their arrays. A user plugin's methods are wrapped (`checked_method`): columns that it is handed cannot be written; a
+mask of the wrong length fails that pod's attempt, and not the scheduler; and arrays are copied, so that the plugin may
+keep them and refill them for the next pod. Whoever asks whether a result has changed compares values.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes, unwritable
+from stowplan.scheduler.framework import interface
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan
-from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult, PreFilterResult
-from stowplan.scheduler.framework.rejections import Rejections
-from stowplan.scheduler.framework.status import Code, Status, error, raised, unexpected, well_formed, wrapped
+from stowplan.scheduler.framework.interface import Placement, PostFilterPlugin, PostFilterResult, PreFilterResult
+from stowplan.scheduler.framework.rejections import Entry, Rejections
+from stowplan.scheduler.framework.status import Code, Reason, Status, error, raised, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
+    Method = Callable[..., Any]
 
 _SCORES = np.dtype(np.int64)
 
@@ -81,3 +91,124 @@ def out_of_range(point: str, plugin: str, score: int) -> Status:
         f'applying score defaultWeights on {point} plugins: plugin "{plugin}" returns an invalid score {score}, '
         "it should in the range of [0, 100] after normalizing"
     )
+
+
+# -- user plugins ------------------------------------------------------------------------------------------------------
+
+
+def checked_method(name: str, method: Method) -> Method:
+    """A plugin's method whose arguments are protected and whose result is checked, if that is needed for the method.
+
+    The interface's loops over nodes are trusted. What a plugin inherits from an in-tree plugin is not: it may work on
+    what the plugin's other methods made.
+    """
+    check = _CHECKS.get(name)
+    return method if check is None or method.__module__ == interface.__name__ else check(method)
+
+
+def _on_nodes(check: Callable[[object, Nodes], object]) -> Callable[[Method], Method]:
+    """For methods with the arguments `state, pod, nodes`."""
+
+    def checking(method: Method) -> Method:
+        @wraps(method)
+        def checked(plugin: Any, state: Any, pod: Any, nodes: Nodes, *others: Any, **keys: Any) -> Any:
+            return check(method(plugin, state, pod, nodes.protected(), *others, **keys), nodes)
+
+        return checked
+
+    return checking
+
+
+def _normalizing(method: Method) -> Method:
+    """It may normalize in place, as upstream's plugins do."""
+
+    @wraps(method)
+    def checked(
+        plugin: Any, state: Any, pod: Any, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
+    ) -> Any:
+        return _own(method(plugin, state, pod, scores.copy(), unwritable(feasible)))
+
+    return checked
+
+
+def _placing(method: Method) -> Method:
+    @wraps(method)
+    def checked(plugin: Any, group_state: Any, group: Any, parent: Placement) -> Any:
+        answer = method(plugin, group_state, group, parent)
+        return answer if isinstance(answer, Status) else [_own_placement(one, parent) for one in answer]
+
+    return checked
+
+
+def _own_placement(answer: Any, parent: Placement) -> Placement:
+    if not isinstance(answer, Placement) or not isinstance(answer.nodes, Nodes):
+        raise unexpected("a Placement with Nodes", answer)
+    rows, known = answer.nodes.rows, parent.nodes.table.n
+    if rows is None:
+        return answer
+    if not isinstance(rows, np.ndarray) or rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise unexpected("a Placement whose nodes are an array of row numbers", rows)
+    own = np.array(rows, np.intp)
+    if len(own) and not 0 <= int(own.min()) <= int(own.max()) < known:
+        raise ValueError(f"want a Placement with rows from 0 to {known - 1}, got {int(own.min())} to {int(own.max())}")
+    return Placement(parent.nodes.restricted(own), answer.name)
+
+
+def _filtered(answer: object, nodes: Nodes) -> object:
+    if not isinstance(answer, Rejections):
+        return answer
+    entries = tuple(_entry(entry, len(nodes)) for entry in answer.entries)
+    return Rejections(_own_mask(answer.mask, len(nodes)), entries)
+
+
+def _entry(entry: Any, count: int) -> Entry:
+    if not isinstance(entry, Entry):
+        raise unexpected("Rejections whose entries are of type Entry", entry)
+    if not isinstance(entry.code, Code):
+        raise unexpected("a Code as the code of an Entry", entry.code)
+    if not isinstance(entry.reason, Reason):
+        raise unexpected("a Reason as the reason of rejections", entry.reason)
+    return entry._replace(mask=_own_mask(entry.mask, count))
+
+
+def _own_mask(mask: object, count: int) -> npt.NDArray[np.bool_]:
+    if not isinstance(mask, np.ndarray):
+        raise unexpected(f"a mask of {count} nodes", mask)
+    if mask.shape != (count,) or mask.dtype != np.bool_:
+        raise TypeError(f"want a mask of {count} nodes (bool), got an array of {mask.dtype} with shape {mask.shape}")
+    return np.array(mask)
+
+
+def _scored(answer: object, nodes: Nodes) -> object:
+    return _own(answer)
+
+
+def _own(answer: object) -> object:
+    return np.array(answer) if isinstance(answer, np.ndarray) else answer
+
+
+def _pre_filtered(answer: object, nodes: Nodes) -> object:
+    if not isinstance(answer, PreFilterResult) or answer.node_names is None:
+        return answer
+    names: Any = answer.node_names
+    if not isinstance(names, frozenset | set) or not _all_names(names):
+        raise unexpected("a set of node names in PreFilterResult", names)
+    return PreFilterResult(frozenset(names))
+
+
+def _all_names(names: Iterable[object]) -> bool:
+    return all(isinstance(name, str) for name in names)
+
+
+def _unchecked(answer: object, nodes: Nodes) -> object:
+    return answer
+
+
+_CHECKS: dict[str, Callable[[Method], Method]] = {
+    "pre_filter": _on_nodes(_pre_filtered),
+    "filter": _on_nodes(_filtered),
+    "pre_score": _on_nodes(_unchecked),
+    "score": _on_nodes(_scored),
+    "normalize": _normalizing,
+    "generate_placements": _placing,
+}

@@ -51,7 +51,7 @@ def rejected(answer):
 @pytest.mark.parametrize(
     ("plugin", "said"),
     [
-        pytest.param(made(FilterPlugin, "filter", in_place), "output array is read-only (test_checked", id="in place"),
+        pytest.param(made(FilterPlugin, "filter", in_place), "output array is read-only (test_answers", id="in place"),
         pytest.param(
             rejected(lambda n: Rejections.where(np.ones(1, bool), REASON)),
             "want a mask of 3 nodes (bool), got an array of bool with shape (1,)",
@@ -139,7 +139,7 @@ def test_masks_that_are_passed_in_are_read_only():
 
     plugin = made(ScorePlugin, "normalize", normalize, normalizes=True, score=lambda *args: np.zeros(3, int))
     [decision] = a_cluster(plugin).schedule([a_pod("a").obj()])
-    assert "assignment destination is read-only (test_checked" in decision.message
+    assert "assignment destination is read-only (test_answers" in decision.message
 
 
 def test_an_object_without_a_text_of_its_own_has_no_address_in_the_message():
@@ -176,4 +176,4 @@ def test_invalid_placements(answer, said):
     cluster.add(a_group("g", gang=1))
     cluster.schedule([a_pod("a").spec(schedulingGroup={"podGroupName": "g"}).obj()])
     [failure] = cluster.failures
-    assert failure.startswith(f'running PlacementGenerate plugin "Odd": {said} (test_checked_answers.py:')
+    assert failure.startswith(f'running PlacementGenerate plugin "Odd": {said} (test_answers.py:')
