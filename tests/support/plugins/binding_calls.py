@@ -74,9 +74,10 @@ class _Calls(Bindings):
     async def _called(self, action):
         framework, state, pod, node_name = self.call
         try:
-            return await call_plugin(framework, action.point, action.plugin, state, pod, node_name)
-        except asyncio.CancelledError as cancelled:
-            return error(str(cancelled))
+            cancelled = (asyncio.CancelledError,)
+            return await call_plugin(framework, action.point, action.plugin, state, pod, node_name, cancelled=cancelled)
+        except asyncio.CancelledError as stopped:
+            return error(str(stopped))
 
 
 async def run_pre_bind(framework, state, pod, node_name, groups):
