@@ -316,15 +316,6 @@ def test_a_pod_is_gated_during_its_preemption(bench):
     assert world.plugin.pre_enqueue(world.pod(a_pod("other"))) is None
 
 
-def test_hints_for_deleted_pods(bench):
-    from stowplan.scheduler.in_tree.default_preemption.plugin import DefaultPreemption
-
-    world = bench(DefaultPreemption)
-    assert world.hint(a_pod(), a_pod("gone").on("a"), None) == "Skip"
-    assert world.hint(a_pod(), None, a_pod("new").on("a")) is None
-    assert world.plugin.pre_enqueue(world.pod(a_pod())) is None
-
-
 @pytest.mark.parametrize(
     ("status", "message"),
     [

@@ -177,27 +177,6 @@ def test_an_unparsable_preference_is_an_error(bench):
         assert status.message.startswith('[0].matchExpressions[0].key: Invalid value: "invalid key"')
 
 
-WANTS_FOO = a_pod().node_selector(foo="bar")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(None, a_node(), "Skip", id="added without the label"),
-        pytest.param(None, a_node().labels({"foo": "bar"}), "Queue", id="added with it"),
-        pytest.param(a_node(), a_node().labels({"x": "y"}), "Skip", id="unrelated label"),
-        pytest.param(
-            a_node().labels({"foo": "bar"}), a_node().labels({"foo": "bar", "x": "y"}), "Skip", id="still matches"
-        ),
-        pytest.param(a_node().labels({"foo": "bar"}), a_node(), "Skip", id="no longer matches"),
-        pytest.param(a_node(), a_node().labels({"foo": "bar"}), "Queue", id="matches now"),
-        pytest.param(a_node(), a_node().tainted("x"), None, id="taints are ignored"),
-    ],
-)
-def test_hint_after_node_change(bench, old, new, expected):
-    assert bench(NodeAffinity).hint(WANTS_FOO, old, new) == expected
-
-
 def test_hint_with_added_affinity(bench):
     world = bench(NodeAffinity, args=added(**required({"matchExpressions": [expression("pool", "Exists")]})))
     assert world.hint(a_pod(), None, a_node()) == "Skip"

@@ -54,18 +54,3 @@ def test_filter_without_state_is_an_error(bench):
     world = bench(NodeDeclaredFeatures, a_node())
     status = world.plugin.filter(CycleState(), world.pod(HOST), world.nodes())
     assert status.message == 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(None, a_node(), "Queue", id="node added"),
-        pytest.param(a_node(), a_node().declares("Other"), "Queue", id="features changed"),
-        pytest.param(a_node(), a_node().labels({"a": "b"}), None, id="labels changed"),
-        pytest.param(a_pod(), HOST, "Queue", id="the pod's needs changed"),
-        pytest.param(a_pod(), a_pod().labels({"a": "b"}), "Skip", id="the pod changed otherwise"),
-        pytest.param(a_pod("q"), a_pod("q").host_network().spec(hostUsers=False), "Skip", id="another pod"),
-    ],
-)
-def test_hints(bench, old, new, expected):
-    assert bench(NodeDeclaredFeatures).hint(a_pod(), old, new) == expected

@@ -27,7 +27,3 @@ def test_pods_that_name_different_nodes_have_different_signatures(bench):
     world = bench(NodeName)
     fragments = [world.plugin.sign_pod(world.pod(a_pod().on(node))) for node in ("", "n1", "n2")]
     assert len({repr(fragment) for fragment in fragments}) == 3
-
-
-def test_new_nodes_wake_pods(bench):
-    assert bench(NodeName).hint(a_pod(), None, a_node()) == "Queue"

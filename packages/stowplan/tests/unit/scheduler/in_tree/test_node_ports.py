@@ -72,20 +72,6 @@ def test_filter_without_state_is_an_error(bench):
     assert status.message == 'reading "PreFilterNodePorts" from cycleState: not found'
 
 
-@pytest.mark.parametrize(
-    ("deleted", "expected"),
-    [
-        pytest.param(with_ports("d", "TCP :5000"), "Skip", id="unscheduled"),
-        pytest.param(a_pod("d").on("n"), "Skip", id="without host ports"),
-        pytest.param(with_ports("d", "TCP :6000").on("n"), "Skip", id="another port"),
-        pytest.param(with_ports("d", "TCP :5000").on("n"), "Queue", id="the port"),
-        pytest.param(with_ports("d", "TCP :5000").nominated_to("n"), "Queue", id="the port, nominated"),
-    ],
-)
-def test_hint_after_pod_deletion(bench, deleted, expected):
-    assert bench(NodePorts).hint(with_ports("new", "TCP :5000"), deleted, None) == expected
-
-
 IPS = st.sampled_from(["", "0.0.0.0", "10.0.0.1", "10.0.0.2"])
 PORTS = st.lists(st.tuples(IPS, st.sampled_from(["", "TCP", "UDP"]), st.integers(1, 3)), max_size=3)
 

@@ -28,8 +28,6 @@ from stowplan.testing import a_node, a_pod
 from support.plugins.per_node_answers import filtered, plugin_on, scored
 from support.scheduling.worlds import FPGA, GPU, clusters, pods, state_of, struct
 
-GI = 1 << 30
-MI = 1 << 20
 FITS, NO, NEVER = None, Code.Unschedulable, Code.UnschedulableAndUnresolvable
 
 
@@ -250,97 +248,6 @@ def test_filter_without_state_is_an_error(bench):
 
 
 # -- hints -------------------------------------------------------------------------------------------------------------
-
-
-def device_class(name, resource=None):
-    spec = {"extendedResourceName": resource} if resource else {}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
-
-
-BY_CLASS = "deviceclass.resource.kubernetes.io/fpga"
-
-
-@pytest.mark.parametrize(
-    ("pod", "old", "new", "expected"),
-    [
-        pytest.param(asks(**{BY_CLASS: 1}), None, device_class("fpga"), "Queue", id="its class was added"),
-        pytest.param(asks(**{BY_CLASS: 1}), None, device_class("gpu"), "Skip", id="another class was added"),
-        pytest.param(
-            asks(**{FPGA: 1}), None, device_class("x", FPGA), "Queue", id="a class for its resource was added"
-        ),
-        pytest.param(asks(**{FPGA: 0}), None, device_class("x", FPGA), "Queue", id="a request of zero counts"),
-        pytest.param(
-            asks(**{GPU: 1}), None, device_class("x", FPGA), "Skip", id="a class for another resource was added"
-        ),
-        pytest.param(
-            asks(**{FPGA: 1}),
-            device_class("x", GPU),
-            device_class("x", FPGA),
-            "Queue",
-            id="a class took its resource over",
-        ),
-        pytest.param(
-            asks(**{FPGA: 1}),
-            device_class("x", FPGA),
-            device_class("x", FPGA),
-            "Skip",
-            id="nothing new about the class",
-        ),
-        pytest.param(
-            asks(**{FPGA: 1}), device_class("x", FPGA), device_class("x"), "Skip", id="a class gave its resource up"
-        ),
-        # A class keeps its name, so an update changes nothing for pods that request it by name.
-        pytest.param(
-            asks(**{BY_CLASS: 1}), device_class("fpga"), device_class("fpga", FPGA), "Skip", id="its class was updated"
-        ),
-    ],
-)
-def test_hint_after_device_class_change(bench, pod, old, new, expected):
-    assert bench(NodeResourcesFit, args=args_of()).hint(pod, old, new) == expected
-
-
-SMALL, LARGE = a_node("n").allocatable(cpu="1"), a_node("n").allocatable(cpu="2")
-
-
-@pytest.mark.parametrize(
-    ("pod", "old", "new", "expected"),
-    [
-        pytest.param(asks(cpu="2"), None, LARGE, "Queue", id="a node that fits was added"),
-        pytest.param(asks(cpu="3"), None, LARGE, "Skip", id="a node that is too small was added"),
-        pytest.param(asks(cpu="2"), SMALL, LARGE, "Queue", id="grown enough"),
-        pytest.param(asks(cpu="3"), SMALL, LARGE, "Skip", id="grown, but not enough"),
-        pytest.param(asks(cpu="1"), LARGE, SMALL, "Skip", id="shrunk"),
-        pytest.param(asks(memory="1Mi"), SMALL, LARGE, "Skip", id="grown in something else"),
-        pytest.param(a_pod(), SMALL, LARGE, "Skip", id="nothing requested"),
-        pytest.param(a_pod(), a_node("n").allocatable(pods=1), a_node("n"), "Queue", id="more pods allowed"),
-        pytest.param(a_pod(), None, a_node("n").allocatable(pods=0), "Skip", id="no pods allowed"),
-        pytest.param(asks(**{FPGA: 1}), SMALL, LARGE, "Queue", id="left to DynamicResources"),
-        pytest.param(asks(**{GPU: 1}), SMALL, LARGE, "Skip", id="not on the node"),
-    ],
-)
-def test_hint_after_node_change(bench, pod, old, new, expected):
-    world = bench(NodeResourcesFit, device_class("x", FPGA), args=args_of())
-    assert world.hint(pod, old, new) == expected
-
-
-def held(**resources):
-    return a_pod("held").uid("held").requests(resources)
-
-
-@pytest.mark.parametrize(
-    ("pod", "old", "new", "expected"),
-    [
-        pytest.param(asks(cpu="1"), held(cpu="2").on("n"), held(cpu="1").on("n"), "Queue", id="scaled down"),
-        pytest.param(asks(memory="1Mi"), held(cpu="2").on("n"), held(cpu="1").on("n"), "Skip", id="in something else"),
-        pytest.param(asks(cpu="1"), held(cpu="2"), held(cpu="1"), "Skip", id="one that is on no node"),
-        pytest.param(held(memory="1Mi"), held(cpu="2"), held(cpu="1"), "Queue", id="the pod itself"),
-        pytest.param(asks(cpu="1"), held(cpu="1").on("n"), held(cpu="2").on("n"), None, id="scaled up"),
-        pytest.param(asks(cpu="1"), held(memory="1Mi").on("n"), None, "Queue", id="deleted"),
-        pytest.param(asks(cpu="1"), held(cpu="1"), None, "Skip", id="one that is on no node deleted"),
-    ],
-)
-def test_hint_after_pod_change(bench, pod, old, new, expected):
-    assert bench(NodeResourcesFit, args=args_of()).hint(pod, old, new) == expected
 
 
 # -- compared with the plain rule per node -----------------------------------------------------------------------------

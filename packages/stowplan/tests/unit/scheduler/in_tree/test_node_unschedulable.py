@@ -27,32 +27,3 @@ def test_cordons_keep_pods_off(bench, pod, expected):
     assert world.refusals(pod) == expected
     assert world.refusals(pod, "open") == {}
     assert world.refusals(pod, "cordoned") == expected
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(None, a_node(), "Queue", id="added open"),
-        pytest.param(None, a_node().unschedulable(), "Skip", id="added cordoned"),
-        pytest.param(a_node().unschedulable(), a_node(), "Queue", id="uncordoned"),
-        pytest.param(a_node(), a_node().tainted("x"), "Skip", id="another change, open"),
-        pytest.param(
-            a_node().unschedulable(), a_node().unschedulable().tainted("x"), "Skip", id="another change, cordoned"
-        ),
-        pytest.param(a_node(), a_node().labels({"a": "b"}), None, id="labels are not heard of"),
-    ],
-)
-def test_hint_after_node_change(bench, old, new, expected):
-    assert bench(NodeUnschedulable).hint(a_pod(), old, new) == expected
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(a_pod(), a_pod().tolerates(KEY), "Queue", id="the right toleration"),
-        pytest.param(a_pod(), a_pod().tolerates("x"), "Skip", id="an unrelated toleration"),
-        pytest.param(a_pod("other"), a_pod("other").tolerates(KEY), "Skip", id="another pod"),
-    ],
-)
-def test_hint_after_toleration_change(bench, old, new, expected):
-    assert bench(NodeUnschedulable).hint(a_pod(), old, new) == expected

@@ -15,7 +15,7 @@ from stowplan.scheduler.in_tree.common.csi_migration import TranslationError
 from stowplan.scheduler.in_tree.node_volume_limits.plugin import NodeVolumeLimits
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
-from support.plugins.storage import CLAIMING, EPHEMERAL, INLINE, INLINE_CSI, csi_node, of, pvc, storage
+from support.plugins.storage import CLAIMING, EPHEMERAL, INLINE, INLINE_CSI, of, pvc, storage
 
 TOO_MANY = "node(s) exceed max volume count"
 EBS = "ebs.csi.aws.com"
@@ -593,32 +593,6 @@ def shift_of(world, comes, index, variant):
 
 def attachment(attacher):
     return storage("VolumeAttachment", "a", spec={"attacher": attacher, "nodeName": "n", "source": {}})
-
-
-@pytest.mark.parametrize(
-    ("pod", "old", "new", "expected"),
-    [
-        pytest.param(CLAIMING, None, csi_node(), "Queue", id="csi node added"),
-        pytest.param(CLAIMING, csi_node(d=1), csi_node(d=2), "Queue", id="limit grew"),
-        pytest.param(CLAIMING, csi_node(), csi_node(d=2), "Queue", id="driver came"),
-        pytest.param(CLAIMING, csi_node(d=2), csi_node(d=0), "Skip", id="limit dropped"),
-        pytest.param(CLAIMING, a_pod("q").on("n"), None, "Skip", id="pod without volumes gone"),
-        pytest.param(CLAIMING, a_pod("q").claims_volume("x"), None, "Skip", id="pending pod gone"),
-        pytest.param(CLAIMING, a_pod("q").claims_volume("x").on("n"), None, "Queue", id="pod with a claim gone"),
-        pytest.param(
-            CLAIMING, INLINE.obj() | {"spec": INLINE.obj()["spec"] | {"nodeName": "n"}}, None, "Queue", id="inline gone"
-        ),
-        pytest.param(CLAIMING, a_pod("q").volume("v", csi={"driver": "x"}).on("n"), None, "Skip", id="inline csi gone"),
-        pytest.param(EPHEMERAL, None, pvc("pod-e"), "Queue", id="claim added"),
-        pytest.param(CLAIMING, attachment("x"), None, "Queue", id="detached, pod with claim"),
-        pytest.param(INLINE, attachment("ebs.csi.aws.com"), None, "Queue", id="detached, same driver"),
-        pytest.param(INLINE, attachment("x"), None, "Skip", id="detached, other driver"),
-        pytest.param(EPHEMERAL, attachment("x"), None, "Skip", id="detached, ephemeral volume"),
-        pytest.param(CLAIMING, None, a_node(), None, id="nodes are not heard of"),
-    ],
-)
-def test_node_volume_limits_hints(bench, pod, old, new, expected):
-    assert bench(NodeVolumeLimits).hint(pod, old, new) == expected
 
 
 @pytest.mark.parametrize(

@@ -96,27 +96,6 @@ def test_a_cluster_without_taints_is_skipped(bench):
     assert untolerated_mask(world.state.table, world.pod(a_pod()), False) is None
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param(None, tainted(BLUE), "Skip", id="added with an untolerated taint"),
-        pytest.param(None, a_node("n"), "Queue", id="added without"),
-        pytest.param(tainted(BLUE), a_node("n"), "Queue", id="taint removed"),
-        pytest.param(tainted(BLUE), tainted(BLUE, "x=y:NoSchedule"), "Skip", id="still untolerated"),
-        pytest.param(a_node("n"), tainted("x=y:PreferNoSchedule"), "Skip", id="was fine before"),
-        pytest.param(a_node("n").unschedulable(), a_node("n"), "Skip", id="uncordoned"),
-    ],
-)
-def test_hint_after_node_change(bench, old, new, expected):
-    assert bench(TaintToleration).hint(a_pod(), old, new) == expected
-
-
-def test_hint_after_toleration_change(bench):
-    world = bench(TaintToleration)
-    assert world.hint(a_pod(), a_pod(), a_pod().tolerates("anything")) == "Queue"
-    assert world.hint(a_pod(), a_pod("q"), a_pod("q").tolerates("anything")) == "Skip"
-
-
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 TAINTS = st.lists(
     st.tuples(st.sampled_from("ab"), st.sampled_from(["", "1", "2"]), st.sampled_from(EFFECTS)), max_size=3

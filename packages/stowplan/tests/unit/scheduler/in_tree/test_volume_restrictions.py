@@ -145,32 +145,6 @@ def test_filter_without_state_is_an_error(bench):
     assert status.message == 'cannot read "PreFilterVolumeRestrictions" from cycleState'
 
 
-@pytest.mark.parametrize(
-    ("pod", "old", "new", "expected"),
-    [
-        pytest.param(mounting("p", gce("d")), mounting("q", gce("d")).on("n"), None, "Queue", id="disk freed"),
-        pytest.param(mounting("p", gce("d")), mounting("q", gce("e")).on("n"), None, "Skip", id="other disk freed"),
-        pytest.param(
-            mounting("p", gce("d")),
-            mounting("q", gce("d"), namespace="other").on("n"),
-            None,
-            "Skip",
-            id="other namespace",
-        ),
-        pytest.param(
-            a_pod().claims_volume("c"), a_pod("q").claims_volume("c").on("n"), None, "Queue", id="claim freed"
-        ),
-        pytest.param(a_pod().claims_volume("c"), a_pod("q").claims_volume("d").on("n"), None, "Skip", id="other claim"),
-        pytest.param(a_pod().claims_volume("c"), None, claim("c"), "Queue", id="claim added"),
-        pytest.param(a_pod().claims_volume("c"), None, claim("d"), "Skip", id="other claim added"),
-        pytest.param(a_pod().claims_volume("c"), None, claim("c", namespace="x"), "Skip", id="claim added elsewhere"),
-        pytest.param(a_pod(), None, a_node(), "Queue", id="node added"),
-    ],
-)
-def test_hints(bench, pod, old, new, expected):
-    assert bench(VolumeRestrictions).hint(pod, old, new) == expected
-
-
 VOLUMES = st.lists(
     st.one_of(
         st.builds(gce, st.sampled_from("ab"), st.booleans()),

@@ -13,13 +13,10 @@ from support.plugins.storage import (
     CLAIMING,
     EPHEMERAL,
     IMMEDIATE_CLASS,
-    TOPOLOGIES,
-    VOLUME,
     WAITING_CLASS,
     of,
     pvc,
     storage,
-    volume,
 )
 
 ELSEWHERE = "node(s) had no available volume zone"
@@ -151,21 +148,3 @@ def test_filter_agrees_with_the_plain_rule(bench, volumes, nodes):
     if refused:
         one = min(refused)
         assert world.refusals(pod, one) == {one: ELSEWHERE}
-
-
-@pytest.mark.parametrize(
-    ("pod", "old", "new", "expected"),
-    [
-        pytest.param(CLAIMING, None, WAITING_CLASS, "Queue", id="waiting class added"),
-        pytest.param(CLAIMING, None, IMMEDIATE_CLASS, "Skip", id="immediate class added"),
-        pytest.param(CLAIMING, WAITING_CLASS, WAITING_CLASS | TOPOLOGIES, None, id="class updates are ignored"),
-        pytest.param(CLAIMING, None, pvc("c"), "Queue", id="claim"),
-        pytest.param(EPHEMERAL, None, pvc("pod-e"), "Skip", id="claim of an ephemeral volume"),
-        pytest.param(CLAIMING, None, VOLUME, "Queue", id="volume added"),
-        pytest.param(CLAIMING, volume(zone="a"), volume(zone="b"), "Queue", id="zone changed"),
-        pytest.param(CLAIMING, volume(zone="a__b"), volume(zone="b__a"), "Skip", id="same zones"),
-        pytest.param(CLAIMING, VOLUME, volume(zone="a__"), "Skip", id="unreadable zone"),
-    ],
-)
-def test_volume_zone_hints(bench, pod, old, new, expected):
-    assert bench(VolumeZone).hint(pod, old, new) == expected

@@ -34,6 +34,10 @@ def pvc(name, **spec):
     return of("PersistentVolumeClaim", name, metadata={"namespace": "default"}, spec=spec)
 
 
+def in_zones(zones):
+    return of("PersistentVolume", "v", metadata={"labels": {ZONE: zones}}, spec={})
+
+
 def csi_node(annotations=None, **limits):
     drivers = [{"name": d, "nodeID": "n", "allocatable": {"count": c}} for d, c in limits.items()]
     return storage("CSINode", "n", metadata={"annotations": annotations or {}}, spec={"drivers": drivers})
@@ -59,7 +63,14 @@ SPREAD = a_pod().labels(app="web").spreads(ZONE, WEB)
 CLAIMS, EPHEMERAL = a_pod().claims_volume("c"), a_pod().volume("e", ephemeral={"volumeClaimTemplate": {}})
 IN_ZONE = a_node().labels({ZONE: "a"})
 CAPACITY = {"storageClassName": "s", "capacity": "1Gi"}
-ATTACHED = storage("VolumeAttachment", spec={"attacher": "d", "nodeName": "n"})
+EBS = other().volume("v", awsElasticBlockStore={"volumeID": "vol-1"})
+
+
+def detached(driver):
+    return storage("VolumeAttachment", spec={"attacher": driver, "nodeName": "n", "source": {}})
+
+
+ATTACHED = detached("d")
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 
 ROWS = {
@@ -84,6 +95,8 @@ ROWS = {
         ("a taint goes that was tolerated", a_pod().tolerates("t"), a_node().tainted("t"), a_node(), NONE),
         ("a taint comes", a_pod(), a_node(), a_node().tainted("t"), NONE),
         ("its tolerations", a_pod(), itself(), itself().tolerates("x"), SELF),
+        ("advice comes", a_pod(), a_node(), a_node().tainted("t", effect="PreferNoSchedule"), NONE),
+        ("one of two taints goes", a_pod(), a_node().tainted("t").tainted("u"), a_node().tainted("t"), NONE),
     ],
     "NodeAffinity": [
         ("a node comes that matches", a_pod().node_selector(a="b"), None, a_node().labels(a="b"), BOTH),
@@ -131,6 +144,15 @@ ROWS = {
             "a node takes more pods", a_pod().requests(cpu="1"), a_node().allocatable(pods=1),
             a_node().allocatable(pods=2), BOTH,
         ),
+        ("a node that takes none comes", a_pod(), None, a_node().allocatable(pods=0), NONE),
+        (
+            "a node shrinks", a_pod().requests(cpu="1"), a_node().allocatable(cpu="4"), a_node().allocatable(cpu="2"),
+            NONE,
+        ),
+        (
+            "a node has more of something else", a_pod().requests(memory="1Mi"), a_node().allocatable(cpu="2"),
+            a_node().allocatable(cpu="4"), NONE,
+        ),
         ("a taint goes", a_pod().requests(cpu="1"), a_node().tainted("t"), a_node(), BOTH),
         (
             "a class of its devices comes", a_pod().requests({"deviceclass.resource.kubernetes.io/x": 1}), None,
@@ -141,6 +163,29 @@ ROWS = {
             devices("DeviceClass", spec={"extendedResourceName": "example.com/gpu"}), BOTH,
         ),
         ("another class comes", a_pod().requests(cpu="1"), None, devices("DeviceClass", spec={}), NONE),
+        (
+            "another class gets another resource", a_pod().requests({"example.com/gpu": 1}), None,
+            devices("DeviceClass", spec={"extendedResourceName": "example.com/fpga"}), NONE,
+        ),
+        (
+            "a request of zero counts", a_pod().requests({"example.com/gpu": 0}), None,
+            devices("DeviceClass", spec={"extendedResourceName": "example.com/gpu"}), BOTH,
+        ),
+        (
+            "a class keeps its resource", a_pod().requests({"example.com/gpu": 1}),
+            *[devices("DeviceClass", spec={"extendedResourceName": "example.com/gpu"})] * 2, NONE,
+        ),
+        (
+            "a class loses its resource", a_pod().requests({"example.com/gpu": 1}),
+            devices("DeviceClass", spec={"extendedResourceName": "example.com/gpu"}), devices("DeviceClass", spec={}),
+            NONE,
+        ),
+        # It keeps its name.
+        (
+            "a class requested by name changes", a_pod().requests({"deviceclass.resource.kubernetes.io/x": 1}),
+            devices("DeviceClass", spec={}), devices("DeviceClass", spec={"extendedResourceName": "example.com/gpu"}),
+            NONE,
+        ),
     ],
     "VolumeRestrictions": [
         ("who shared its claim goes", CLAIMS, other().claims_volume("c").on("n"), None, BOTH),
@@ -156,17 +201,25 @@ ROWS = {
         ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
         ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
         ("another claim comes", CLAIMS, None, pvc("d"), NONE),
+        ("of another namespace", CLAIMS, None, of("PersistentVolumeClaim", "c", metadata={"namespace": "x"}), NONE),
     ],
     "NodeVolumeLimits": [
         ("a CSINode comes", CLAIMS, None, csi_node(), BOTH),
         ("a limit grows", CLAIMS, csi_node(d=1), csi_node(d=2), BOTH),
         ("a limit shrinks", CLAIMS, csi_node(d=2), csi_node(d=1), NONE),
+        ("a driver comes", CLAIMS, csi_node(), csi_node(d=2), BOTH),
         ("a pod with a claim goes", CLAIMS, other().claims_volume("d").on("n"), None, BOTH),
         ("a pod without one goes", CLAIMS, other().on("n"), None, NONE),
         ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
         ("the claim made for it comes", EPHEMERAL, None, pvc("self-e"), SELF),
         ("a volume is detached", CLAIMS, ATTACHED, None, BOTH),
         ("a volume is detached, no volumes", a_pod(), ATTACHED, None, NONE),
+        ("a pending pod with a claim goes", CLAIMS, other().claims_volume("d"), None, NONE),
+        ("a pod with a disk of its own goes", CLAIMS, EBS.on("n"), None, BOTH),
+        ("a pod with a driver's own volume goes", CLAIMS, other().volume("v", csi={"driver": "x"}).on("n"), None, NONE),
+        ("its driver detaches a volume", EBS, detached("ebs.csi.aws.com"), None, BOTH),
+        ("another driver detaches a volume", EBS, detached("x"), None, NONE),
+        ("another driver detaches a volume, claim unknown", EPHEMERAL, detached("x"), None, NONE),
     ],
     "VolumeBinding": [
         ("a storage class comes", CLAIMS, None, storage("StorageClass", provisioner="p"), BOTH),
@@ -178,6 +231,10 @@ ROWS = {
         ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
         ("its claim changes", CLAIMS, pvc("c"), pvc("c", volumeName="v"), BOTH),
         ("another claim changes", CLAIMS, pvc("d"), pvc("d", volumeName="v"), NONE),
+        (
+            "a claim changes elsewhere", CLAIMS, *[of("PersistentVolumeClaim", "c", metadata={"namespace": "x"})] * 2,
+            NONE,
+        ),
         ("the claim made for it changes", EPHEMERAL, pvc("self-e"), pvc("self-e", volumeName="v"), SELF),
         ("a volume comes", CLAIMS, None, of("PersistentVolume", "v", spec={}), BOTH),
         ("a volume changes", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, BOTH),
@@ -192,6 +249,16 @@ ROWS = {
             storage("CSIDriver", spec={"storageCapacity": True}), storage("CSIDriver", spec={"storageCapacity": False}),
             BOTH,
         ),
+        (
+            "its driver counts storage now", a_pod().volume("v", csi={"driver": "x"}),
+            storage("CSIDriver", spec={"storageCapacity": False}), storage("CSIDriver", spec={"storageCapacity": True}),
+            NONE,
+        ),
+        (
+            "another driver no longer does", a_pod().volume("v", csi={"driver": "y"}),
+            storage("CSIDriver", spec={"storageCapacity": True}), storage("CSIDriver", spec={"storageCapacity": False}),
+            NONE,
+        ),
         ("capacity comes", CLAIMS, None, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY), BOTH),
         (
             "capacity grows", CLAIMS, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY),
@@ -200,6 +267,15 @@ ROWS = {
         (
             "capacity shrinks", CLAIMS, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY),
             storage("CSIStorageCapacity", metadata={"namespace": "n"}, **{**CAPACITY, "capacity": "1Mi"}), NONE,
+        ),
+        (
+            "capacity grows, the largest volume does not", CLAIMS,
+            storage("CSIStorageCapacity", metadata={"namespace": "n"}, maximumVolumeSize="1Gi", **CAPACITY),
+            storage(
+                "CSIStorageCapacity", metadata={"namespace": "n"}, maximumVolumeSize="1Gi",
+                **{**CAPACITY, "capacity": "2Gi"},
+            ),
+            NONE,
         ),
     ],
     "VolumeZone": [
@@ -218,6 +294,9 @@ ROWS = {
             of("PersistentVolume", "v", metadata={"labels": {ZONE: "a"}}, spec={}), BOTH,
         ),
         ("a volume changes otherwise", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, NONE),
+        ("a volume's zones in another order", CLAIMS, in_zones("a__b"), in_zones("b__a"), NONE),
+        ("a zone that cannot be read", CLAIMS, of("PersistentVolume", "v", spec={}), in_zones("a__"), NONE),
+        ("the claim made for it comes", EPHEMERAL, None, pvc("self-e"), NONE),
     ],
     "PodTopologySpread": [
         ("a pod that counts comes", SPREAD, None, other().labels(app="web").on("n"), BOTH),
@@ -268,6 +347,11 @@ ROWS = {
         ("a taint goes", a_pod().claims_devices("c"), a_node().tainted("t"), a_node(), BOTH),
         ("its claim comes", a_pod().claims_devices("c"), None, resource_claim(), BOTH),
         ("another claim comes", a_pod().claims_devices("c"), None, resource_claim("d"), NONE),
+        (
+            "its claim says the same", a_pod().claims_devices("c"), resource_claim(), resource_claim(reservedFor=[]),
+            NONE,
+        ),
+        ("its claim is allocated", a_pod().claims_devices("c"), resource_claim(), resource_claim(allocation={}), BOTH),
         (
             "a claim is given back", a_pod().claims_devices("c"), resource_claim("d", allocation={}),
             resource_claim("d"), BOTH,
