@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.framework.events import NODE, PVC, Action, Hint, on
+from stowplan.scheduler.framework.events import NODE, PVC, Action, on
 from stowplan.scheduler.queue.backoff import surrounding_ticks
-from stowplan.testing import a_node, a_pod
+from stowplan.testing import a_pod
 from support.examples import examples
 from support.scheduling.queues import QueueHarness, event, plugin_waiting_for
 
@@ -51,36 +51,6 @@ def test_backoff_never_overflows():
     assert queued.backoff_expiration == harness.now + 10
 
 
-def test_a_rejection_resets_the_error_count_but_nothing_resets_rejections():
-    harness = QueueHarness(WAITS)
-    harness.add(a_pod("a"))
-    queued = harness.queue.pop()
-    seen = []
-    for plugins in ((), (), ("P",), (), ("P",)):
-        harness.fail_attempt(queued, *plugins)
-        seen.append((queued.unschedulable_count, queued.consecutive_errors_count))
-        if plugins:
-            harness.handle_event(event(PVC))
-        harness.advance_flushing(30)
-        assert harness.queue.pop() is queued
-    assert seen == [(0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
-
-
-def test_the_error_count_has_precedence():
-    harness = QueueHarness(WAITS)
-    harness.add(a_pod("a"))
-    queued = harness.queue.pop()
-    for _ in range(3):
-        harness.fail_attempt(queued, "P")
-        harness.now += 60
-        harness.handle_event(event(PVC))
-        assert harness.queue.pop() is queued
-    harness.fail_attempt(queued)
-    assert queued.place.name == "ERROR_BACKOFF"
-    harness.advance_flushing(0)
-    assert harness.queue.next_flush() == harness.now + 2, "the backoff after the first error is 1 s"
-
-
 @pytest.mark.parametrize(
     ("pop_from_backoff", "failed_at", "free_at"),
     [
@@ -100,70 +70,6 @@ def test_end_of_the_backoff(pop_from_backoff, failed_at, free_at):
     assert harness.place("a") == "BACKOFF"
     harness.advance(0.125)
     assert harness.place("a") == "ACTIVE"
-
-
-def test_expiries_are_checked_at_whole_seconds():
-    harness = QueueHarness(WAITS, start=1000.6)
-    harness.add_rejected(a_pod("a"), "P")
-    harness.handle_event(event(PVC))
-    assert harness.queue.next_flush() == 1002.0
-
-
-def test_exact_checks_are_counted_from_the_start():
-    harness = QueueHarness(WAITS, start=1000.5, pop_from_backoff=False)
-    harness.now = 1000.75
-    harness.add_rejected(a_pod("a"), "P")
-    harness.handle_event(event(PVC))
-    assert harness.queue.next_flush() == 1002.5
-
-
-def test_a_pod_unschedulable_for_longer_than_its_backoff_skips_it():
-    harness = QueueHarness(WAITS)
-    harness.add_rejected(a_pod("a"), "P")
-    harness.now += 1.99
-    harness.handle_event(event(PVC))
-    assert harness.place("a") == "BACKOFF"
-    harness.add_rejected(a_pod("b"), "P")
-    harness.now += 2
-    harness.handle_event(event(PVC))
-    assert harness.place("b") == "ACTIVE"
-
-
-def test_flushed_pods_go_to_the_active_queue_rejected_ones_first():
-    harness = QueueHarness(WAITS)
-    harness.add_rejected(a_pod("error"))
-    harness.add(a_pod("rejected"))
-    harness.fail_attempt(harness.queue.pop(), "P")
-    harness.handle_event(event(PVC))
-    harness.take_moves()
-    harness.advance_flushing(2)
-    assert harness.take_moves() == [("rejected", "ACTIVE", "BackoffComplete"), ("error", "ACTIVE", "BackoffComplete")]
-    assert harness.queue.can_pop
-    assert harness.queue.incoming["active", "BackoffComplete"] == 2
-
-
-def test_the_backoff_is_not_counted_again_until_the_next_attempt():
-    harness = QueueHarness(WAITS)
-    harness.add_rejected(a_pod("a"), "P")
-    queued = harness.queue.get("default/a")
-    harness.handle_event(event(PVC))
-    assert queued.backoff_expiration == 1001.0
-    harness.update(a_pod("a"), a_pod("a").labels(a="b"))
-    assert queued.backoff_expiration == 1001.0
-    harness.advance_flushing(5)
-    assert harness.queue.pop() is queued
-    harness.fail_attempt(queued, "P")
-    assert queued.backoff_expiration is None
-
-
-def test_nothing_is_due_without_pods():
-    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add, lambda p, o, n: Hint.SKIP)))
-    assert harness.queue.next_flush() is None
-    harness.add(a_pod("a"))
-    assert harness.queue.next_flush() is None
-    harness.handle_event(event(NODE), None, a_node())
-    harness.pop()
-    assert harness.queue.next_flush() is None
 
 
 @examples(200)

@@ -1,6 +1,6 @@
 """Hints about objects that pods name, such as their claims: for which pods they are called, and which pods wake."""
 
-from stowplan.scheduler.framework.events import NODE, PVC, Action, Hint, NamedObjects, on
+from stowplan.scheduler.framework.events import PVC, Action, Hint, NamedObjects, on
 from stowplan.testing import a_pod
 from support.scheduling.queues import QueueHarness, event, plugin_waiting_for
 
@@ -55,45 +55,11 @@ def test_the_hint_is_called_only_for_pods_that_name_the_claim():
     assert (rejecting.asked, woken(harness)) == (["a", "c", "b"], ["a", "b", "c"])
 
 
-def test_namespaces_are_compared():
-    rejecting = Claims()
-    harness = room_of(rejecting)
-    harness.handle_event(event(PVC), None, {**claim("x"), "metadata": {"name": "x", "namespace": "else"}})
-    assert (rejecting.asked, woken(harness)) == ([], [])
-
-
 def test_some_changes_concern_all_pods():
     rejecting = Claims(concerns_all=is_freed)
     harness = room_of(rejecting)
     harness.handle_event(event(PVC, Action.Update), claim("z"), claim("z", freed="yes"))
     assert (rejecting.asked, woken(harness)) == (["a", "b", "c", "d"], ["a", "b", "c", "d"])
-
-
-def test_a_pod_that_now_names_another_claim():
-    rejecting = Claims()
-    harness = room_of(rejecting)
-    harness.handle_event(event(PVC), None, claim("z"))
-    harness.update(waiting_for("a", "x"), waiting_for("a", "z"))
-    assert woken(harness) == []
-    harness.handle_event(event(PVC), None, claim("x"))
-    harness.handle_event(event(PVC), None, claim("z"))
-    assert (rejecting.asked, woken(harness)) == (["c", "a"], ["a", "c"])
-
-
-def test_other_registrations_are_called_for_every_claim():
-    rejecting = Claims(on(PVC, Action.Update, lambda pod, old, new: Hint.QUEUE))
-    harness = room_of(rejecting)
-    harness.handle_event(event(PVC, Action.Update), claim("z"), claim("z"))
-    assert woken(harness) == ["a", "b", "c", "d"]
-
-
-def test_other_rejecting_plugins_get_only_their_events():
-    rejecting = Claims()
-    harness = QueueHarness(rejecting.plugin, plugin_waiting_for("Nodes", on(NODE, Action.Add)))
-    harness.add_rejected(waiting_for("a", "x"), "Claims", "Nodes")
-    harness.add_rejected(waiting_for("b", "y"), "Claims", "Nodes")
-    harness.handle_event(event(PVC), None, claim("x"))
-    assert (rejecting.asked, harness.place("a"), harness.place("b")) == (["a"], "BACKOFF", "UNSCHEDULABLE")
 
 
 def test_the_number_of_calls_is_linear():

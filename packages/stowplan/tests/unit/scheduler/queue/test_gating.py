@@ -93,12 +93,6 @@ def test_a_failing_plugin_gates_and_is_reported(answer, problem):
     assert problem in harness.problems[0]
 
 
-def test_a_refusal_is_not_reported():
-    harness = QueueHarness(*Gates("A", shut="A").plugins)
-    harness.add(a_pod("a"))
-    assert harness.problems == []
-
-
 def test_gates_get_events_registered_in_any_profile():
     shut = set()
 
@@ -115,21 +109,6 @@ def test_gates_get_events_registered_in_any_profile():
     harness.handle_event(event(NODE), None, a_node())
     assert harness.gate_of("a") == "A"
     shut.clear()
-    harness.handle_event(event(NODE), None, a_node())
-    assert harness.place("a") == "ACTIVE"
-
-
-def test_events_of_other_rejecting_plugins_do_not_open_a_gate():
-    gates = Gates("A")
-    harness = QueueHarness(*gates.plugins, plugin_waiting_for("Filters", on(PVC, Action.Add), on(NODE, Action.Add)))
-    harness.add_rejected(a_pod("a"), "Filters")
-    gates.shut = {"A"}
-    harness.now += 60
-    harness.handle_event(event(PVC))
-    assert harness.gate_of("a") == "A"
-    gates.shut = set()
-    harness.handle_event(event(PVC))
-    assert harness.place("a") == "UNSCHEDULABLE", "the gate's plugin did not register for claims"
     harness.handle_event(event(NODE), None, a_node())
     assert harness.place("a") == "ACTIVE"
 
@@ -154,48 +133,6 @@ def test_pre_enqueue_runs_before_or_after_the_backoff_queue(pop_from_backoff):
     assert gates.take_asked() == ([] if pop_from_backoff else ["A"])
 
 
-@pytest.mark.parametrize("pop_from_backoff", [True, False])
-def test_a_pod_gated_in_backoff(pop_from_backoff):
-    gates = Gates("A")
-    harness = QueueHarness(
-        *gates.plugins, plugin_waiting_for("P", on(PVC, Action.Add)), pop_from_backoff=pop_from_backoff
-    )
-    harness.add_rejected(a_pod("a"), "P")
-    gates.shut = {"A"}
-    harness.handle_event(event(PVC))
-    assert harness.place("a") == ("UNSCHEDULABLE" if pop_from_backoff else "BACKOFF")
-    harness.advance_flushing(3)
-    assert harness.place("a") == "UNSCHEDULABLE"
-    assert harness.gate_of("a") == "A"
-
-
-def test_pre_enqueue_runs_before_error_backoff():
-    gates = Gates("A")
-    harness = QueueHarness(*gates.plugins)
-    harness.add(a_pod("a"))
-    queued = harness.queue.pop()
-    gates.shut = {"A"}
-    harness.fail_attempt(queued)
-    assert harness.gate_of("a") == "A"
-    assert queued.unschedulable_plugins == {"A"}
-
-
-def test_a_gated_pod_with_the_name_of_an_active_one_is_dropped():
-    gates = Gates("A")
-    harness = QueueHarness(*gates.plugins)
-    harness.add(a_pod("a").uid("1"))
-    gates.shut = {"A"}
-    harness.add(a_pod("a").uid("2"))
-    assert harness.queue.get("default/a").pod.uid == "1"
-    assert harness.place("a") == "ACTIVE"
-
-
-def test_plugins_of_the_pods_profile_are_called():
-    harness = QueueHarness(profiles={DEFAULT: [], "other": Gates("A", shut="A").plugins})
-    harness.add(a_pod("a"), a_pod("b").scheduler("other"))
-    assert (harness.place("a"), harness.place("b")) == ("ACTIVE", "UNSCHEDULABLE")
-
-
 def test_a_pod_without_profile_is_not_gated():
     pod = a_pod("a").scheduler("unknown")
     harness = QueueHarness(*Gates("A", shut="A").plugins)
@@ -204,39 +141,6 @@ def test_a_pod_without_profile_is_not_gated():
     harness.handle_event(event(NODE), None, a_node())
     assert harness.place("a") == "UNSCHEDULABLE", "no plugin gates it"
     harness.advance(400)
-    assert harness.place("a") == "ACTIVE"
-
-
-# -- switching plugins off --------------------------------------------------------------------------------------------
-
-
-def test_pods_of_a_disabled_plugin_are_retried():
-    gates = Gates("A", shut="A")
-    harness = QueueHarness(*gates.plugins, plugin_waiting_for("P"), plugin_waiting_for("Q"))
-    harness.add(a_pod("gated"))
-    framework = harness.frameworks[DEFAULT]
-    framework.switch_off(["A"])
-    harness.add_rejected(a_pod("p"), "P")
-    harness.add_rejected(a_pod("q"), "Q")
-    harness.now += 60
-    framework.switch_off(["P"])
-    harness.queue.register()
-    assert [harness.place(n) for n in ("gated", "p", "q")] == ["ACTIVE", "ACTIVE", "UNSCHEDULABLE"]
-    assert ("p", "ACTIVE", "PluginsChanged") in harness.moves
-    framework.switch_on(["A", "P"])
-    harness.queue.register()
-    assert harness.place("q") == "UNSCHEDULABLE"
-
-
-def test_registrations_are_reread():
-    harness = QueueHarness(plugin_waiting_for("P"))
-    harness.add_rejected(a_pod("a"), "P")
-    harness.now += 60
-    harness.handle_event(event(NODE), None, a_node())
-    assert harness.place("a") == "UNSCHEDULABLE"
-    harness.frameworks[DEFAULT].registered_events = lambda: {"P": [on(NODE, Action.Add)]}
-    harness.queue.register()
-    harness.handle_event(event(NODE), None, a_node())
     assert harness.place("a") == "ACTIVE"
 
 

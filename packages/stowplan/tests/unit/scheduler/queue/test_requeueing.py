@@ -4,7 +4,6 @@ import pytest
 
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.scheduler.framework.events import (
-    ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE,
     POD,
@@ -81,23 +80,6 @@ def test_only_hints_of_rejecting_plugins_are_called():
     assert asked == ["p"]
 
 
-def test_only_hints_of_the_pods_profile_are_called():
-    harness = QueueHarness(
-        profiles={DEFAULT: [plugin_waiting_for("P", on(NODE, Action.Add))], "other": [plugin_waiting_for("P")]}
-    )
-    harness.add_rejected(a_pod("a"), "P")
-    harness.add_rejected(a_pod("b").scheduler("other"), "P")
-    harness.handle_event(event(NODE), None, a_node())
-    assert (harness.place("a"), harness.place("b")) == ("BACKOFF", "UNSCHEDULABLE")
-
-
-def test_one_of_several_registrations_is_enough():
-    harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.All, says({})), on(POD, Action.Delete)))
-    harness.add_rejected(a_pod("a"), "P")
-    harness.handle_event(ASSIGNED_POD_DELETE, a_pod("gone").on("n"), None)
-    assert harness.place("a") == "BACKOFF"
-
-
 def test_plugins_registered_for_nodes_get_taint_updates():
     harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add, says({}))))
     harness.add_rejected(a_pod("a"), "P")
@@ -114,38 +96,11 @@ def test_pods_rejected_by_extenders_are_woken_by_any_event():
     assert harness.place("a") == "BACKOFF"
 
 
-def test_pods_are_woken_in_the_order_in_which_they_failed():
-    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)), plugin_waiting_for("Q", on(NODE, Action.Add)))
-    for i, plugin in enumerate("PQPQ"):
-        harness.add_rejected(a_pod(f"p{i}").labels(shape=str(i % 3)), plugin)
-    harness.take_moves()
-    harness.handle_event(event(NODE), None, a_node())
-    assert [name for name, *_ in harness.take_moves()] == ["p0", "p1", "p2", "p3"]
-
-
-def test_pre_check_excludes_pods():
-    harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.Delete)))
-    harness.add_rejected(a_pod("high").priority(5), "P")
-    harness.add_rejected(a_pod("low").priority(1), "P")
-    gone = a_pod("gone").on("n")
-    harness.handle_event(ASSIGNED_POD_DELETE, gone, None, pre_check=lambda info: info.priority <= 3)
-    assert (harness.place("high"), harness.place("low")) == ("UNSCHEDULABLE", "BACKOFF")
-
-
 def test_hints_are_not_called_for_pods_excluded_by_pre_check():
     harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.Delete, says({"a": ZeroDivisionError("asked")}))))
     harness.add_rejected(a_pod("a"), "P")
     harness.handle_event(ASSIGNED_POD_DELETE, a_pod("gone").on("n"), None, pre_check=lambda info: False)
     assert harness.problems == []
-
-
-@pytest.mark.parametrize("pop_from_backoff", [True, False])
-def test_pods_in_backoff_are_ready_only_with_early_pop(pop_from_backoff):
-    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)), pop_from_backoff=pop_from_backoff)
-    harness.add_rejected(a_pod("a"), "P")
-    harness.handle_event(event(NODE), None, a_node())
-    assert harness.place("a") == "BACKOFF"
-    assert harness.queue.can_pop == pop_from_backoff
 
 
 # -- hints that read a pod's shape alone ------------------------------------------------------------------------------
@@ -164,40 +119,6 @@ def test_hints_by_shape_are_called_once_per_shape(by_shape, expected):
         harness.add_rejected(a_pod(name).labels(shape=shape), "P")
     harness.handle_event(event(NODE), None, a_node())
     assert sorted(asked) == expected
-
-
-def test_the_hint_is_called_separately_for_the_changed_pod():
-    def hint(pod, old, new):
-        return Hint.QUEUE if pod.uid == new.metadata.uid else Hint.SKIP
-
-    for changed in "abc":
-        harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.Add, hint, by_shape=True)))
-        for name in "abc":
-            harness.add_rejected(a_pod(name).uid(name), "P")
-        harness.handle_event(ASSIGNED_POD_ADD, None, a_pod(changed).uid(changed).on("n"))
-        assert [n for n in "abc" if harness.place(n) == "BACKOFF"] == [changed]
-
-
-def test_the_answer_for_the_changed_pod_is_not_shared():
-    def hint(pod, old, new):
-        return Hint.SKIP if pod.uid == new.metadata.uid else Hint.QUEUE
-
-    harness = QueueHarness(plugin_waiting_for("P", on(POD, Action.Add, hint, by_shape=True)))
-    for name in "abc":
-        harness.add_rejected(a_pod(name).uid(name), "P")
-    harness.handle_event(ASSIGNED_POD_ADD, None, a_pod("a").uid("a").on("n"))
-    assert [n for n in "abc" if harness.place(n) == "BACKOFF"] == ["b", "c"]
-
-
-def test_one_hint_that_reads_more_than_the_shape_is_called_for_all_pods():
-    harness = QueueHarness(
-        plugin_waiting_for("P", on(NODE, Action.Add, says({}), by_shape=True)),
-        plugin_waiting_for("Q", on(NODE, Action.Add, says({"b": Hint.QUEUE}))),
-    )
-    for name in "abc":
-        harness.add_rejected(a_pod(name), "P", "Q")
-    harness.handle_event(event(NODE), None, a_node())
-    assert [n for n in "abc" if harness.place(n) == "BACKOFF"] == ["b"]
 
 
 # -- hints with errors and side effects --------------------------------------------------------------------------------
@@ -295,52 +216,6 @@ def test_activation_in_flight_has_no_waking_event():
     assert (harness.place("a"), harness.wakes) == ("BACKOFF", [])
 
 
-def test_only_events_after_the_pop_count():
-    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
-    harness.add(a_pod("early"), a_pod("late"))
-    early = harness.queue.pop()
-    harness.handle_event(*NODE_ADDED)
-    late = harness.queue.pop()
-    harness.fail_attempt(late, "P")
-    harness.fail_attempt(early, "P")
-    assert (harness.place("early"), harness.place("late")) == ("BACKOFF", "UNSCHEDULABLE")
-
-
-def test_events_are_kept_while_pods_in_flight_need_them():
-    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
-    assert harness.queue.in_flight_events() == {}
-    harness.handle_event(*NODE_ADDED)
-    assert harness.queue.in_flight_events() == {}, "no pod is in flight"
-    harness.add(a_pod("a"), a_pod("b"))
-    a = harness.queue.pop()
-    harness.handle_event(*NODE_ADDED)
-    b = harness.queue.pop()
-    harness.handle_event(*NODE_ADDED)
-    assert harness.queue.in_flight_events() == {"NodeAdd": 2, "PodPopped": 2}
-    harness.queue.done(b.pod.uid)
-    assert harness.queue.in_flight_events() == {"NodeAdd": 2, "PodPopped": 1}
-    harness.queue.done(a.pod.uid)
-    assert harness.queue.in_flight_events() == {}
-
-
-def test_events_without_registrations_are_not_kept():
-    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
-    harness.add(a_pod("a"))
-    harness.pop()
-    harness.handle_event(event(PVC))
-    assert harness.queue.in_flight_events() == {"PodPopped": 1}
-
-
-def test_a_pod_that_fails_after_its_binding_began_backs_off():
-    """Events since then were not kept, so it counts as woken."""
-    harness = QueueHarness(plugin_waiting_for("P"))
-    harness.add(a_pod("a"))
-    queued = harness.queue.pop()
-    harness.queue.done(queued.pod.uid)
-    harness.fail_attempt(queued, "P")
-    assert harness.place("a") == "BACKOFF"
-
-
 @pytest.mark.parametrize(("gate", "expected"), [(True, "ERROR_BACKOFF"), (False, "UNSCHEDULABLE")])
 def test_pods_of_groups_always_back_off(gate, expected):
     harness = QueueHarness(plugin_waiting_for("P"), features=DEFAULT_FEATURES.with_gates({"GenericWorkload": gate}))
@@ -376,52 +251,6 @@ def test_a_pod_is_not_requeued_beside_another_with_its_name(place, text):
     assert not harness.queue.is_in_flight("old")
 
 
-def test_requeueing_updates_the_queued_pod():
-    harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=10)
-    harness.add_rejected(a_pod("a"), "P")
-    harness.advance_flushing(60)
-    queued = harness.queue.pop()
-    assert queued.was_flushed
-    harness.now += 5
-    harness.fail_attempt(queued, "P")
-    assert (queued.was_flushed, queued.timestamp, queued.attempts) == (False, harness.now, 2)
-    assert queued.initial_attempt_timestamp == 1000.0
-
-
-# -- activate ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("place", ["BACKOFF", "ERROR_BACKOFF", "UNSCHEDULABLE"])
-def test_activated_pods_are_active_whatever_their_backoff(place):
-    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add)))
-    harness.add_rejected(a_pod("a"), *(() if place == "ERROR_BACKOFF" else ("P",)))
-    if place == "BACKOFF":
-        harness.handle_event(event(NODE), None, a_node())
-    assert harness.place("a") == place
-    harness.queue.activate([harness.info(a_pod("a"))])
-    assert harness.moves[-1] == ("a", "ACTIVE", "ForceActivate")
-    assert harness.queue.can_pop
-
-
-def test_unknown_and_active_pods_are_not_activated():
-    harness = QueueHarness()
-    harness.add(a_pod("a"))
-    harness.take_moves()
-    harness.queue.activate([harness.info(a_pod("a")), harness.info(a_pod("nobody"))])
-    assert harness.take_moves() == []
-
-
-def test_only_the_pod_activated_in_flight_is_requeued_active():
-    harness = QueueHarness(plugin_waiting_for("P"))
-    harness.add(a_pod("a").uid("a"), a_pod("b").uid("b"))
-    a, b = harness.queue.pop(), harness.queue.pop()
-    harness.queue.activate([a.pod])
-    assert harness.queue.in_flight_events() == {"ForceActivate": 1, "PodPopped": 2}
-    harness.fail_attempt(a, "P")
-    harness.fail_attempt(b, "P")
-    assert (harness.place("a"), harness.place("b")) == ("BACKOFF", "UNSCHEDULABLE")
-
-
 # -- timers -----------------------------------------------------------------------------------------------------------
 
 
@@ -437,58 +266,3 @@ def test_a_pod_unschedulable_for_too_long_is_flushed_at_the_next_check():
     harness.advance_flushing(0.125)
     assert harness.moves[-1] == ("a", "ACTIVE", "UnschedulableTimeout")
     assert harness.queue.get("default/a").was_flushed
-
-
-def test_a_pod_is_not_flushed_at_exactly_the_maximum():
-    harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=120)
-    harness.add_rejected(a_pod("a"), "P")
-    harness.advance(120)
-    assert harness.place("a") == "UNSCHEDULABLE"
-    assert harness.queue.next_flush() == 1150.0
-
-
-def test_flushed_pods_respect_their_backoff():
-    harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=20, initial_backoff=60, max_backoff=60)
-    harness.add_rejected(a_pod("a"), "P")
-    harness.advance_flushing(30)
-    assert harness.moves[-1] == ("a", "BACKOFF", "UnschedulableTimeout")
-
-
-def test_the_timeout_counts_for_pods_in_flight():
-    harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=20)
-    harness.add_rejected(a_pod("a"), "P")
-    harness.add(a_pod("b"))
-    b = harness.queue.pop()
-    harness.advance_flushing(30)
-    harness.fail_attempt(b, "P")
-    assert harness.place("b") == "BACKOFF"
-
-
-def test_gated_pods_set_no_timer():
-    """Time does not wake them."""
-    harness = QueueHarness(plugin_waiting_for("A", pre_enqueue=LookupError("shut")), max_in_unschedulable=20)
-    harness.add(a_pod("a"))
-    assert harness.queue.next_flush() is None
-    harness.advance_flushing(100)
-    assert harness.place("a") == "UNSCHEDULABLE"
-
-
-def test_the_earlier_of_the_two_timers_counts():
-    harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=29, initial_backoff=40, max_backoff=40)
-    harness.add_rejected(a_pod("asleep"), "P")
-    harness.add_rejected(a_pod("error"))
-    assert harness.queue.next_flush() == 1030.0
-    harness.delete(a_pod("asleep"))
-    harness.advance_flushing(35)
-    assert harness.queue.next_flush() == 1041.0
-
-
-def test_checking_twice_at_one_time_is_idempotent():
-    harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=20)
-    harness.add_rejected(a_pod("a"), "P")
-    harness.now = 1030.0
-    harness.queue.flush()
-    moves = harness.take_moves()
-    harness.queue.flush()
-    assert moves
-    assert not harness.take_moves()

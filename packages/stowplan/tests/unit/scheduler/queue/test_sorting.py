@@ -51,16 +51,6 @@ def test_priority_sort(pods, expected):
     assert popped(harness) == expected
 
 
-def test_equal_priorities_are_sorted_by_time():
-    harness = QueueHarness()
-    harness.add_rejected(a_pod("old"))
-    harness.now += 1
-    harness.add(a_pod("new"))
-    harness.now += 1
-    harness.queue.activate([harness.info(a_pod("old"))])
-    assert popped(harness) == ["old", "new"]
-
-
 @pytest.mark.parametrize(
     ("sort", "expected"),
     [
@@ -81,13 +71,6 @@ def test_a_failing_queue_sort_is_reported_once():
     assert len(harness.problems) == 1
     assert 'QueueSort plugin "Raises"' in harness.problems[0]
     assert "no idea" in harness.problems[0]
-
-
-def test_a_waiting_pod_moves_up_when_its_priority_changes():
-    harness = QueueHarness()
-    harness.add(a_pod("a"), a_pod("b"))
-    harness.update(a_pod("b"), a_pod("b").priority(5))
-    assert popped(harness) == ["b", "a"]
 
 
 def test_a_waiting_pod_moves_up_in_a_custom_order():
@@ -150,21 +133,6 @@ def test_many_rejected_pods_do_not_delay_a_new_pod(settings, priority, expected)
     assert popped(harness).index("new") == expected
 
 
-def test_new_pods_do_not_starve_rejected_pods():
-    harness = QueueHarness(plugin_waiting_for("P", on(PVC, Action.Add)), rejected_in_a_row=2)
-    crowd(harness, 5)
-    harness.add(*map(a_pod, "abcd"))
-    assert popped(harness) == ["old-0", "old-1", "a", "old-2", "old-3", "b", "old-4", "c", "d"]
-
-
-def test_a_new_pod_that_is_deleted_leaves_no_turn_behind():
-    harness = QueueHarness(plugin_waiting_for("P", on(PVC, Action.Add)), rejected_in_a_row=1)
-    crowd(harness, 3)
-    gone = harness.add(a_pod("gone"))
-    harness.queue.delete(gone)
-    assert popped(harness) == ["old-0", "old-1", "old-2"]
-
-
 # -- from the backoff queue -------------------------------------------------------------------------------------------
 
 
@@ -190,58 +158,7 @@ def backs_off(harness, name, **priority):
     assert harness.place(name) == "BACKOFF"
 
 
-def test_an_active_pod_goes_first_whatever_its_priority():
-    harness = QueueHarness()
-    backs_off(harness, "important", priority=100)
-    harness.add(a_pod("active"))
-    assert popped(harness) == ["active", "important"]
-
-
-def test_without_pop_from_backoff_no_pod_is_popped_early():
-    harness = QueueHarness(pop_from_backoff=False)
-    backs_off(harness, "waits")
-    assert harness.pop() is None
-    harness.advance_flushing(3)
-    assert harness.pop() == "waits"
-
-
-def test_pods_whose_backoff_ends_in_one_second_are_popped_in_queue_order():
-    harness = QueueHarness()
-    for name, priority in (("low", 0), ("high", 5)):
-        backs_off(harness, name, priority=priority)
-        harness.now += 0.25
-    assert popped(harness) == ["high", "low"]
-
-
-def test_without_pop_from_backoff_they_become_active_in_order_of_expiry():
-    harness = QueueHarness(pop_from_backoff=False)
-    for name, priority in (("first", 0), ("second", 5)):
-        backs_off(harness, name, priority=priority)
-        harness.now += 0.25
-    harness.take_moves()
-    harness.advance_flushing(4)
-    assert [move[0] for move in harness.take_moves()] == ["first", "second"]
-
-
 # -- in flight --------------------------------------------------------------------------------------------------------
-
-
-def test_pop_starts_an_attempt():
-    harness = QueueHarness()
-    info = harness.add(a_pod("a").uid("u"))
-    queued = harness.queue.pop()
-    assert (queued.pod, queued.attempts, queued.place.name) == (info, 1, "IN_FLIGHT")
-    assert harness.queue.is_in_flight("u")
-    assert harness.queue.scheduling_cycle == 1
-    assert harness.queue.get("default/a") is None
-    harness.queue.done("u")
-    assert not harness.queue.is_in_flight("u")
-    harness.queue.done("u")
-    assert harness.take_moves() == [
-        ("a", "ACTIVE", "UnschedulablePodAdd"),
-        ("a", "IN_FLIGHT", "Popped"),
-        ("a", "GONE", "Done"),
-    ]
 
 
 def test_a_pod_already_in_flight_is_dropped():
@@ -252,23 +169,6 @@ def test_a_pod_already_in_flight_is_dropped():
     assert harness.pop() == "b"
     assert harness.problems == ["the same pod is tracked in multiple places in the scheduler: default/a"]
     assert harness.queue.scheduling_cycle == 2
-
-
-@pytest.mark.parametrize("place", ["ACTIVE", "BACKOFF", "UNSCHEDULABLE"])
-def test_a_given_pod_can_be_popped_from_any_place(place):
-    harness = QueueHarness()
-    if place == "BACKOFF":
-        backs_off(harness, "a")
-    elif place == "UNSCHEDULABLE":
-        harness.add_rejected(a_pod("a"), "P")
-    else:
-        harness.add(a_pod("a"))
-    assert harness.place("a") == place
-    queued = harness.queue.pop_specific(harness.info(a_pod("a")))
-    assert queued.place.name == "IN_FLIGHT"
-    assert harness.queue.is_in_flight(queued.pod.uid)
-    assert harness.place("a") is None
-    assert harness.queue.pop_specific(harness.info(a_pod("a"))) is None
 
 
 def test_closing_ends_all_attempts():
