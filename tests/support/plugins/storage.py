@@ -40,8 +40,6 @@ def volume(**labels):
     )
 
 
-LIMITED = csi_node(**{"ebs.csi.aws.com": 3})
 WAITING_CLASS = storage("StorageClass", "s", provisioner="p", volumeBindingMode="WaitForFirstConsumer")
 IMMEDIATE_CLASS = storage("StorageClass", "s", provisioner="p", volumeBindingMode="Immediate")
-TOPOLOGIES = {"allowedTopologies": [{"matchLabelExpressions": [{"key": "z", "values": ["a"]}]}]}
 VOLUME = of("PersistentVolume", "v", spec={})

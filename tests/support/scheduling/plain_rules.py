@@ -1,9 +1,19 @@
-"""Plain implementations of selectors, affinity and taints on dicts, shared by the plain rules of several plugins.
+"""Plain rules on dicts: selectors, affinity, spread and taints, shared by the tests of several plugins.
 
-They do not use the project's own code.
+Of the project's own code they use the codes of statuses only.
 """
 
+from copy import copy
+
+from stowplan.scheduler.framework.status import Code
+
 TAINTS_THAT_KEEP_OFF = ("NoSchedule", "NoExecute")
+NO, NEVER = Code.Unschedulable, Code.UnschedulableAndUnresolvable
+AWAY = (NEVER, ["node(s) didn't match pod affinity rules"])
+AVOIDED = (NO, ["node(s) didn't match pod anti-affinity rules"])
+AVOIDING = (NO, ["node(s) didn't satisfy existing pods anti-affinity rules"])
+SKEWED = (NO, ["node(s) didn't match pod topology spread constraints"])
+MISSING = (NEVER, ["node(s) didn't match pod topology spread constraints (missing required label)"])
 
 
 def labels_of(obj):
@@ -84,3 +94,164 @@ def last_versions(objects):
     """The last of several versions of each object."""
     found = {(o["kind"], o["metadata"].get("namespace", ""), name_of(o)): o for o in objects}
     return list(found.values())
+
+
+def own_constraints(pod, action):
+    listed = pod["spec"].get("topologySpreadConstraints", [])
+    chosen = [c for c in listed if c["whenUnsatisfiable"] == action]
+    return [parsed_constraint(c, requirements(c.get("labelSelector")), labels_of(pod)) for c in chosen]
+
+
+def parsed_constraint(c, needed, labels):
+    if needed is not None:
+        needed = needed + [(key, "In", [labels[key]]) for key in c.get("matchLabelKeys", []) if key in labels]
+    return {
+        "key": c["topologyKey"],
+        "skew": c["maxSkew"],
+        "needed": needed,
+        "domains": c.get("minDomains") or 1,
+        "affinity": c.get("nodeAffinityPolicy", "Honor") == "Honor",
+        "taints": c.get("nodeTaintsPolicy", "Ignore") == "Honor",
+    }
+
+
+def has_all(node, constraints):
+    return all(c["key"] in labels_of(node) for c in constraints)
+
+
+def admitted(c, pod, node):
+    return (not c["affinity"] or node_is_selected(pod, node)) and (not c["taints"] or taints_are_tolerated(pod, node))
+
+
+def count(c, pod, on_it):
+    """An empty selector counts no pods."""
+    live = [other for other in on_it if "deletionTimestamp" not in other["metadata"]] if c["needed"] else []
+    return sum(_is_meant(c, pod, other) for other in live)
+
+
+def _is_meant(c, pod, other):
+    return namespace_of(other) == namespace_of(pod) and matches(c["needed"], labels_of(other))
+
+
+class Spread:
+    """Constraints of a pod that refuse nodes, and matching pods per domain of each."""
+
+    def __init__(self, pod, nodes, placed, constraints):
+        self.pod, self.constraints = pod, constraints
+        self.tables = [{} for _ in constraints]
+        for node in nodes:
+            for c, table in self._counting(node):
+                at = labels_of(node)[c["key"]]
+                table[at] = table.get(at, 0) + count(c, pod, on_node(placed, node))
+
+    def copy(self):
+        found = copy(self)
+        found.tables = [dict(table) for table in self.tables]
+        return found
+
+    def _counting(self, node):
+        """(constraint, table) for which a node's pods count."""
+        for c, table in zip(self.constraints, self.tables, strict=True):
+            if has_all(node, self.constraints) and admitted(c, self.pod, node):
+                yield c, table
+
+    def move(self, other, node, sign):
+        """A pod comes to a node or leaves it; then terminating pods and empty selectors count, too."""
+        for c, table in self._counting(node):
+            if _is_meant(c, self.pod, other):
+                table[labels_of(node)[c["key"]]] += sign
+
+    def verdict(self, node):
+        for c, table in zip(self.constraints, self.tables, strict=True):
+            if c["key"] not in labels_of(node):
+                return MISSING
+            lowest = 0 if len(table) < c["domains"] else min(table.values(), default=0)
+            here = table.get(labels_of(node)[c["key"]], 0)
+            if here + matches(c["needed"], labels_of(self.pod)) - lowest > c["skew"]:
+                return SKEWED
+        return None
+
+
+def terms(pod, kind, when):
+    """(weight, term) of one of the four lists."""
+    listed = pod["spec"].get("affinity", {}).get(kind, {}).get(f"{when}DuringSchedulingIgnoredDuringExecution", [])
+    if when == "required":
+        return [(0, term) for term in listed]
+    return [(entry["weight"], entry["podAffinityTerm"]) for entry in listed]
+
+
+class Affinity:
+    """Required terms in both directions: pods wanted near, avoided, and avoiding, by (key, value)."""
+
+    def __init__(self, pod, nodes, placed, objects):
+        self.pod, self.nodes, self.placed = pod, nodes, placed
+        self.namespaces = {name_of(o): labels_of(o) for o in objects if o["kind"] == "Namespace"}
+        self.near = [term for _, term in terms(pod, "podAffinity", "required")]
+        self.far = [term for _, term in terms(pod, "podAntiAffinity", "required")]
+        self.wanted, self.avoided, self.avoiding = {}, {}, {}
+        for node in nodes:
+            for other in on_node(placed, node):
+                self.move(other, node, 1)
+
+    def copy(self):
+        found = copy(self)
+        found.wanted, found.avoided, found.avoiding = dict(self.wanted), dict(self.avoided), dict(self.avoiding)
+        return found
+
+    def reaches(self, term, other):
+        """A term of the incoming pod: its namespaces are expanded, but its namespace selector still matches empty
+        labels."""
+        names = _names_of(term, self.pod)
+        selects = requirements(term.get("namespaceSelector"))
+        if selects:
+            names |= {name for name, labels in self.namespaces.items() if matches(selects, labels)}
+        return _term_matches(term, names, other, {})
+
+    def is_reached(self, term, owner):
+        """A term of an existing pod: its namespace selector matches the labels of the incoming pod's namespace."""
+        labels = self.namespaces.get(namespace_of(self.pod), {})
+        return _term_matches(term, _names_of(term, owner), self.pod, labels)
+
+    def _all_near(self, other):
+        return bool(self.near) and all(self.reaches(term, other) for term in self.near)
+
+    def move(self, other, node, sign):
+        """A pod comes to a node or leaves it."""
+        for term in self.near if self._all_near(other) else ():
+            self.add(self.wanted, term, node, sign)
+        for term in self.far:
+            if self.reaches(term, other):
+                self.add(self.avoided, term, node, sign)
+        for _, term in terms(other, "podAntiAffinity", "required"):
+            if self.is_reached(term, other):
+                self.add(self.avoiding, term, node, sign)
+
+    @staticmethod
+    def add(table, term, node, amount):
+        """What adds up to zero is not listed."""
+        key = term["topologyKey"]
+        if key in labels_of(node):
+            at = key, labels_of(node)[key]
+            table[at] = table.get(at, 0) + amount
+            if not table[at]:
+                del table[at]
+
+    def verdict(self, node):
+        labels = labels_of(node)
+        pairs = [(term["topologyKey"], labels.get(term["topologyKey"])) for term in self.near]
+        lonely = any(pair not in self.wanted for pair in pairs)
+        if any(value is None for _, value in pairs) or (lonely and (self.wanted or not self._all_near(self.pod))):
+            return AWAY
+        if any((term["topologyKey"], labels.get(term["topologyKey"])) in self.avoided for term in self.far):
+            return AVOIDED
+        return AVOIDING if any(pair in self.avoiding for pair in labels.items()) else None
+
+
+def _names_of(term, owner):
+    named = set(term.get("namespaces", ()))
+    return named or ({namespace_of(owner)} if "namespaceSelector" not in term else set())
+
+
+def _term_matches(term, names, pod, namespace_labels):
+    there = namespace_of(pod) in names or matches(requirements(term.get("namespaceSelector")), namespace_labels)
+    return there and matches(requirements(term.get("labelSelector")), labels_of(pod))

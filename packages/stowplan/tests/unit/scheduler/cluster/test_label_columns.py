@@ -35,16 +35,6 @@ def test_a_column_has_no_more_codes_than_current_values(changes):
         assert column.size <= most + 2
 
 
-def test_the_code_of_a_removed_value_is_reused():
-    column = LabelColumn("k", 2)
-    column.set(0, "a")
-    code = column.code("a")
-    column.set(0, None)
-    assert (column.code("a"), column.codes[0]) == (0, 0)
-    column.set(1, "b")
-    assert (column.code("b"), column.size) == (code, 2)
-
-
 def test_a_column_is_created_on_first_use_and_kept_up_to_date():
     columns = LabelColumns()
     column = columns.column("k", 2, [{"k": "a"}, None])

@@ -88,14 +88,6 @@ def test_zones_take_turns():
     assert order(state) == ["a2", "c1", "b1", "a3", "c2"]
 
 
-def test_other_changes_keep_a_nodes_position():
-    state = ClusterState()
-    for name in ("x", "y"):
-        state.add_node(node(name, {ZONE: "a"}))
-    state.add_node(node("x", {ZONE: "a", "more": "1"}, cpu="9"))
-    assert order(state) == ["x", "y"]
-
-
 @pytest.mark.parametrize(
     ("labels", "zone"),
     [
@@ -108,7 +100,3 @@ def test_other_changes_keep_a_nodes_position():
 )
 def test_the_zone_of_a_node(labels, zone):
     assert zone_of(struct(a_node("n").labels(labels))) == zone
-
-
-def test_an_empty_cluster():
-    assert order(ClusterState()) == []

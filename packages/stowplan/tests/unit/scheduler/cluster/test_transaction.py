@@ -345,21 +345,6 @@ def test_a_participant_takes_over_the_name_of_an_earlier_one():
     assert (old.number, new.number) == (1, 0)
 
 
-def test_all_parts_are_undone_despite_an_exception_in_one():
-    state = state_of([a_node("n").obj()], [a_pod("p").on("n").obj()])
-
-    class Bad(CopiedAtBeginning):
-        def undo(self, mark):
-            raise SystemExit
-
-    state.transactions.register("bad", Bad(lambda: None, lambda copied: None))
-    before = exact(state)
-    with pytest.raises(TransactionError, match='"bad" failed to undo'), state.transaction():
-        state.remove_node("n")
-    assert exact(state) == before
-    assert state.transactions.depth == 0
-
-
 def test_leaving_an_outer_transaction_first_undoes_the_inner_ones_and_raises():
     state = state_of([a_node("n").obj()], [a_pod("p").on("n").obj()])
     before = exact(state)

@@ -197,48 +197,6 @@ def test_when_there_is_no_candidate(nodes, placed, message):
     assert decision.message.endswith(f" preemption: {message}")
 
 
-@pytest.mark.parametrize(
-    ("budgets", "violations"),
-    [
-        pytest.param([], 0, id="no budget"),
-        pytest.param([budget("b", WEB, 1)], 0, id="one disruption allowed"),
-        pytest.param([budget("b", WEB, 0)], 1, id="no disruption allowed"),
-        pytest.param([budget("b", WEB, 0, disrupted=("v",))], 0, id="it is being disrupted already"),
-        pytest.param([budget("b", WEB, 0, namespace_name="blue")], 0, id="of another namespace"),
-        pytest.param([budget("b", {}, 0)], 0, id="the empty selector matches nothing"),
-        pytest.param([budget("b", None, 0)], 0, id="no selector matches nothing"),
-        pytest.param([budget("b", {"matchExpressions": [{"key": "a", "operator": "X"}]}, 0)], 0, id="does not parse"),
-        pytest.param([budget("a", WEB, 3), budget("b", WEB, 0)], 1, id="one of two budgets"),
-    ],
-)
-def test_violations(budgets, violations):
-    _, result = decide(big(), [a_node("a").allocatable(cpu=2)], [victim("v", "a", cpu="2", app="web")], budgets)
-    assert result.plan.pdb_violations == violations
-
-
-def test_a_pod_without_labels_is_in_no_budget():
-    everybody = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
-    placed = [victim("v", "a", cpu="2")]
-    _, result = decide(big(), [a_node("a").allocatable(cpu=2)], placed, [budget("b", everybody, 0)])
-    assert result.plan.pdb_violations == 0
-
-
-def test_violations_are_counted_in_order_of_importance():
-    """The budget allows one disruption: it goes to the pod of highest priority, so the other violates it and is tried
-    first."""
-    placed = [victim("low", "a", 0, app="web"), victim("high", "a", 5, app="web")]
-    _, result = decide(big("1"), [a_node("a").allocatable(cpu=2)], placed, [budget("b", WEB, 1)])
-    selected = result.plan
-    assert ([v.uid for v in selected.victims], selected.pdb_violations) == (["high"], 0)
-
-
-def test_nominated_pods_of_higher_priority_keep_their_resources():
-    nodes = [a_node("a").allocatable(cpu=2, pods=1)]
-    _, result = decide(big("1"), nodes, [victim("v", "a")], nominated=[("first", "a", 200)])
-    assert result.status.code is Code.Unschedulable
-    assert result.status.message == "preemption: 0/1 nodes are available: 1 Too many pods."
-
-
 def test_the_result_is_an_eviction_plan():
     placed = [victim("v", "a", cpu="2", app="web"), victim("important", "b", 200, cpu="2")]
     decision, result = decide(big(), two_nodes(), placed, [budget("all", WEB, 0)])
@@ -246,12 +204,6 @@ def test_the_result_is_an_eviction_plan():
     plan = decision.plan
     assert (plan.preemptor, plan.node_name, plan.plugin) == (decision.pod, "a", "DefaultPreemption")
     assert ([v.uid for v in plan.victims], plan.pdb_violations) == (["v"], 1)
-
-
-def test_victims_of_a_plan_are_in_order_of_importance():
-    placed = [victim("low", "a"), victim("old", "a", 5, OLD), victim("new", "a", 5, NEW), victim("high", "a", 9)]
-    decision, _ = decide(big("4"), [a_node("a").allocatable(cpu=4)], placed)
-    assert [v.uid for v in decision.plan.victims] == ["high", "old", "new", "low"]
 
 
 @pytest.mark.parametrize(

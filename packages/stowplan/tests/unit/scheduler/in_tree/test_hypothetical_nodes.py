@@ -12,7 +12,6 @@ from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
 from stowplan.scheduler.in_tree.inter_pod_affinity.plugin import InterPodAffinity
 from stowplan.scheduler.in_tree.pod_topology_spread.declaration import PodTopologySpreadArgs
@@ -20,153 +19,8 @@ from stowplan.scheduler.in_tree.pod_topology_spread.plugin import PodTopologySpr
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.per_node_answers import plugin_on
-from support.scheduling.plain_rules import (
-    labels_of,
-    matches,
-    name_of,
-    namespace_of,
-    node_is_selected,
-    requirements,
-    taints_are_tolerated,
-)
+from support.scheduling.plain_rules import Affinity, Spread, name_of, own_constraints
 from support.scheduling.worlds import HOST, MOMENTS, ZONE, bound, namespace, state_of, struct
-
-NO, NEVER = Code.Unschedulable, Code.UnschedulableAndUnresolvable
-
-
-class Spread:
-    """DoNotSchedule constraints of a pod, and matching pods per domain of each."""
-
-    def __init__(self, pod, nodes, placed):
-        self.pod = pod
-        self.constraints = [
-            c for c in pod["spec"].get("topologySpreadConstraints", ()) if c["whenUnsatisfiable"] == "DoNotSchedule"
-        ]
-        self.needed = [self._needed(c) for c in self.constraints]
-        self.tables = [{} for _ in self.constraints]
-        for node in nodes:
-            here = [p for p in placed if p["spec"]["nodeName"] == name_of(node)]
-            for c, needed, table in self._counting(node):
-                live = [p for p in here if "deletionTimestamp" not in p["metadata"]] if needed else []
-                at = labels_of(node)[c["topologyKey"]]
-                table[at] = table.get(at, 0) + sum(self._is_meant(needed, p) for p in live)
-
-    def copy(self):
-        found = object.__new__(Spread)
-        found.pod, found.constraints, found.needed = self.pod, self.constraints, self.needed
-        found.tables = [dict(table) for table in self.tables]
-        return found
-
-    def _needed(self, c):
-        needed = requirements(c.get("labelSelector"))
-        own = labels_of(self.pod)
-        if needed is not None:
-            needed = needed + [(k, "In", [own[k]]) for k in c.get("matchLabelKeys", ()) if k in own]
-        return needed
-
-    def _is_meant(self, needed, other):
-        return namespace_of(other) == namespace_of(self.pod) and matches(needed, labels_of(other))
-
-    def _counting(self, node):
-        """(constraint, requirements, table) for which a node's pods count."""
-        if not all(c["topologyKey"] in labels_of(node) for c in self.constraints):
-            return
-        for c, needed, table in zip(self.constraints, self.needed, self.tables, strict=True):
-            selected = c.get("nodeAffinityPolicy") == "Ignore" or node_is_selected(self.pod, node)
-            if selected and (c.get("nodeTaintsPolicy") != "Honor" or taints_are_tolerated(self.pod, node)):
-                yield c, needed, table
-
-    def move(self, other, node, sign):
-        for c, needed, table in self._counting(node):
-            if self._is_meant(needed, other):
-                table[labels_of(node)[c["topologyKey"]]] += sign
-
-    def verdict(self, node):
-        for c, needed, table in zip(self.constraints, self.needed, self.tables, strict=True):
-            if c["topologyKey"] not in labels_of(node):
-                return NEVER, "node(s) didn't match pod topology spread constraints (missing required label)"
-            lowest = 0 if len(table) < c.get("minDomains", 1) else min(table.values())
-            here = table.get(labels_of(node)[c["topologyKey"]], 0)
-            if here + matches(needed, labels_of(self.pod)) - lowest > c["maxSkew"]:
-                return NO, "node(s) didn't match pod topology spread constraints"
-        return None
-
-
-class Affinity:
-    """Required terms in both directions: pods wanted near, avoided, and avoiding, by (key, value)."""
-
-    def __init__(self, pod, nodes, placed, namespaces):
-        self.pod = pod
-        self.own_namespace = namespaces.get(namespace_of(pod), {})
-        self.near = [self._reach(t, namespaces) for t in _required(pod, "podAffinity")]
-        self.far = [self._reach(t, namespaces) for t in _required(pod, "podAntiAffinity")]
-        self.wanted, self.avoided, self.avoiding = {}, {}, {}
-        for node in nodes:
-            for other in placed:
-                if other["spec"]["nodeName"] == name_of(node):
-                    self.move(other, node, 1)
-
-    def copy(self):
-        found = object.__new__(Affinity)
-        found.__dict__.update(self.__dict__)
-        found.wanted, found.avoided, found.avoiding = dict(self.wanted), dict(self.avoided), dict(self.avoiding)
-        return found
-
-    def _reach(self, term, namespaces):
-        """(key, namespaces by name or selector, whether it covers all, requirements)."""
-        selects = requirements(term.get("namespaceSelector"))
-        names = _names(term, self.pod) | {n for n, labels in namespaces.items() if matches(selects, labels)}
-        return term["topologyKey"], names, matches(selects, {}), requirements(term.get("labelSelector"))
-
-    @staticmethod
-    def _is_reached(term, other):
-        _, names, everywhere, needed = term
-        return (everywhere or namespace_of(other) in names) and matches(needed, labels_of(other))
-
-    def _all_near(self, other):
-        return bool(self.near) and all(self._is_reached(t, other) for t in self.near)
-
-    def move(self, other, node, sign):
-        labels = labels_of(node)
-        for term in self.near if self._all_near(other) else ():
-            _book(self.wanted, term[0], labels, sign)
-        for term in self.far:
-            if self._is_reached(term, other):
-                _book(self.avoided, term[0], labels, sign)
-        for term in _required(other, "podAntiAffinity"):
-            selected = matches(requirements(term.get("namespaceSelector")), self.own_namespace)
-            there = selected or namespace_of(self.pod) in _names(term, other)
-            if there and matches(requirements(term.get("labelSelector")), labels_of(self.pod)):
-                _book(self.avoiding, term["topologyKey"], labels, sign)
-
-    def verdict(self, node):
-        labels = labels_of(node)
-        lacking = any(key not in labels for key, *_ in self.near)
-        lonely = any((key, labels.get(key)) not in self.wanted for key, *_ in self.near)
-        if lacking or (lonely and (self.wanted or not self._all_near(self.pod))):
-            return NEVER, "node(s) didn't match pod affinity rules"
-        if any((key, labels.get(key)) in self.avoided for key, *_ in self.far):
-            return NO, "node(s) didn't match pod anti-affinity rules"
-        if any(pair in self.avoiding for pair in labels.items()):
-            return NO, "node(s) didn't satisfy existing pods anti-affinity rules"
-        return None
-
-
-def _required(pod, kind):
-    return pod["spec"].get("affinity", {}).get(kind, {}).get("requiredDuringSchedulingIgnoredDuringExecution", ())
-
-
-def _names(term, owner):
-    named = set(term.get("namespaces", ()))
-    return named or (set() if "namespaceSelector" in term else {namespace_of(owner)})
-
-
-def _book(table, key, labels, by):
-    if key in labels:
-        pair = key, labels[key]
-        table[pair] = table.get(pair, 0) + by
-        if not table[pair]:
-            del table[pair]
 
 
 def draw_moves(data, nodes, placed, newcomers):
@@ -204,7 +58,7 @@ def assert_worlds(data, plugin, state, pod, nodes, placed, newcomers, rule):
         rejections = plugin.filter(cycle, info, view)
         for i, node in enumerate(nodes):
             status = rejections.status(i) if rejections is not None and rejections.mask[i] else None
-            assert (status and (status.code, *status.reasons)) == rules[i].verdict(node), name_of(node)
+            assert (status and (status.code, list(status.reasons))) == rules[i].verdict(node), name_of(node)
 
 
 def _rows(state, nodes, chosen):
@@ -282,17 +136,26 @@ def test_spread(neighbourhood, pod, data):
     nodes, placed, others = neighbourhood
     state = state_of(nodes, placed)
     plugin = plugin_on(PodTopologySpread, state, PodTopologySpreadArgs(defaulting_type="List"))
-    assert_worlds(data, plugin, state, pod, nodes, placed, others, Spread(pod, nodes, placed))
+    assert_worlds(
+        data,
+        plugin,
+        state,
+        pod,
+        nodes,
+        placed,
+        others,
+        Spread(pod, nodes, placed, own_constraints(pod, "DoNotSchedule")),
+    )
 
 
 @examples(200)
 @given(neighbourhoods(), pods_with_affinity(), st.data())
 def test_affinity(neighbourhood, pod, data):
     nodes, placed, others = neighbourhood
-    state = state_of(nodes, placed, [namespace("default", team="red")])
+    objects = [namespace("default", team="red")]
+    state = state_of(nodes, placed, objects)
     plugin = plugin_on(InterPodAffinity, state, InterPodAffinityArgs())
-    rule = Affinity(pod, nodes, placed, {"default": {"team": "red"}})
-    assert_worlds(data, plugin, state, pod, nodes, placed, others, rule)
+    assert_worlds(data, plugin, state, pod, nodes, placed, others, Affinity(pod, nodes, placed, objects))
 
 
 def test_an_added_pod_may_exclude_others_by_a_new_key():

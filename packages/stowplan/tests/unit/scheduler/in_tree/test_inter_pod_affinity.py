@@ -16,20 +16,18 @@ from stowplan.testing import a_node, a_pod, expression, selector
 from support.examples import examples
 from support.plugins.per_node_answers import SKIPPED, filtered, plugin_on, scored
 from support.scheduling.plain_rules import (
+    AVOIDED,
+    AVOIDING,
+    AWAY,
+    NEVER,
+    Affinity,
     labels_of,
     last_versions,
-    matches,
     name_of,
-    namespace_of,
     on_node,
-    requirements,
+    terms,
 )
 from support.scheduling.worlds import HOST, ZONE, bound, clusters, namespace, pods, state_of, struct
-
-NO, NEVER = Code.Unschedulable, Code.UnschedulableAndUnresolvable
-AWAY = (NEVER, ["node(s) didn't match pod affinity rules"])
-AVOIDED = (NO, ["node(s) didn't match pod anti-affinity rules"])
-AVOIDING = (NO, ["node(s) didn't satisfy existing pods anti-affinity rules"])
 
 DB, WEB, TIER = (selector(labels=labels) for labels in ({"app": "db"}, {"app": "web"}, {"tier": "1"}))
 
@@ -157,29 +155,6 @@ def test_namespaces_that_an_incoming_pods_term_reaches(where, reached):
 
 
 @pytest.mark.parametrize(
-    ("where", "reached"),
-    [
-        pytest.param({}, ["default"], id="default: its own"),
-        pytest.param({"namespace_selector": {}}, ["default", "blue", "green", "unknown"], id="everywhere"),
-        pytest.param({"namespace_selector": selector(labels={"team": "blue"})}, ["blue"], id="selected"),
-        pytest.param(
-            {"namespace_selector": selector(expression("team", "NotIn", "blue"))},
-            ["default", "green", "unknown"],
-            id="negative: an unknown namespace has no labels",
-        ),
-    ],
-)
-def test_namespaces_that_an_existing_pods_term_reaches(where, reached):
-    holder = a_pod("e").avoids_pods(HOST, WEB, **where).on("n1")
-    found = []
-    for name in ("default", "blue", "green", "unknown"):
-        answer = refusals(a_pod("p", name).labels(app="web"), holder, objects=NAMESPACES)
-        if answer != SKIPPED and answer[0] == AVOIDING:
-            found.append(name)
-    assert found == reached
-
-
-@pytest.mark.parametrize(
     ("pod", "text"),
     [
         pytest.param(
@@ -255,119 +230,16 @@ def test_scores_from_existing_pods(holder, args, expected):
     assert found == expected
 
 
-def test_existing_pods_count_again_once_the_pod_has_preferences():
-    args = InterPodAffinityArgs(ignore_preferred_terms_of_existing_pods=True)
-    pod = a_pod().labels(app="web").prefers_pods(1, HOST, DB)
-    assert scores_of(pod, a_pod("e").prefers_pods(4, ZONE, WEB).on("n3"), args=args)[1] == [0, 0, 100]
-
-
-def test_weights_that_add_up_to_zero_are_scored():
-    pod = a_pod().prefers_pods(3, ZONE, DB).prefers_no_pods(3, ZONE, DB)
-    assert scores_of(pod, pod_on("n1", app="db"))[1] == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("raw", "normal"),
-    [
-        ((10, -5, 0), [100, 0, 33]),
-        ((8, 2, 0), [100, 25, 0]),
-        ((5, 5), [0, 0]),
-        ((0, 29, 50), [0, 57, 100]),
-        ((0, 29, 100), [0, 28, 100]),
-    ],
-)
-def test_normalization(raw, normal):
-    """Each node has one pod of its own app; the incoming pod prefers each app by the weight in the table."""
-    nodes, existing, pod = [], [], a_pod()
-    for i, weight in enumerate(raw):
-        nodes.append(a_node(f"n{i}"))
-        existing.append(pod_on(f"n{i}", app=f"a{i}"))
-        wish = pod.prefers_pods if weight > 0 else pod.prefers_no_pods
-        if weight:
-            wish(abs(weight), HOST, selector(labels={"app": f"a{i}"}))
-    assert scores_of(pod, *existing, nodes=nodes)[1] == normal
-
-
 # -- compared with the plain rule per node -----------------------------------------------------------------------------
 
 
-def terms(pod, kind, when):
-    """(weight, term) of one of the four lists."""
-    listed = pod["spec"].get("affinity", {}).get(kind, {}).get(f"{when}DuringSchedulingIgnoredDuringExecution", [])
-    if when == "required":
-        return [(0, term) for term in listed]
-    return [(entry["weight"], entry["podAffinityTerm"]) for entry in listed]
-
-
-def names_of(term, owner):
-    named = set(term.get("namespaces", ()))
-    return named or ({namespace_of(owner)} if "namespaceSelector" not in term else set())
-
-
-def term_matches(term, names, pod, namespace_labels):
-    there = namespace_of(pod) in names or matches(requirements(term.get("namespaceSelector")), namespace_labels)
-    return there and matches(requirements(term.get("labelSelector")), labels_of(pod))
-
-
-class Plain:
+class Plain(Affinity):
     """The rule of the spec for an incoming pod."""
 
-    def __init__(self, pod, nodes, placed, objects):
-        self.pod, self.nodes, self.placed = pod, nodes, placed
-        self.namespaces = {name_of(o): labels_of(o) for o in objects if o["kind"] == "Namespace"}
-
-    def reaches(self, term, other):
-        """A term of the incoming pod: its namespaces are expanded, but its namespace selector still matches empty
-        labels."""
-        names = names_of(term, self.pod)
-        selects = requirements(term.get("namespaceSelector"))
-        if selects:
-            names |= {name for name, labels in self.namespaces.items() if matches(selects, labels)}
-        return term_matches(term, names, other, {})
-
-    def is_reached(self, term, owner):
-        """A term of an existing pod: its namespace selector matches the labels of the incoming pod's namespace."""
-        labels = self.namespaces.get(namespace_of(self.pod), {})
-        return term_matches(term, names_of(term, owner), self.pod, labels)
-
     def filter(self):
-        near = [t for _, t in terms(self.pod, "podAffinity", "required")]
-        far = [t for _, t in terms(self.pod, "podAntiAffinity", "required")]
-        wanted, avoided, avoiding = {}, {}, {}
-        for node in self.nodes:
-            for other in on_node(self.placed, node):
-                if near and all(self.reaches(t, other) for t in near):
-                    for t in near:
-                        self.add(wanted, t, node, 1)
-                for t in far:
-                    if self.reaches(t, other):
-                        self.add(avoided, t, node, 1)
-                for _, t in terms(other, "podAntiAffinity", "required"):
-                    if self.is_reached(t, other):
-                        self.add(avoiding, t, node, 1)
-        if not near and not far and not avoiding:
+        if not self.near and not self.far and not self.avoiding:
             return SKIPPED
-        itself = all(self.reaches(t, self.pod) for t in near)
-        return {name_of(n): self.verdict(n, near, far, wanted, avoided, avoiding, itself) for n in self.nodes}
-
-    @staticmethod
-    def add(table, term, node, amount):
-        key = term["topologyKey"]
-        if key in labels_of(node):
-            at = key, labels_of(node)[key]
-            table[at] = table.get(at, 0) + amount
-
-    @staticmethod
-    def verdict(node, near, far, wanted, avoided, avoiding, itself):
-        labels = labels_of(node)
-        pairs = [(t["topologyKey"], labels.get(t["topologyKey"])) for t in near]
-        if any(value is None for _, value in pairs):
-            return AWAY
-        if any(wanted.get(pair, 0) <= 0 for pair in pairs) and not (not wanted and itself):
-            return AWAY
-        if any(avoided.get((t["topologyKey"], labels.get(t["topologyKey"])), 0) > 0 for t in far):
-            return AVOIDED
-        return AVOIDING if any(avoiding.get(pair, 0) > 0 for pair in labels.items()) else None
+        return {name_of(node): self.verdict(node) for node in self.nodes}
 
     def score(self, hard_weight, ignore_existing, feasible):
         likes = terms(self.pod, "podAffinity", "preferred")

@@ -135,16 +135,6 @@ def test_scores_spread_the_pods_of_a_service(bench, nodes, data, selectors, own)
 # --- examples
 
 
-def test_pods_of_a_service_follow_the_first_one(bench):
-    world = bench_of(
-        bench, [{"rack": "a"}, {"rack": "b"}, {"rack": "b"}], [(1, {"app": "w"})], [service(app="w")], ["rack"]
-    )
-    assert world.refusals(a_pod().labels(app="w")) == {"n0": REASON}
-    assert world.refusals(a_pod().labels(app="s")) == {}
-    assert world.refusals(a_pod().labels(app="w").node_selector(rack="a")) == {"n1": REASON, "n2": REASON}
-    assert world.refusals(a_pod().node_selector(rack="c")) == dict.fromkeys(["n0", "n1", "n2"], REASON)
-
-
 def test_pods_of_other_namespaces_and_without_a_service_do_not_count(bench):
     nodes, pods = [{"rack": "a"}, {"rack": "b"}], [(1, {"app": "w"})]
     assert bench_of(bench, nodes, pods, [service(namespace="other", app="w")]).refusals(a_pod().labels(app="w")) == {}

@@ -144,15 +144,6 @@ def preferring(*weights):
     return pod
 
 
-@pytest.mark.parametrize(
-    ("weights", "expected"),
-    [([10, 35, 0], [28, 100, 0]), ([1, 3, 7], [14, 42, 100]), ([2, 0, 0], [100, 0, 0])],
-)
-def test_preferences(bench, weights, expected):
-    nodes = [a_node(f"n{i}").labels({"i": str(i)}) for i in range(3)]
-    assert list(bench(NodeAffinity, *nodes).scores(preferring(*weights)).values()) == expected
-
-
 def test_added_preferences_are_combined_with_the_pods(bench):
     term = {"weight": 3, "preference": {"matchExpressions": [expression("i", "In", "1")]}}
     args = added(preferredDuringSchedulingIgnoredDuringExecution=[term])

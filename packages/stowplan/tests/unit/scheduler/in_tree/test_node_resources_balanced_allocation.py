@@ -41,10 +41,6 @@ def score_of(used, pod, allocatable, names=("cpu", "memory")):
     ("used", "pod", "allocatable", "score"),
     [
         pytest.param((600, 1000), (2000, 2000), (4000, 12000), 67, id="less balanced"),
-        pytest.param((1000, 2000), (2000, 4000), (8000, 8000), 69, id="even less balanced"),
-        pytest.param((500, GI), (1500, 2 * GI), (4000, 8 * GI), 71, id="slightly"),
-        pytest.param((500, 2 * GI), (1000, 0), (4000, 8 * GI), 75, id="no change"),
-        pytest.param((5000, 2 * GI), (1000, 0), (4000, 8 * GI), 75, id="cpu is capped at 1"),
         pytest.param((4000, 0), (0, 8 * GI), (4000, 8 * GI), 100, id="maximum"),
         pytest.param((0, 0), (0, 8 * GI), (4000, 8 * GI), 50, id="minimum"),
         # Balance before is 65, not 66: (1 − 0.34)·100 is 65.99999999999999 in float64. After: 82.
@@ -54,15 +50,6 @@ def score_of(used, pod, allocatable, names=("cpu", "memory")):
 )
 def test_scores(used, pod, allocatable, score):
     assert score_of(used, pod, allocatable) == score
-
-
-def test_three_resources():
-    names = ("cpu", "memory", GPU)
-    assert score_of((1000, 3000, 1), (1000, 0, 1), (8000, 12000, 4), names) == 72
-    # A scalar resource that the pod does not request is ignored, even if the node has it.
-    assert score_of((1000, 3000, 1), (1000, 0, 0), (8000, 12000, 4), names) == score_of(
-        (1000, 3000), (1000, 0), (8000, 12000)
-    )
 
 
 @pytest.mark.parametrize(
@@ -83,13 +70,6 @@ def test_requests_for_unknown_resources_count():
     plugin = plugin_on(NodeResourcesBalancedAllocation, state, args_of("cpu", "memory", "storage"))
     assert scored(plugin, state, state.pod_info(struct(a_pod().requests(storage="1Gi"))))[1] == {"n": 75}
     assert scored(plugin, state, state.pod_info(struct(a_pod()))) == SKIPPED
-
-
-def test_pod_level_requests_count():
-    state = state_of([a_node("n").allocatable(cpu="4", memory="8Gi")])
-    plugin = plugin_on(NodeResourcesBalancedAllocation, state, args_of())
-    plain = scored(plugin, state, state.pod_info(struct(a_pod().requests(cpu="3"))))
-    assert scored(plugin, state, state.pod_info(struct(a_pod().pod_requests(cpu="3")))) == plain
 
 
 # -- compared with the plain rule per node -----------------------------------------------------------------------------

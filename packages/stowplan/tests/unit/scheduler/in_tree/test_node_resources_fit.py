@@ -175,43 +175,6 @@ def test_scores_of_pods(pod, kind, shape, score):
 
 
 @pytest.mark.parametrize(
-    ("used", "allocatable", "weights", "least", "most", "up", "down", "peak"),
-    [
-        pytest.param((3500, 4800), (5000, 12000), (1, 1), 45, 55, 55, 45, 74, id="1"),
-        pytest.param((3500, 4800), (5000, 12000), (1, 3), 52, 47, 48, 53, 77, id="2: weights"),
-        pytest.param((7000, 3000), (5000, 12000), (1, 1), 37, 62, 63, 75, 35, id="3: more than allocatable"),
-        pytest.param((1234, 5678), (4000, 9000), (1, 1), 52, 46, 47, 54, 70, id="4: odd numbers"),
-        pytest.param((2000, 6000, 3), (8000, 9000, 7), (1, 1, 1), 55, 44, 44, 56, 70, id="5: a scalar"),
-        pytest.param((0, 0), (5000, 12000), (1, 1), 100, 0, 0, 100, 0, id="6: nothing used"),
-        pytest.param((0, 0), (0, 0), (1, 1), 0, 0, 0, 0, 0, id="7: nothing allocatable"),
-        pytest.param((0, 500), (1000, 1000), (1, 1), 75, 25, 50, 75, 100, id="ratio leaves zero scores out"),
-    ],
-)
-def test_scores_of_plain_figures(used, allocatable, weights, least, most, up, down, peak):
-    names = ("cpu", "memory", GPU)
-    amounts = {
-        "cpu": f"{allocatable[0]}m",
-        "memory": allocatable[1],
-        GPU: allocatable[2] if len(allocatable) > 2 else 0,
-    }
-    node = a_node("n").allocatable(amounts)
-    # Explicit zeros exclude the scheduler's default requests.
-    held = a_pod("held").requests(cpu=f"{used[0]}m", memory=used[1]).on("n")
-    pod = a_pod().requests({GPU: used[2]} if len(used) > 2 else {}, cpu=0, memory=0)
-    state = state_of([node], [held])
-    resources = dict(zip(names, weights, strict=False))
-    for kind, shape, expected in (
-        ("LeastAllocated", (), least),
-        ("MostAllocated", (), most),
-        (RATIO, UP, up),
-        (RATIO, DOWN, down),
-        (RATIO, PEAK, peak),
-    ):
-        plugin = plugin_on(NodeResourcesFit, state, args_of(kind, shape, **resources))
-        assert scored(plugin, state, state.pod_info(struct(pod)))[1] == {"n": expected}, (kind, shape)
-
-
-@pytest.mark.parametrize(
     ("points", "scores"),
     [
         pytest.param(((0, 10), (70, 0)), {33: 53}, id="quotients are cut towards zero"),
@@ -245,9 +208,6 @@ def test_filter_without_state_is_an_error(bench):
         Code.Error,
         'error reading "PreFilterNodeResourcesFit" from cycleState: not found',
     )
-
-
-# -- hints -------------------------------------------------------------------------------------------------------------
 
 
 # -- compared with the plain rule per node -----------------------------------------------------------------------------

@@ -88,13 +88,6 @@ PENDING = (pvc("p", storageClassName="s"), waiting_class())
         pytest.param([*A, *B, *C, using("x", "a", "b").on("n"), limits(d=4)], using("new", "c"), False, id="room"),
         pytest.param([*A, *B, *C, using("x", "a", "b").on("n"), limits(d=2)], using("new", "c"), True, id="full"),
         pytest.param(
-            [*A, *B, pvc("again", volumeName="pv-a"), using("x", "a", "b").on("n"), limits(d=2)],
-            using("new", "again"),
-            False,
-            id="the same volume by another claim",
-        ),
-        pytest.param([*A, using("x", "a").on("n"), limits(d=1)], using("new", "a"), False, id="a shared claim"),
-        pytest.param(
             [*A, *B, *C, attached("1", "pv-a"), attached("2", "pv-b"), limits(d=2)],
             using("new", "c"),
             True,
@@ -110,39 +103,9 @@ PENDING = (pvc("p", storageClassName="s"), waiting_class())
             id="attached for a pod, counted once",
         ),
         pytest.param(
-            [*A, *B, attached("1", "pv-a"), attached("2", "pv-a"), limits(d=2)],
-            using("new", "b"),
-            False,
-            id="two attachments of a volume",
-        ),
-        pytest.param(
-            [*A, *B, attached("1", "pv-a", attacher=""), attached("2", "gone"), limits(d=1)],
-            using("new", "b"),
-            False,
-            id="attachments without volume",
-        ),
-        pytest.param(
             [*A, *B, *PENDING, using("x", "a", "p").on("n"), limits(d=2)], using("new", "b"), True, id="a pending claim"
         ),
-        pytest.param(
-            [*A, pvc("p", storageClassName="gone"), using("x", "p").on("n"), limits(d=1)],
-            using("new", "a"),
-            False,
-            id="a pending claim of no class",
-        ),
         pytest.param([*PENDING, limits(d=0)], using("new", "p"), True, id="the pod's pending claim"),
-        pytest.param(
-            [pvc("p", volumeName="gone", storageClassName="s"), waiting_class(), limits(d=0)],
-            using("new", "p"),
-            True,
-            id="a volume that is not there yet",
-        ),
-        pytest.param(
-            [pvc("p", storageClassName="s"), waiting_class(provisioner="kubernetes.io/aws-ebs"), limits(**{EBS: 0})],
-            using("new", "p"),
-            True,
-            id="an in-tree class",
-        ),
         pytest.param(
             [
                 pvc("p", storageClassName="s"),
@@ -153,28 +116,13 @@ PENDING = (pvc("p", storageClassName="s"), waiting_class())
             False,
             id="an in-tree class that never counts",
         ),
-        pytest.param([*A, limits(d=None)], using("new", "a"), False, id="no limit"),
-        pytest.param([*A, limits(e=0)], using("new", "a"), False, id="another driver's limit"),
-        pytest.param([*A, limits(d=0)], using("new", "a"), True, id="none at all"),
         pytest.param([*A, limits(d=-3)], using("new", "a"), True, id="a negative limit"),
         pytest.param([*A, limits("m", d=0)], using("new", "a"), False, id="no CSINode"),
-        pytest.param(
-            [ebs("x", "vol-1").on("n"), ebs("y", "vol-2").on("n"), *bound("a", EBS, "vol-3"), limits(**{EBS: 2})],
-            using("new", "a"),
-            True,
-            id="in-tree disks and their driver's volumes",
-        ),
         pytest.param(
             [ebs("x", "vol-1").on("n"), *bound("a", EBS, "vol-1"), limits(**{EBS: 1})],
             using("new", "a"),
             False,
             id="the same disk in another guise",
-        ),
-        pytest.param(
-            [*bound("a", awsElasticBlockStore={"volumeID": "vol-1"}), limits(**{EBS: 0})],
-            using("new", "a"),
-            True,
-            id="an in-tree volume behind a claim",
         ),
         pytest.param(
             [*bound("a", gcePersistentDisk={"pdName": "d"}), limits(**{"pd.csi.storage.gke.io": 0})],
@@ -184,12 +132,6 @@ PENDING = (pvc("p", storageClassName="s"), waiting_class())
         ),
         pytest.param([*bound("a", hostPath={"path": "/"}), limits(d=0)], using("new", "a"), False, id="no driver's"),
         pytest.param([*bound("a", local={"path": "/"}), limits(d=0)], using("new", "a"), False, id="local"),
-        pytest.param(
-            [a_pod("x").uid("x").claims_volume("gone").on("n"), *A, limits(d=1)],
-            using("new", "a"),
-            False,
-            id="a running pod without its claim",
-        ),
     ],
 )
 def test_filter(bench, objects, pod, refused):

@@ -15,15 +15,19 @@ from stowplan.testing import a_node, a_pod, expression, selector
 from support.examples import examples
 from support.plugins.per_node_answers import SKIPPED, filtered, plugin_on, scored
 from support.scheduling.plain_rules import (
+    SKEWED,
+    Spread,
+    admitted,
+    count,
+    has_all,
     labels_of,
     last_versions,
-    matches,
     name_of,
     namespace_of,
-    node_is_selected,
     on_node,
+    own_constraints,
+    parsed_constraint,
     requirements,
-    taints_are_tolerated,
 )
 from support.scheduling.worlds import (
     HOST,
@@ -40,9 +44,6 @@ from support.scheduling.worlds import (
 )
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
-NO, NEVER = Code.Unschedulable, Code.UnschedulableAndUnresolvable
-SKEWED = (NO, ["node(s) didn't match pod topology spread constraints"])
-MISSING = (NEVER, ["node(s) didn't match pod topology spread constraints (missing required label)"])
 SYSTEM = PodTopologySpreadArgs(defaulting_type="System")
 NO_DEFAULTS = PodTopologySpreadArgs(defaulting_type="List")
 
@@ -85,47 +86,6 @@ def spread_out(counts, pod=None, **options):
 def test_skew(counts, options, pod, refused):
     found = spread_out(counts, pod, **options)
     assert found == {zone: SKEWED if zone in refused else None for zone in counts}
-
-
-def test_pods_of_an_excluded_domain_are_not_counted():
-    """The node's own domain is excluded by policy, so the rule sees no pods in it."""
-    nodes = [a_node("a").zone("a").labels(pool="x"), a_node("b").zone("b").labels(pool="x"), a_node("c").zone("c")]
-    placed = [a_pod(name).labels(app="web").on(node) for name, node in (("1", "a"), ("2", "c"), ("3", "c"))]
-    state = state_of(nodes, placed)
-    pod = a_pod().labels(app="web").node_selector(pool="x").spreads(ZONE, WEB)
-    found = filtered(plugin_on(PodTopologySpread, state, NO_DEFAULTS), state, state.pod_info(struct(pod)))
-    assert found == {"a": SKEWED, "b": None, "c": None}
-
-
-def test_no_node_has_the_key():
-    state = state_of([a_node("a"), a_node("b")])
-    pod = a_pod().labels(app="web").spreads(RACK, WEB)
-    found = filtered(plugin_on(PodTopologySpread, state, NO_DEFAULTS), state, state.pod_info(struct(pod)))
-    assert found == {"a": MISSING, "b": MISSING}
-
-
-def test_nodes_without_all_keys_are_ignored():
-    nodes = [a_node("a").zone("a"), a_node("b").zone("b"), a_node("c").zone("b").without_labels(HOST)]
-    placed = [a_pod(f"c{i}").labels(app="web").on("c") for i in range(3)]
-    state = state_of(nodes, placed)
-    pod = a_pod().labels(app="web").spreads(ZONE, WEB).spreads(HOST, WEB)
-    found = filtered(plugin_on(PodTopologySpread, state, NO_DEFAULTS), state, state.pod_info(struct(pod)))
-    assert found == {"a": None, "b": None, "c": MISSING}
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(a_pod("o", "blue").labels(app="web"), id="in another namespace"),
-        pytest.param(a_pod("o").labels(app="web").deleted("2026-01-01T00:00:00Z"), id="terminating"),
-        pytest.param(a_pod("o").labels(app="db"), id="not matching"),
-    ],
-)
-def test_pods_that_are_not_counted(other):
-    state = state_of([a_node("a").zone("a"), a_node("b").zone("b")], [other.on("a")])
-    pod = a_pod().labels(app="web").spreads(ZONE, WEB)
-    found = filtered(plugin_on(PodTopologySpread, state, NO_DEFAULTS), state, state.pod_info(struct(pod)))
-    assert found == {"a": None, "b": None}
 
 
 @pytest.mark.parametrize(
@@ -202,17 +162,6 @@ def test_soft_by_host(max_skew, raw, normal):
     assert soft_scores(nodes, counts, web_pod(HOST, max_skew=max_skew)) == (raw, normal)
 
 
-def test_soft_by_zone():
-    nodes = [a_node(f"n{i}").zone(zone) for i, zone in enumerate("abc")]
-    found = soft_scores(nodes, {"n0": 4, "n1": 1}, web_pod(ZONE, max_skew=2))
-    assert found == ([7, 3, 1], [14, 71, 100])
-
-
-def test_soft_by_zone_and_host():
-    nodes = [a_node("a").zone("1"), a_node("b").zone("1"), a_node("c").zone("2")]
-    assert soft_scores(nodes, {"a": 3, "b": 2, "c": 2}, web_pod(ZONE, HOST)) == ([12, 10, 6], [50, 66, 100])
-
-
 @pytest.mark.parametrize(
     ("zones", "raw", "normal"),
     [
@@ -235,13 +184,6 @@ def test_an_empty_zone_and_no_zone_are_one_domain_to_system_defaults():
     assert raw == [round(by_host + 2 + by_zone + 4), round(2 + 2 * by_zone + 4), round(2 * by_host + 2)]
 
 
-def test_an_empty_zone_does_not_count_pods_where_the_pod_may_not_go():
-    nodes = [a_node("a").zone("1").labels(disk="ssd"), a_node("b").labels({ZONE: "", "disk": "ssd"}), a_node("c")]
-    pod, objects = a_pod().labels(app="web").node_selector(disk="ssd"), [service("web", app="web")]
-    raw, _ = soft_scores(nodes, {"c": 5}, pod, SYSTEM, feasible=["a", "b"], objects=objects)
-    assert raw == [6, 6]
-
-
 @pytest.mark.parametrize(("gate", "refused"), [(True, []), (False, ["a"])])
 def test_feature_gate_of_match_label_keys(gate, refused):
     state = state_of([a_node("a").zone("a"), a_node("b").zone("b")], [a_pod("o").labels(app="w", v="1").on("a")])
@@ -249,22 +191,6 @@ def test_feature_gate_of_match_label_keys(gate, refused):
     plugin = plugin_on(PodTopologySpread, state, NO_DEFAULTS, MatchLabelKeysInPodTopologySpread=gate)
     found = filtered(plugin, state, state.pod_info(struct(pod)))
     assert [name for name, refusal in found.items() if refusal] == refused
-
-
-def test_without_pods_all_nodes_score_equally():
-    assert soft_scores([a_node("a"), a_node("b")], {}, web_pod(HOST)) == ([0, 0], [100, 100])
-
-
-def test_a_candidate_without_the_key_scores_zero():
-    nodes = [a_node("a").zone("1"), a_node("b").zone("2"), a_node("c")]
-    assert soft_scores(nodes, {"a": 1, "c": 7}, web_pod(ZONE))[1] == [0, 100, 0]
-
-
-def test_a_node_that_is_no_candidate_still_counts_in_its_zone():
-    nodes = [a_node("a").zone("1"), a_node("b").zone("1"), a_node("c").zone("2"), a_node("d").zone("3")]
-    found = soft_scores(nodes, {"b": 3, "d": 9}, web_pod(ZONE), feasible=("a", "c"))
-    # Two zones have candidates: the weight is ln 4, and zone 3 is ignored.
-    assert found == ([round(3 * math.log(4)), 0], [0, 100])
 
 
 @pytest.mark.parametrize(
@@ -285,25 +211,6 @@ def test_skips(pod, args, objects):
 
 
 # -- compared with the plain rule per node -----------------------------------------------------------------------------
-
-
-def own_constraints(pod, action):
-    listed = pod["spec"].get("topologySpreadConstraints", [])
-    chosen = [c for c in listed if c["whenUnsatisfiable"] == action]
-    return [parsed(c, requirements(c.get("labelSelector")), labels_of(pod)) for c in chosen]
-
-
-def parsed(c, needed, labels):
-    if needed is not None:
-        needed = needed + [(key, "In", [labels[key]]) for key in c.get("matchLabelKeys", []) if key in labels]
-    return {
-        "key": c["topologyKey"],
-        "skew": c["maxSkew"],
-        "needed": needed,
-        "domains": c.get("minDomains") or 1,
-        "affinity": c.get("nodeAffinityPolicy", "Honor") == "Honor",
-        "taints": c.get("nodeTaintsPolicy", "Ignore") == "Honor",
-    }
 
 
 def default_requirements(pod, objects):
@@ -331,53 +238,15 @@ def constraint_set(pod, action, defaults, objects):
     if pod["spec"].get("topologySpreadConstraints"):
         return own_constraints(pod, action)
     needed = default_requirements(pod, objects)
-    return [parsed({**c}, needed, {}) for c in defaults if c["whenUnsatisfiable"] == action] if needed else []
-
-
-def has_all(node, constraints):
-    return all(c["key"] in labels_of(node) for c in constraints)
-
-
-def admitted(c, pod, node):
-    return (not c["affinity"] or node_is_selected(pod, node)) and (not c["taints"] or taints_are_tolerated(pod, node))
-
-
-def count(c, pod, on_it):
-    """An empty selector counts no pods."""
-    if not c["needed"]:
-        return 0
-    return sum(
-        namespace_of(other) == namespace_of(pod)
-        and "deletionTimestamp" not in other["metadata"]
-        and matches(c["needed"], labels_of(other))
-        for other in on_it
-    )
+    return [parsed_constraint(c, needed, {}) for c in defaults if c["whenUnsatisfiable"] == action] if needed else []
 
 
 def plain_filter(pod, nodes, placed, defaults=(), objects=()):
     constraints = constraint_set(pod, HARD, defaults, objects)
     if not constraints:
         return SKIPPED
-    tables = []
-    for c in constraints:
-        domains = {}
-        for node in nodes:
-            if has_all(node, constraints) and admitted(c, pod, node):
-                value = labels_of(node)[c["key"]]
-                domains[value] = domains.get(value, 0) + count(c, pod, on_node(placed, node))
-        tables.append(domains)
-    return {name_of(node): plain_verdict(pod, node, constraints, tables) for node in nodes}
-
-
-def plain_verdict(pod, node, constraints, tables):
-    for c, domains in zip(constraints, tables, strict=True):
-        value = labels_of(node).get(c["key"])
-        if value is None:
-            return MISSING
-        lowest = 0 if len(domains) < c["domains"] else min(domains.values(), default=0)
-        if domains.get(value, 0) + matches(c["needed"], labels_of(pod)) - lowest > c["skew"]:
-            return SKEWED
-    return None
+    rule = Spread(pod, nodes, placed, constraints)
+    return {name_of(node): rule.verdict(node) for node in nodes}
 
 
 def plain_scores(pod, nodes, placed, feasible, defaults=(), objects=(), *, system=False):

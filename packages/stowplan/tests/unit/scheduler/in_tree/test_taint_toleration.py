@@ -64,27 +64,6 @@ def test_feature_gate_of_comparison_operators(bench, taint, operator, gate, fits
     assert world.refusals(a_pod().tolerates("tier", "50", operator=operator)) == ({} if fits else {"n": REASON})
 
 
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        ([0, 1, 2], [100, 50, 0]),
-        ([0, 1, 2, 3], [100, 67, 34, 0]),
-        ([0, 1, 3], [100, 67, 0]),
-        ([0, 0], [100, 100]),
-        ([2, 2, 2], [0, 0, 0]),
-    ],
-)
-def test_fewer_untolerated_preferences_score_higher(bench, counts, expected):
-    nodes = [tainted(*(f"k{j}:PreferNoSchedule" for j in range(n)), name=f"n{i}") for i, n in enumerate(counts)]
-    assert list(bench(TaintToleration, *nodes).scores(a_pod()).values()) == expected
-
-
-def test_only_prefer_no_schedule_tolerations_count_for_the_score(bench):
-    world = bench(TaintToleration, tainted("a:PreferNoSchedule", "b:PreferNoSchedule"))
-    for pod, raw in ((a_pod().tolerates("a", effect="NoSchedule"), 2), (a_pod().tolerates("a"), 1)):
-        assert world.scores(pod, normalized=False) == {"n": raw}
-
-
 def test_score_without_state_is_an_error(bench):
     world = bench(TaintToleration, a_node())
     status = world.plugin.score(CycleState(), world.pod(a_pod()), world.nodes())

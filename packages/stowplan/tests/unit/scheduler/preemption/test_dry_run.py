@@ -393,43 +393,9 @@ def small(name, priority=0, **more):
     return a_pod(name).uid(name).priority(priority).requests(cpu="1").on("n")
 
 
-def test_fewest_victims_of_lowest_priority():
-    state = state_of([a_node("n").allocatable(cpu=3)], [small("low", 1), small("mid", 5), small("lower", 0)])
-    assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == ["lower"]
-    assert victims_on(state, a_pod("big").priority(10).requests(cpu="2"), "n") == ["low", "lower"]
-
-
-def test_the_later_started_of_equal_pods_is_evicted():
-    older, younger = small("older").started(MOMENTS[0]), small("younger").started(MOMENTS[2])
-    state = state_of([a_node("n").allocatable(cpu=2)], [younger, older])
-    assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == ["younger"]
-
-
-@pytest.mark.parametrize(
-    ("started", "victim"),
-    [
-        pytest.param(MOMENTS[0], "c", id="started together: the last in the node's list"),
-        pytest.param(None, "d", id="not started: the first in the node's list"),
-    ],
-)
-def test_the_order_on_the_node_decides_between_equal_pods(started, victim):
-    """After `a` is removed, `d` takes its position."""
-    pods = [small(name).started(started) if started else small(name) for name in "abcd"]
-    state = state_of([a_node("n").allocatable(cpu=3)], pods)
-    state.remove_pod("a")
-    assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == [victim]
-
-
 def test_column_plugins_see_removed_pods():
     state = state_of([a_node("n").allocatable(cpu=9)], [small("a", 3), small("b", 2), small("c", 1)])
     assert victims_on(state, a_pod("big").priority(10), "n", CountsListed) == ["c"]
-
-
-def test_a_budget_protects_if_another_victim_exists():
-    web = {"matchLabels": {"app": "web"}}
-    placed = [small("covered").labels(app="web"), small("free", 5)]
-    state = state_of([a_node("n").allocatable(cpu=2)], placed, [budget("b", web, 0)])
-    assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == ["free"]
 
 
 @pytest.mark.parametrize("started", [True, False], ids=["started", "not started"])
@@ -440,10 +406,3 @@ def test_many_equal_pods_are_ordered_as_by_the_reference(count, started):
     state = state_of([a_node("n").allocatable(cpu=count)], pods)
     listed = [info.uid for info in by_importance(state.row_pods[0])]
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="5"), "n") == listed[-5:]
-
-
-def test_nominated_pods_do_not_stay_in_the_hypothetical_state():
-    """They are added for every trial; three pods are one too many for the plugin."""
-    state = state_of([a_node("n").allocatable(cpu=3)], [small("a", 3), small("b", 2), small("c", 1)])
-    state.nominator.add(state.pod_info(struct(a_pod("nominated").uid("nominated").priority(50))), "n")
-    assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n", FewPods) == ["b", "c"]

@@ -1,6 +1,5 @@
 """Pods with claims from the queue to their node, in simulated time: allocations, writes and deallocations."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +15,6 @@ from support.plugins.devices import (
     a_device,
     a_slice,
     allocation,
-    everything,
     exactly,
     first_available,
 )
@@ -103,22 +101,6 @@ def test_pods_that_share_a_claim_share_its_node():
     cluster, decisions = schedule(a_class(), *nodes(), a_claim("c", exactly()), *pods)
     assert len({d.node_name for d in decisions.values()}) == 1
     assert sorted(user.name for user in claims_of(cluster)["c"].status.reserved_for) == ["p0", "p1", "p2"]
-
-
-@pytest.mark.parametrize(
-    ("request_", "free"),
-    [
-        (exactly("r", selectors=('device.attributes["gpu.example.com"].model == "b"',)), False),
-        (exactly("r", selectors=('device.attributes["gpu.example.com"].model == "a"',)), True),
-        (everything("r"), True),
-        (exactly("r", count=3), False),
-    ],
-)
-def test_free_devices_by_request(request_, free):
-    _, decisions = schedule(a_class(), *nodes(1, model="a"), *pods_with_claims(1, request_))
-    assert (decisions["p0"].node_name != "") is free
-    if not free:
-        assert "1 cannot allocate all claims. still not schedulable" in str(decisions["p0"])
 
 
 def test_the_node_with_the_earlier_alternative_is_preferred():

@@ -228,19 +228,6 @@ def test_the_search_finds_the_first_solution(data):
 # -- examples of the specification -------------------------------------------------------------------------------------
 
 
-def typed(name, kind):
-    return a_device(name, type=kind)
-
-
-X = ('device.attributes["gpu.example.com"].type == "X"',)
-
-
-def test_the_search_backtracks():
-    world = world_of([typed("1", "X"), typed("2", "Y"), typed("3", "Y")])
-    claim = a_claim("c", exactly("r1", count=2), exactly("r2", selectors=X))
-    assert named(search(world, claim), world) == [["2", "3", "1"]]
-
-
 def test_alternatives_with_too_many_devices_are_skipped():
     world = world_of([a_device(f"d{i:02}") for i in range(64)])
     claim = a_claim(
@@ -271,13 +258,6 @@ def test_all_devices_that_violate_a_constraint_are_unschedulable():
     answer = search(world, claim)
     assert answer.verdict is Verdict.ERROR
     assert (answer.problem.device, answer.problem.claim) == (1, 0)
-
-
-def test_distinct_values_within_one_request():
-    """A defect of the reference: it compares only with the last device of each request."""
-    world = world_of([a_device("1", model="a"), a_device("2", model="b"), a_device("3", model="a")])
-    claim = a_claim("c", exactly("r", count=3), constraints=[{"distinctAttribute": "gpu.example.com/model"}])
-    assert search(world, claim).verdict is Verdict.NONE
 
 
 POLICY = {"default": "2", "validRange": {"min": "2", "max": "4", "step": "2"}}

@@ -23,7 +23,6 @@ from support.plugins.storage import csi_node
 AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 NO_ROOM = "node(s) did not have enough free storage"
-GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
 
@@ -106,9 +105,6 @@ def refused(bench, *objects, pod=POD, nodes=None):
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        pytest.param([volume(phase="Bound")], {}, id="usable everywhere"),
-        pytest.param([volume(on={ZONE: "a"})], {"n2": AFFINITY}, id="a zone"),
-        pytest.param([], {"n1": GONE, "n2": GONE}, id="missing"),
         pytest.param(
             [volume(spec={"nodeAffinity": {"required": {"nodeSelectorTerms": []}}})],
             {"n1": AFFINITY, "n2": AFFINITY},
@@ -136,12 +132,6 @@ def refused(bench, *objects, pod=POD, nodes=None):
 )
 def test_bound_claims(bench, objects, expected):
     assert refused(bench, claim(volume="v"), *objects) == expected
-
-
-def test_the_first_bound_claim_that_does_not_fit_counts(bench):
-    pod = using("c", "d")
-    found = refused(bench, claim("c", volume="v"), claim("d", volume="w"), volume(on={ZONE: "a"}), pod=pod)
-    assert found == {"n1": GONE, "n2": AFFINITY}
 
 
 EBS = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
@@ -185,18 +175,12 @@ NO_VOLUME_ANYWHERE = {"n1": NO_VOLUME, "n2": NO_VOLUME}
     ("of_claim", "of_volume", "fits"),
     [
         pytest.param({}, {}, True, id="equal"),
-        pytest.param({"size": "2Gi"}, {}, False, id="too small"),
         pytest.param({"size": None}, {"size": "1"}, True, id="no size requested"),
         pytest.param({}, {"size": "1000000000000000000000000000000"}, True, id="huge"),
         pytest.param({"size": "1000000000000000000000000000000"}, {}, False, id="huge claim"),
         pytest.param({}, {"size": "much"}, False, id="unreadable size"),
-        pytest.param({"modes": ["ReadWriteMany"]}, {}, False, id="access mode"),
-        pytest.param({}, {"modes": ["ReadWriteOnce", "ReadWriteMany"]}, True, id="more access modes"),
-        pytest.param({}, {"spec": {"volumeMode": "Filesystem"}}, True, id="default mode"),
-        pytest.param({"spec": {"volumeMode": "Block"}}, {}, False, id="volume mode"),
         pytest.param({}, {"spec": {"volumeAttributesClassName": "x"}}, False, id="attributes class"),
         pytest.param({"spec": {"volumeAttributesClassName": ""}}, {}, True, id="empty attributes class"),
-        pytest.param({}, {"class_name": "t"}, False, id="class"),
         pytest.param(
             {},
             {"class_name": "t", "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "s"}}},
@@ -205,15 +189,7 @@ NO_VOLUME_ANYWHERE = {"n1": NO_VOLUME, "n2": NO_VOLUME}
         ),
         pytest.param({}, {"phase": "Released"}, False, id="released"),
         pytest.param({}, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False, id="terminating"),
-        pytest.param({"spec": {"selector": {"matchLabels": {"x": "y"}}}}, {}, False, id="selector"),
-        pytest.param(
-            {"spec": {"selector": {"matchLabels": {"x": "y"}}}}, {"metadata": {"labels": {"x": "y"}}}, True, id="labels"
-        ),
-        pytest.param({}, {"spec": held("d")}, False, id="reserved for another claim"),
         pytest.param({}, {"spec": held(uid="other")}, False, id="reserved for an earlier claim"),
-        pytest.param({}, {"spec": held(), "phase": "Pending"}, True, id="reserved for it"),
-        pytest.param({}, {"spec": held(uid="")}, True, id="reserved for its name"),
-        pytest.param({"size": "2Gi"}, {"spec": held()}, False, id="reserved for it, too small"),
     ],
 )
 def test_matching_volumes(bench, of_claim, of_volume, fits):
@@ -229,37 +205,9 @@ def test_an_invalid_selector_is_an_error(bench):
     assert status.message.startswith("error creating internal label selector for claim: default/c: ")
 
 
-def test_a_volume_reserved_for_the_claim_excludes_all_others(bench):
-    assert refused(bench, LOCAL, claim(), volume("v", spec=held(), on={HOST: ["n1"]}), volume("w")) == {"n2": NO_VOLUME}
-
-
-TWO = using("c", "d")
-
-
-@pytest.mark.parametrize(
-    ("objects", "expected"),
-    [
-        pytest.param([LOCAL, volume("v", size="10Gi"), volume("w", size="50Gi")], {}, id="one for each"),
-        pytest.param([LOCAL, volume("w", size="50Gi")], NO_VOLUME_ANYWHERE, id="one is not enough"),
-        pytest.param([a_class(), volume("w", size="50Gi")], {}, id="the other is provisioned"),
-        pytest.param([a_class(zones=["b"]), volume("w", size="50Gi")], {"n1": NO_VOLUME}, id="provisioned in one zone"),
-    ],
-)
-def test_two_claims(bench, objects, expected):
-    assert refused(bench, claim("c", size="20Gi"), claim("d", size="5Gi"), *objects, pod=TWO) == expected
-
-
-def test_reasons_of_several_claims_are_combined(bench):
-    objects = [LOCAL, claim("c", volume="v"), volume(on={ZONE: "b"}, phase="Bound"), claim("d")]
-    assert refused(bench, *objects, pod=TWO) == {"n1": f"{AFFINITY}, {NO_VOLUME}", "n2": NO_VOLUME}
-
-
 @pytest.mark.parametrize(
     ("selected", "objects", "expected"),
     [
-        pytest.param("n1", [a_class()], {"n2": NO_VOLUME}, id="one node"),
-        pytest.param("n1", [a_class(), volume()], {"n2": NO_VOLUME}, id="free volumes do not matter"),
-        pytest.param("n1", [LOCAL, volume()], NO_VOLUME_ANYWHERE, id="no provisioner"),
         pytest.param("gone", [a_class()], NO_VOLUME_ANYWHERE, id="the node is gone"),
         pytest.param("", [a_class()], NO_VOLUME_ANYWHERE, id="empty"),
     ],
@@ -278,27 +226,6 @@ GI = {"capacity": "20Gi"}
         pytest.param([a_class()], {}, id="anywhere"),
         pytest.param([a_class(zones=[])], NO_VOLUME_ANYWHERE, id="a topology without values"),
         pytest.param([a_class(allowedTopologies=[{}])], NO_VOLUME_ANYWHERE, id="an empty term"),
-        pytest.param([a_class(), a_driver(tracks=False)], {}, id="untracked"),
-        pytest.param([a_class(), a_driver()], {"n1": NO_ROOM, "n2": NO_ROOM}, id="no capacities"),
-        pytest.param([a_class(), a_driver(), capacity("k", labels={}, **GI)], {}, id="capacity everywhere"),
-        pytest.param([a_class(), a_driver(), capacity("k", labels={HOST: "n1"}, **GI)], {"n2": NO_ROOM}, id="a node"),
-        pytest.param(
-            [
-                a_class(),
-                a_driver(),
-                capacity("k", labels={HOST: "n1"}, maximumVolumeSize="5Gi", **GI),
-                capacity("l", labels={HOST: "n2"}, capacity="50Gi"),
-            ],
-            {"n1": NO_ROOM},
-            id="largest volume",
-        ),
-        pytest.param([a_class(), a_driver(), capacity("k", labels={})], {"n1": NO_ROOM, "n2": NO_ROOM}, id="unknown"),
-        pytest.param([a_class(), a_driver(), capacity("k", **GI)], {"n1": NO_ROOM, "n2": NO_ROOM}, id="nowhere"),
-        pytest.param(
-            [a_class(), a_driver(), capacity("k", labels={}, class_name="t", **GI)],
-            {"n1": NO_ROOM, "n2": NO_ROOM},
-            id="another class",
-        ),
         pytest.param(
             [a_class(), a_driver(), capacity("k", labels={"!": "x"}, **GI)],
             {"n1": NO_ROOM, "n2": NO_ROOM},
@@ -317,12 +244,6 @@ def test_provisioning(bench, objects, expected):
 
 def test_a_claim_without_size_fits_everywhere(bench):
     assert refused(bench, claim(size=None), a_class(), a_driver()) == {}
-
-
-def test_a_claim_named_twice_needs_two_volumes(bench):
-    pod = using("c", "c")
-    assert refused(bench, LOCAL, claim(), volume(), pod=pod) == NO_VOLUME_ANYWHERE
-    assert refused(bench, LOCAL, claim(), volume(), volume("w"), pod=pod) == {}
 
 
 @pytest.mark.parametrize(
