@@ -42,3 +42,22 @@ def test_deleting_an_unknown_pod_does_nothing():
     harness = QueueHarness()
     harness.delete(a_pod("a"))
     assert harness.moves == []
+
+
+def test_a_deleted_pod_is_in_no_place():
+    harness = QueueHarness()
+    harness.add(a_pod("a"))
+    harness.take_moves()
+    harness.delete(a_pod("a"))
+    assert (harness.place("a"), harness.take_moves()) == (None, [("a", "GONE", "Removed")])
+    assert not any(harness.queue.counts().values())
+
+
+def test_a_pod_deleted_in_flight_stays_in_flight():
+    harness = QueueHarness()
+    harness.add(a_pod("a").uid("u"))
+    harness.pop()
+    harness.delete(a_pod("a").uid("u"))
+    assert harness.queue.is_in_flight("u")
+    harness.queue.done("u")
+    assert not harness.queue.is_in_flight("u")

@@ -266,3 +266,13 @@ def test_a_pod_unschedulable_for_too_long_is_flushed_at_the_next_check():
     harness.advance_flushing(0.125)
     assert harness.moves[-1] == ("a", "ACTIVE", "UnschedulableTimeout")
     assert harness.queue.get("default/a").was_flushed
+
+
+def test_the_earlier_of_the_two_timers_counts():
+    harness = QueueHarness(plugin_waiting_for("P"), max_in_unschedulable=29, initial_backoff=40, max_backoff=40)
+    harness.add_rejected(a_pod("asleep"), "P")
+    harness.add_rejected(a_pod("error"))
+    assert harness.queue.next_flush() == 1030.0
+    harness.delete(a_pod("asleep"))
+    harness.advance_flushing(35)
+    assert harness.queue.next_flush() == 1041.0

@@ -178,3 +178,12 @@ def test_closing_ends_all_attempts():
     assert harness.queue.close() == ["1", "2"]
     assert not harness.queue.in_flight()
     assert harness.pop() == "c"
+
+
+def test_a_given_pod_can_be_popped_from_any_place():
+    harness = QueueHarness()
+    harness.add_rejected(a_pod("a"), "P")
+    assert harness.place("a") == "UNSCHEDULABLE"
+    queued = harness.queue.pop_specific(harness.info(a_pod("a")))
+    assert (queued.place.name, harness.place("a")) == ("IN_FLIGHT", None)
+    assert harness.queue.pop_specific(harness.info(a_pod("a"))) is None
