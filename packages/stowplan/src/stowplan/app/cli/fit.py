@@ -178,13 +178,13 @@ def _node_kinds(about: ClusterSource, given: Sequence[str]) -> Iterator[NodeKind
 
 
 def _templates(given: Sequence[str]) -> Iterator[NodeKind]:
+    from stowplan.app.sources.templates import read_checked
     from stowplan.ask.what_if.hypothetical_nodes import NodeKind
-    from stowplan.kube.api.manifest_files import load_files
     from stowplan.kube.api.types import Node
 
     for text in given:
         path, price = _priced(text, "--node-template")
-        nodes = [obj for obj in load_files([path]).objects if isinstance(obj, Node)]
+        nodes = [obj for obj in read_checked(path).objects if isinstance(obj, Node)]
         if len(nodes) != 1:
             raise InputError(f"--node-template {path}: want one Node, got {len(nodes)}")
         yield NodeKind(nodes[0], price)

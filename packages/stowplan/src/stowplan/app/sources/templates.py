@@ -7,27 +7,38 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.app.command_line.error_reporting import InputError
+from stowplan.app.sources.cluster_source import note
 from stowplan.app.sources.object_references import WORKLOADS
 from stowplan.ask.loading.admission import admit
-from stowplan.ask.loading.generated import claim_templates, owner_of, volume_for
+from stowplan.ask.loading.generated import TEMPLATE, claim_templates, owner_of, volume_for
+from stowplan.ask.loading.manifest_checks import checked
 from stowplan.ask.loading.workloads import belongs_to, pod_of
 from stowplan.kube.api.decode import convert
-from stowplan.kube.api.manifest_files import load_manifests
+from stowplan.kube.api.manifest_files import load_files, load_manifests
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.types import StatefulSet, Volume
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.app.sources.object_references import Reference
     from stowplan.kube.api.device_claims import ResourceClaimSpec
+    from stowplan.kube.api.manifest_files import Loaded
     from stowplan.kube.api.types import Pod
+
+
+def read_checked(path: str, *, others: Collection[str] = ()) -> Loaded:
+    """A file, with what an API server would refuse in it noted; raises LoadError where that would mislead."""
+    loaded = load_files([path], others=others)
+    note(*loaded.notes, *checked(loaded.manifests(), loaded.unread))
+    return loaded
 
 
 def pod_in(about: ClusterSource, path: str) -> Pod:
     """The pod of a file, which must contain one object with a pod template; a StatefulSet is added to the cluster."""
-    found = [raw for _, raw in load_manifests([path]) if raw["kind"] in (*WORKLOADS, "PodTemplate")]
+    kinds = (*WORKLOADS, "PodTemplate")
+    found = [raw for raw, _ in read_checked(path, others=(*kinds, TEMPLATE)).manifests() if raw["kind"] in kinds]
     if len(found) != 1:
         raise InputError(f"{path}: want one Pod, Deployment or the like, got {len(found)}{_one_of(path, found)}")
     if found[0]["kind"] == "StatefulSet":

@@ -62,7 +62,7 @@ def objects_of_files(
     """
     loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE, _QUOTA}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
-    checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)), loaded.unread)
+    checks = checked(loaded.manifests(), loaded.unread)
     made = generated_pods(
         manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)]
     )

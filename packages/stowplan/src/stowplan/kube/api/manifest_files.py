@@ -68,6 +68,10 @@ class Loaded(PlainStruct, frozen=True):
     #: Notes for the user about what was skipped.
     notes: tuple[str, ...] = ()
 
+    def manifests(self) -> list[tuple[Mapping[str, Any], Source]]:
+        """All that are read, each with where it is from."""
+        return list(zip((*self.raw, *self.others), (*self.sources, *self.other_sources), strict=True))
+
 
 def load_files(
     paths: Sequence[str],

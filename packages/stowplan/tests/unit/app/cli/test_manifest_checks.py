@@ -99,3 +99,34 @@ def test_a_kind_that_no_server_has_is_told_with_the_one_that_was_meant(run, file
 def test_custom_kinds_are_not_judged(run, files):
     made = {"apiVersion": "example.com/v1", "kind": "Deployment", "metadata": {"name": "w"}}
     assert "is not served" not in run("explain", "-f", files(NODE, made)).err
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job"])
+def test_the_file_of_fit_is_checked_like_those_of_the_cluster(run, files, tmp_path, kind):
+    spec = pod(nodeSelektor={"disk": "ssd"})["spec"]
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "w"}, "spec": spec}
+    if kind == "Job":
+        made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "w"}, "spec": {"template": {"spec": spec}}}
+    path = tmp_path / "new.json"
+    path.write_text(json.dumps(made))
+    ran = run("fit", "-f", files(NODE), str(path))
+    assert (ran.code, ran.out) == (2, "")
+    where = "spec" if kind == "Pod" else "spec.template.spec"
+    assert ran.err.startswith(
+        f'error: {path}: document 1: {kind} w: unknown field "{where}.nodeSelektor"; did you mean nodeSelector?'
+    )
+
+
+def test_the_file_of_fit_is_named_in_its_errors(run, files, tmp_path):
+    path = tmp_path / "new.json"
+    path.write_text(json.dumps(pod(containers="c")))
+    assert run("fit", "-f", files(NODE), str(path)).err.startswith(f"error: {path}: document 1: Pod default/p: ")
+
+
+def test_a_node_template_is_checked(run, files, tmp_path):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "t"}, "status": {"allocatabel": {"cpu": "4"}}}
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(node))
+    ran = run("fit", "-f", files(NODE, pod()), "p", "--more", "9", "--node-template", str(path))
+    assert (ran.code, ran.out) == (2, "")
+    assert 'unknown field "status.allocatabel"; did you mean allocatable?' in ran.err
