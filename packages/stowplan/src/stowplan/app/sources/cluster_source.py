@@ -447,16 +447,25 @@ class ClusterSource:
 
     def _awaiting_volume(self, info: PodInfo) -> SchedulerRecord | None:
         """What is known of a pod with a node for which a provisioner is to create a volume."""
+        name, maker, node = self.awaited_claim(info)
+        if not name:
+            return None
+        known = self.known.get(info.key) or SchedulerRecord()
+        return msgspec.structs.replace(known, place=f"{WAITS_FOR_CLAIM} {name}{maker} to run on", node=node)
+
+    def awaited_claim(self, info: PodInfo) -> tuple[str, str, str]:
+        """The claim for whose volume a pod waits that has been given a node, its provisioner in brackets, and the node;
+        empty if there is none.
+        """
         objects = self.cluster.state.objects
         for name in () if info.node_name else claim_names(info.pod):
             claim = objects.get(PersistentVolumeClaim, f"{info.namespace}/{name}")
             node = "" if claim is None else claim.metadata.annotations.get(SELECTED_NODE, "")
             if claim is not None and node in self.cluster.state.table.row_of and not is_fully_bound(claim):
                 storage_class = objects.get(StorageClass, class_name_of(claim))
-                maker = f" (provisioner {storage_class.provisioner})" if storage_class is not None else ""
-                known = self.known.get(info.key) or SchedulerRecord()
-                return msgspec.structs.replace(known, place=f"{WAITS_FOR_CLAIM} {name}{maker} to run on", node=node)
-        return None
+                maker = "" if storage_class is None else f" (provisioner {storage_class.provisioner})"
+                return name, maker, node
+        return "", "", ""
 
 
 def _config_for_questions(configuration: ConfigurationRecord) -> dict[str, Any]:

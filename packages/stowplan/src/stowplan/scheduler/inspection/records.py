@@ -500,6 +500,8 @@ class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     deleting: int
     #: Number of pods that wait on Permit, according to their scheduler.
     on_permit: int
+    #: Number of pods that have been given a node and wait for a provisioner to create the volume of their claim.
+    on_claim: int
     #: Number of pods that would get a node alone, but whose pod group does not fit as a whole.
     in_group: int
     #: Of the others without a node, the numbers that would be placed now, that fit nowhere, that are gated, and that no

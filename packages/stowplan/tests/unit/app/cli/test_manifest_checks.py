@@ -106,7 +106,7 @@ def test_the_file_of_fit_is_checked_like_those_of_the_cluster(run, files, tmp_pa
     spec = pod(nodeSelektor={"disk": "ssd"})["spec"]
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "w"}, "spec": spec}
     if kind == "Job":
-        made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "w"}, "spec": {"template": {"spec": spec}}}
+        made |= {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": spec}}}
     path = tmp_path / "new.json"
     path.write_text(json.dumps(made))
     ran = run("fit", "-f", files(NODE), str(path))

@@ -165,6 +165,7 @@ def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodI
     for (node, state, pod_group), infos in by_state.items():
         for first, alike in kinds_of(about.engine, infos):
             reason = about.starting_reason(first) if state == STARTING else ""
+            claim, maker, _ = about.awaited_claim(first)
             yield (
                 first,
                 Group(
@@ -172,6 +173,7 @@ def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodI
                     alike,
                     permit_node=node,
                     starting_reason=reason,
+                    claim_reason=claim and f"waits for its claim{maker}",
                     pod_group=verdicts.get(pod_group),
                 ),
             )

@@ -39,6 +39,7 @@ STATES = {
     STARTING: ("has a node but does not run yet", "have a node but do not run yet", "pending"),
     DELETING: ("is being deleted", "are being deleted", "pending"),
     "on_permit": ("waits on Permit", "wait on Permit", "pending"),
+    "on_claim": ("waits for its claim", "wait for their claims", "pending"),
     "in_group": ("waits for its pod group", "wait for their pod group", "pending"),
     "placeable": ("would get a node now", "would get a node now", "good"),
     "refused": ("fits nowhere", "fit nowhere", "bad"),
@@ -70,6 +71,8 @@ class Group(PlainStruct, frozen=True):
     permit_node: str = ""
     #: Why they do not run on their node yet, as far as that is known.
     starting_reason: str = ""
+    #: For whose volume they wait that have been given a node.
+    claim_reason: str = ""
     #: The verdict on their pod group, if they are scheduled with one.
     pod_group: GroupVerdict | None = None
 
@@ -96,6 +99,8 @@ class Group(PlainStruct, frozen=True):
             return "gated"
         if not verdict.node_name:
             return "refused"
+        if self.claim_reason:
+            return "on_claim"
         group = self.pod_group
         return "placeable" if group is None or group.best is None or group.fits else "in_group"
 
@@ -131,6 +136,8 @@ def _cause(group: Group, state: str) -> tuple[str, str]:
     verdict = group.verdict
     if state == "on_permit":
         return "", "waits on Permit"
+    if state == "on_claim":
+        return "VolumeBinding", group.claim_reason
     if state == "in_group" and group.pod_group is not None:
         return "", f"pod group {group.pod_group.in_words()}"
     if state == STARTING:

@@ -202,7 +202,11 @@ class ReportedStatus(PlainStruct, frozen=True):
 
     def known_blocks(self, *, wide: bool, among_others: bool = False) -> list[Block]:
         """The scheduler's own record, which may be long."""
-        return [] if self.known is None else scheduler_blocks(self.known, wide=wide, asked_for_story=not among_others)
+        known = self.known
+        # That it waits for a claim is seen without asking a scheduler, and is in the headline.
+        if known is None or (known.story is None and known.place.startswith(WAITS_FOR_CLAIM)):
+            return []
+        return scheduler_blocks(known, wide=wide, asked_for_story=not among_others)
 
     def _spoken(self, verdict: Verdict, *, would: bool) -> Cell:
         """`would`: a node that would take the pod now is worth saying."""

@@ -123,11 +123,10 @@ class _Page:
         self._current_node = at.verdict.current_node
         if reported is not None and not self._current_node:
             on_its_way, self._current_node = reported.on_its_way
-            if alike and on_its_way.startswith(WAITS_FOR_CLAIM):
-                # Each for a claim and a node of its own.
-                on_its_way = self._current_node = ""
-        if alike and on_its_way == WAITS_ON_PERMIT:
-            on_its_way = on_its_way.replace("waits", "wait")
+        if alike and on_its_way.startswith((WAITS_ON_PERMIT, WAITS_FOR_CLAIM)):
+            # Each for a claim of its own, but for the same node: otherwise plugins could tell them apart.
+            several = on_its_way.replace(WAITS_FOR_CLAIM, f"{WAITS_FOR_CLAIM}s such as", 1)
+            on_its_way = several.replace("waits", "wait", 1)
         self._has_its_node = f"is {on_its_way}" if on_its_way == BEING_BOUND else on_its_way or self._is_there()
         self._explanations = Explanations(at)
 
