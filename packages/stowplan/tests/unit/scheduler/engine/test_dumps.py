@@ -12,12 +12,11 @@ from stowplan.kube.api.types import Pod
 from stowplan.scheduler.engine.dumped import DumpError, UnfinishedError, decode_dump, encode_dump
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK
 from stowplan.scheduler.engine.input_log.recording import Header, Recording, read_entries, read_header
-from stowplan.scheduler.engine.inputs import Served, WallClock
+from stowplan.scheduler.engine.inputs import WallClock
 from stowplan.scheduler.engine.written_objects import LAST_APPLIED
 from stowplan.scheduler.framework.interface import PermitPlugin, PreFilterPlugin
-from stowplan.scheduler.framework.requests import Delete, Patch
-from stowplan.scheduler.framework.status import Code, Status, error
-from stowplan.scheduler.queue.queued_pod import Place
+from stowplan.scheduler.framework.requests import Delete
+from stowplan.scheduler.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
 from support.examples import examples, times
 from support.scheduling.engine_by_hand import START, EngineByHand
@@ -115,38 +114,6 @@ def full_node(hand, *names):
         hand.create(a_pod(name).uid(name).requests(cpu=1).on("n"))
 
 
-def test_the_order_of_a_nodes_pods_decides_between_victims():
-    hand = EngineByHand()
-    full_node(hand, "b", "c", "a")
-    # A pod that is added again is listed last.
-    hand.write(Patch(kind=Pod, namespace="default", name="b", body={"metadata": {"labels": {"x": "y"}}}, type_="merge"))
-    hand.deliver(Pod)
-    twin = Twin(hand)
-    hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
-    hand.schedule()
-    hand.answer_all()
-    listed = [[info.key for info in engine.state.row_pods[0]] for engine in (hand.engine, twin.engine)]
-    assert listed[0] == listed[1] == ["default/a", "default/c", "default/b"]
-    assert [action.regarding.name for action in hand.told if action.reason == "Preempted"] == ["a"]
-
-
-def test_queued_pods_keep_their_places():
-    hand = EngineByHand()
-    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("gated").spec(schedulingGates=[{"name": "g"}]))
-    hand.create(*(a_pod(f"p{i}").uid(f"p{i}").requests(cpu=100) for i in range(2)))
-    hand.schedule()
-    hand.answer_all()
-    hand.create(a_node("m").allocatable(cpu=1000, pods=0))
-    hand.create(a_pod("new").uid("new").requests(cpu=100))
-    engine, queue = loaded(hand), hand.engine.queue
-    places = {name: queue.get(f"default/{name}").place for name in ("gated", "p0", "p1", "new")}
-    assert {name: engine.queue.get(f"default/{name}").place for name in places} == places
-    assert set(places.values()) == {Place.UNSCHEDULABLE, Place.ACTIVE}
-    assert engine.queue.counts() == queue.counts()
-    assert [queued.key for queued in engine.queue.pending()] == [queued.key for queued in queue.pending()]
-    assert engine.queue.rejected_by == queue.rejected_by
-
-
 def test_preemptors_stay_gated_for_terminating_victims():
     hand = EngineByHand()
     full_node(hand, "v")
@@ -208,18 +175,6 @@ def test_sampling_and_random_numbers_continue():
     hand.create(*(a_pod(f"q{i}").uid(f"q{i}") for i in range(9)))
     hand.schedule()
     assert twin.effects == 9
-
-
-def test_disabled_plugins_stay_disabled():
-    hand = EngineByHand()
-    hand.submit(Served(frozenset({"NodeResourcesFit"}), served=False))
-    full_node(hand, "v")
-    twin = Twin(hand)
-    hand.create(a_pod("p").uid("p").requests(cpu=100))
-    hand.schedule()
-    hand.answer_all()
-    hand.deliver(Pod)
-    assert twin.engine.state.placed("p").node_name == "n"
 
 
 def test_the_wall_clock_offset_is_kept():
@@ -346,26 +301,3 @@ def test_the_first_tick_after_loading_returns_the_next_wake_up():
     engine = loaded(hand)
     assert [effect.action.at for effect in engine.step(TICK, hand.now)] == [START + 0.75]
     assert engine.step(SCHEDULE, hand.now) == []
-
-
-class Broken(PreFilterPlugin):
-    name = "Broken"
-
-    def pre_filter(self, state, pod, nodes):
-        return error("broken")
-
-
-def test_backoffs_end_at_the_same_time():
-    hand = EngineByHand(Broken)
-    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p"))
-    tried = 0
-    while tried < 3:
-        hand.advance(0.5)
-        tried += hand.engine.wants_turn
-        hand.schedule()
-        hand.answer_all()
-    assert hand.engine.queue.get("default/p").place is Place.ERROR_BACKOFF
-    Twin(hand)
-    while not hand.engine.wants_turn:
-        hand.advance(0.5)
-    assert hand.now - START > 7.0, "1, 2 and 4 seconds"

@@ -231,39 +231,6 @@ def test_the_driver_gets_only_earlier_wake_up_times(outbox):
     assert actions(outbox) == [Wake(5.0), Wake(3.0)]
 
 
-def test_due_alarms_ring_in_the_order_of_their_times(outbox):
-    heard = []
-    for name, at in (("late", 5.0), ("first", 3.0), ("second", 3.0), ("never", 9.0)):
-        outbox.wake(at, Waiter(name, heard))
-    outbox.take()
-    outbox.now = 2.9
-    outbox.ring()
-    assert heard == []
-    assert actions(outbox) == [Wake(3.0)]
-    outbox.now = 6.0
-    outbox.ring()
-    assert heard == ["first", "second", "late"]
-    assert actions(outbox) == [Wake(9.0)]
-    assert [alarm.at for alarm in outbox.alarms] == [9.0]
-
-
-def test_a_cancelled_alarm_neither_rings_nor_wakes_the_driver(outbox):
-    heard = []
-    alarm = outbox.wake(3.0, Waiter("a", heard))
-    later = outbox.wake(4.0, Waiter("b", heard))
-    outbox.take()
-    alarm.cancel()
-    outbox.now = 3.0
-    outbox.ring()
-    assert heard == []
-    assert actions(outbox) == [Wake(4.0)]
-    later.cancel()
-    later.cancel()
-    assert list(outbox.alarms) == []
-    outbox.ring()
-    assert actions(outbox) == []
-
-
 def test_cancelled_alarms_do_not_pile_up(outbox):
     """A gang's Permit timeouts are set and cancelled at once, and are many minutes away."""
     kept = Waiter("kept")
@@ -274,32 +241,6 @@ def test_cancelled_alarms_do_not_pile_up(outbox):
     outbox.now = 900.0
     outbox.ring()
     assert kept.heard == ["kept"]
-
-
-def test_an_alarm_may_cancel_others_of_the_same_time(outbox):
-    heard = []
-    outbox.wake(3.0, Waiter("a", heard, then=lambda: second.cancel()))
-    second = outbox.wake(3.0, Waiter("b", heard))
-    outbox.now = 3.0
-    outbox.ring()
-    assert heard == ["a"]
-
-
-def test_an_alarm_that_is_set_while_others_ring_rings_in_a_later_step(outbox):
-    """A loop of immediate alarms does not keep the step from ending."""
-    heard = []
-    a = Waiter("a", heard, then=lambda: outbox.wake(outbox.now - 1.0, a))
-    outbox.wake(3.0, a)
-    outbox.wake(4.0, Waiter("b", heard))
-    outbox.now = 5.0
-    outbox.take()
-    outbox.ring()
-    assert heard == ["a", "b"]
-    assert actions(outbox) == [Wake(4.0)]
-    outbox.ring()
-    assert heard == ["a", "b", "a"]
-    assert actions(outbox) == [Wake(4.0)]
-    next(iter(outbox.alarms)).cancel()
 
 
 def test_a_waiter_that_raises_does_not_block_others():

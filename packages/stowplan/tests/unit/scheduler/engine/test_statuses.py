@@ -170,15 +170,6 @@ def test_the_transition_time_is_that_of_the_failure_not_of_the_request(setup):
 # -- the newest status wins --------------------------------------------------------------------------------------------
 
 
-def test_only_the_newest_pending_status_is_sent(setup):
-    with setup.effects.step():
-        setup.statuses.write(a_pod(), condition=failed("first"), nominated_node_name="n1")
-        setup.statuses.write(a_pod(), condition=failed("second"))
-    (body,) = setup.bodies
-    assert setup.messages == ["second"]
-    assert body["status"]["nominatedNodeName"] == "n1"
-
-
 def test_an_unsent_condition_determines_the_transition_time(setup):
     for number in range(MAX_CONCURRENT_PATCHES):
         setup.write(a_pod(f"p{number}"))
@@ -208,13 +199,6 @@ def test_statuses_written_during_a_request_are_merged(setup):
     ]
 
 
-def test_an_informer_update_during_a_request_does_not_start_a_second_one(setup):
-    setup.write(a_pod(), "first")
-    setup.observe(a_pod(version=8))
-    setup.write(a_pod(version=8), "second")
-    assert len(setup.effects.under_way) == 1
-
-
 def test_a_patch_is_relative_to_the_last_answer_until_the_informer_has_caught_up(setup):
     setup.write(a_pod(version=7), "first")
     setup.effects.answer(a_pod(version=9, message="first", since=START))
@@ -223,23 +207,6 @@ def test_a_patch_is_relative_to_the_last_answer_until_the_informer_has_caught_up
     assert len(setup.requests) == 1
     assert setup.remembered == 1
     setup.observe(a_pod(version=9, message="first", since=START))
-    assert setup.remembered == 0
-
-
-def test_an_answer_older_than_the_informer_is_not_kept(setup):
-    answer = a_pod(version=9, message="first", since=START)
-    setup.write(a_pod(), "first")
-    setup.observe(answer)
-    setup.effects.answer(answer)
-    assert setup.remembered == 0
-
-
-def test_a_patch_is_computed_when_it_is_sent(setup):
-    with setup.effects.step():
-        setup.statuses.write(a_pod(version=7), condition=failed("same"))
-        setup.statuses.observe(a_pod(version=8, message="same", since=START))
-        setup.statuses.observe(a_pod(version=6))
-    assert setup.requests == []
     assert setup.remembered == 0
 
 
@@ -268,72 +235,6 @@ def test_nothing_is_written_for_a_deleted_or_bound_pod(setup, leave):
     assert setup.remembered == 0
 
 
-@pytest.mark.parametrize(
-    "leave",
-    [
-        pytest.param(lambda statuses: statuses.forget("web-0-uid"), id="gone"),
-        pytest.param(lambda statuses: statuses.observe(a_pod(version=8, node="n1")), id="bound"),
-        pytest.param(lambda statuses: statuses.withdraw("web-0-uid", Listener()), id="about to be bound"),
-    ],
-)
-@pytest.mark.parametrize("resting", [True, False], ids=["in retry", "in progress"])
-def test_no_retry_for_a_deleted_or_bound_pod(setup, leave, resting):
-    setup.write(a_pod())
-    if resting:
-        setup.effects.answer(AWAY)
-    with setup.effects.step():
-        leave(setup.statuses)
-    if not resting:
-        setup.effects.answer(AWAY)
-    assert setup.effects.pauses == []
-    assert setup.statuses.idle
-    assert len(setup.requests) == 1
-    assert setup.remembered == 0
-
-
-def test_withdrawing_waits_for_the_request_in_progress(setup):
-    assert setup.withdraw() is None
-    setup.write(a_pod(), "first")
-    setup.write(a_pod(), "second")
-    withdrawing = setup.withdraw()
-    assert withdrawing.heard == []
-    setup.effects.answer()
-    assert withdrawing.heard == ["withdrawn"]
-    assert setup.messages == ["first"]
-    assert setup.remembered == 0
-
-
-def test_withdrawing_does_not_wait_for_pending_or_retried_patches(setup):
-    setup.write(a_pod())
-    setup.effects.answer(AWAY)
-    patching = setup.patch(a_pod(), nominated_node_name="n1")
-    setup.effects.answer(AWAY)
-    assert setup.withdraw() is None
-    assert patching.heard == [None]
-    with setup.effects.step():
-        setup.statuses.write(a_pod(), condition=failed())
-        assert not setup.statuses.withdraw("web-0-uid", Listener())
-    assert len(setup.requests) == 2
-
-
-def test_after_a_failed_binding_patches_are_relative_to_the_last_answer(setup):
-    setup.patch(a_pod(), nominated_node_name="n1")
-    setup.effects.answer(a_pod(version=8, nominated="n1"))
-    assert setup.withdraw() is None
-    setup.write(a_pod(), nominated_node_name="")
-    assert setup.bodies[1]["status"]["nominatedNodeName"] is None
-
-
-def test_a_status_written_after_a_withdrawal_waits_for_it(setup):
-    setup.write(a_pod(), "first")
-    withdrawing = setup.withdraw()
-    setup.write(a_pod(), "second")
-    assert setup.messages == ["first"]
-    setup.effects.answer(AWAY)
-    assert withdrawing.heard == ["withdrawn"]
-    assert setup.messages == ["first", "second"]
-
-
 def test_a_victim_can_be_written_to_though_it_is_bound(setup):
     victim = a_pod(node="n1")
     patching = setup.patch(victim, condition=failed("preempted", type_="DisruptionTarget", status="True"))
@@ -341,17 +242,6 @@ def test_a_victim_can_be_written_to_though_it_is_bound(setup):
     assert patching.heard == [None]
     assert setup.messages == ["preempted"]
     assert setup.remembered == 0
-
-
-def test_a_victims_patch_is_retried(setup):
-    victim = a_pod(node="n1")
-    patching = setup.patch(victim, nominated_node_name="n2")
-    setup.effects.answer(AWAY)
-    setup.observe(victim)
-    setup.effects.advance(1.0)
-    setup.effects.answer()
-    assert patching.heard == [None]
-    assert len(setup.requests) == 2
 
 
 # -- awaited -----------------------------------------------------------------------------------------------------------
@@ -380,81 +270,6 @@ def test_an_awaited_patch_ignores_the_limit(setup):
     assert setup.statuses.under_way == MAX_CONCURRENT_PATCHES + 50
     lanes = [request.lane for request in setup.requests]
     assert lanes == ["status"] * MAX_CONCURRENT_PATCHES + ["default"] * 50
-
-
-def test_an_awaited_patch_waits_for_an_earlier_one_of_the_pod(setup):
-    setup.write(a_pod(), "first")
-    patching = setup.patch(a_pod(), nominated_node_name="n1")
-    assert len(setup.requests) == 1
-    assert not setup.statuses.idle
-    setup.effects.answer()
-    assert patching.heard == []
-    setup.effects.answer()
-    assert patching.heard == [None]
-    assert setup.bodies[1]["status"]["nominatedNodeName"] == "n1"
-    assert setup.requests[1].lane == "default"
-
-
-def test_an_awaited_patch_does_not_wait_for_a_retry(setup):
-    setup.write(a_pod())
-    setup.effects.answer(AWAY)
-    patching = setup.patch(a_pod(), nominated_node_name="n1")
-    assert setup.effects.pauses == []
-    setup.effects.answer()
-    assert patching.heard == [None]
-    assert setup.messages == ["no room", "no room"]
-    assert setup.bodies[1]["status"]["nominatedNodeName"] == "n1"
-    assert setup.statuses.idle
-
-
-def test_an_awaited_patch_that_changes_nothing_ends_at_once(setup):
-    patching = setup.patch(a_pod(nominated="n1"), nominated_node_name="n1")
-    assert patching.heard == [None]
-    assert setup.requests == []
-    assert setup.remembered == 0
-
-
-@pytest.mark.parametrize("error", [Forbidden("no"), NotFound("gone"), OutcomeUnknown("cut")])
-def test_an_awaited_patchs_failure_is_reported_to_its_listener(setup, error):
-    patching = setup.patch(a_pod(), nominated_node_name="n1")
-    setup.effects.answer(error)
-    assert patching.heard == [error]
-    assert setup.said == []
-    assert setup.remembered == 0
-    setup.write(a_pod())
-    assert len(setup.requests) == 2
-
-
-def test_listeners_of_a_forgotten_pod_are_released(setup):
-    setup.write(a_pod())
-    patching = setup.patch(a_pod(), nominated_node_name="n1")
-    with setup.effects.step():
-        setup.statuses.forget("web-0-uid")
-        # Forgetting happens in the middle of another call.
-        assert patching.heard == []
-    assert patching.heard == [None]
-    setup.effects.answer()
-    assert len(setup.requests) == 1
-    assert setup.remembered == 0
-
-
-def test_a_recreated_pod_waits_for_the_request_of_its_predecessor(setup):
-    setup.write(a_pod(), "first")
-    setup.forget()
-    setup.write(a_pod(), "second")
-    assert setup.messages == ["first"]
-    setup.effects.answer(a_pod(version=8, message="first", since=START))
-    assert setup.messages == ["first", "second"]
-    setup.effects.answer(a_pod(version=9, message="second", since=START))
-    setup.write(a_pod(), "second")
-    assert len(setup.requests) == 2
-
-
-def test_the_answer_for_a_forgotten_pod_is_not_kept(setup):
-    setup.write(a_pod())
-    setup.forget()
-    setup.effects.answer(a_pod(version=8, message="no room", since=START))
-    assert setup.remembered == 0
 
 
 def test_a_listener_may_write_again(setup):
@@ -501,53 +316,6 @@ def test_four_tries_with_increasing_delays(setup, error):
     assert len(setup.requests) == 5
 
 
-def test_a_try_may_succeed(setup):
-    setup.effects.answers.extend([AWAY, AWAY])
-    setup.write(a_pod())
-    for _ in range(2):
-        setup.effects.answer()
-        assert setup.statuses.idle
-        setup.effects.advance(1.0)
-    setup.effects.answer()
-    assert len(setup.requests) == 3
-    assert setup.said == []
-    assert setup.effects.pauses == []
-
-
-def test_changes_during_a_retry_delay_are_sent_with_the_next_try(setup):
-    setup.write(a_pod(), "first", nominated_node_name="n1")
-    setup.effects.answer(AWAY)
-    setup.write(a_pod(), "second")
-    assert len(setup.requests) == 1
-    setup.effects.advance(1.0)
-    assert setup.messages == ["first", "second"]
-    assert setup.bodies[1]["status"]["nominatedNodeName"] == "n1"
-
-
-def test_changes_during_a_request_are_sent_with_the_next_try(setup):
-    setup.write(a_pod(), "first", nominated_node_name="n1")
-    setup.write(a_pod(), "second")
-    setup.effects.answer(AWAY)
-    assert len(setup.requests) == 1
-    setup.effects.advance(1.0)
-    assert setup.messages == ["first", "second"]
-    assert setup.bodies[1]["status"]["nominatedNodeName"] == "n1"
-
-
-def test_an_awaited_patch_in_retry_takes_no_slot(setup):
-    for number in range(MAX_CONCURRENT_PATCHES + 1):
-        setup.write(a_pod(f"p{number}"))
-    patching = setup.patch(a_pod("p0"), nominated_node_name="n1")
-    setup.effects.answer(AWAY)
-    assert [request.name for request in setup.requests[MAX_CONCURRENT_PATCHES:]] == [f"p{MAX_CONCURRENT_PATCHES}"]
-    assert patching.heard == []
-    setup.effects.advance(1.0)
-    assert setup.requests[-1].lane == "default"
-    assert setup.messages[-1] == "no room"
-    setup.effects.answer_all()
-    assert patching.heard == [None]
-
-
 def test_a_newer_status_has_its_own_tries(setup):
     setup.effects.answers.extend([AWAY] * 10)
     setup.write(a_pod(), "first")
@@ -561,21 +329,6 @@ def test_a_newer_status_has_its_own_tries(setup):
     # The fourth try of the first patch was the last, as the second was written after it was sent.
     assert setup.messages == ["first"] * 4 + ["second"] * 4
     assert len(setup.said) == 1
-
-
-def test_a_status_written_before_the_last_try_gets_more_tries(setup):
-    setup.effects.answers.extend([AWAY] * 10)
-    setup.write(a_pod(), "first")
-    for _ in range(2):
-        setup.effects.answer()
-        setup.effects.advance(1.0)
-    setup.effects.answer()
-    setup.write(a_pod(), "second")
-    setup.effects.advance(1.0)
-    while setup.effects.under_way:
-        setup.effects.answer()
-        setup.effects.advance(2.0)
-    assert setup.messages == ["first"] * 3 + ["second"] * 4
 
 
 @pytest.mark.parametrize(
@@ -605,15 +358,6 @@ def test_an_internal_error_affects_one_pods_status_and_is_reported(setup):
     setup.effects.answer()
     assert setup.said == ["Writing a pod's status fails: default/odd: TypeError('bug')"]
     assert [request.name for request in setup.requests] == ["odd", "web-0"]
-    assert setup.statuses.idle
-
-
-def test_an_internal_error_is_reported_to_the_awaiting_listener(setup):
-    patching = setup.patch(a_pod(), nominated_node_name="n1")
-    bug = TypeError("bug")
-    setup.effects.answer(bug)
-    assert patching.heard == [bug]
-    assert setup.said == []
     assert setup.statuses.idle
 
 
@@ -655,23 +399,6 @@ def test_patches_in_retry_occupy_slots(setup):
     # One of them is awaited now, so its slot is free.
     setup.patch(a_pod("p3"), nominated_node_name="n1")
     assert [request.name for request in setup.requests[-2:]] == ["p3", f"p{MAX_CONCURRENT_PATCHES}"]
-
-
-@pytest.mark.slow
-def test_an_unavailable_server_fills_neither_the_log_nor_memory(setup):
-    with setup.effects.step():
-        for number in range(500):
-            setup.statuses.write(a_pod(f"p{number}"), condition=failed())
-    setup.effects.answers.extend([AWAY] * 10_000)
-    seconds = 0.0
-    while not setup.statuses.idle or setup.effects.pauses:
-        setup.effects.answer_all()
-        setup.effects.advance(0.25)
-        seconds += 0.25
-    assert seconds < 60.0
-    assert len(setup.requests) == 2000
-    assert len(setup.said) < 10
-    assert setup.remembered == 0
 
 
 # -- many --------------------------------------------------------------------------------------------------------------

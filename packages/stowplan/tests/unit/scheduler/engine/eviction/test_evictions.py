@@ -11,7 +11,6 @@ from stowplan.kube.api.types import PodCondition
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.eviction.victim_evictions import MAX_CONCURRENT_EVICTIONS
 from stowplan.scheduler.framework.requests import Refused
-from support.api.embedded import pod as a_manifest
 from support.observing.log_lines import logged
 from support.observing.metrics import numbers
 from support.scheduling.evicting import PLUGIN, World
@@ -48,13 +47,6 @@ def test_a_victims_condition_is_written_before_it_is_deleted(world):
     note = f"Preempted by pod {boss.uid} on node n1"
     assert world.recorder.events == [("v", "Normal", "Preempted", "Preempting", note, "boss")]
     assert (world.activated, world.reports) == ([], []), "the victim's deletion wakes the preemptor"
-
-
-def test_without_a_recorder_no_event_is_sent(world):
-    world.recorder = None
-    world.preempt(world.pending("boss"), *world.placed("v"))
-    world.settle()
-    assert world.terminating("v")
 
 
 def waits_on_permit(world, victim):
@@ -154,7 +146,6 @@ def test_spared_victims_are_logged(world):
 
 GONE = NotFound('pods "v" not found')
 LOST = OutcomeUnknown("connection reset")
-OTHER_UID = Conflict("the UID in the precondition does not match")
 
 
 @pytest.mark.parametrize(
@@ -181,25 +172,6 @@ def test_when_a_victim_cannot_be_evicted(world, refusals):
     assert numbers(world.metrics.preemption_goroutines_duration_seconds) == {"error": 1}
 
 
-@pytest.mark.parametrize("heard", [False, True], ids=["deletion seen later", "deletion seen before"])
-@pytest.mark.parametrize("request_", ["patch", "delete"])
-def test_a_victim_that_is_gone(world, request_, heard):
-    """Its deletion wakes the preemptor; if the event arrived while the preemptor was held back, no later event
-    would."""
-    boss, (victim,) = world.pending("boss"), world.placed("v")
-    world.calls.held.add((request_, "v"))
-    world.preempt(boss, victim)
-    world.run_until(*({"patch": ("patch", "v"), "delete": ("delete", "v", victim.uid)}[request_]))
-    world.delete("v")
-    if heard:
-        world.deliver_changes()
-    world.calls.held.clear()
-    world.settle()
-    assert (world.recorder.events, world.reports) == ([], [])
-    assert world.activated == (["default/boss"] if heard else [])
-    assert not world.evictions.under_way(boss)
-
-
 def test_a_deletion_whose_answer_was_lost_counts_if_it_was_carried_out(world):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.lost_answers = {("delete", "v"): LOST}
@@ -210,94 +182,7 @@ def test_a_deletion_whose_answer_was_lost_counts_if_it_was_carried_out(world):
     assert world.evictions.under_way(boss), "the deletion is not seen yet"
 
 
-def test_a_new_pod_with_the_victims_name_is_spared(world):
-    boss, (victim,) = world.pending("boss"), world.placed("v")
-    world.calls.then["patch", "v"] = lambda: (
-        world.delete("v"),
-        world.cluster.create("pods", a_manifest("v", nodeName="n1")),
-    )
-    world.preempt(boss, victim)
-    world.settle()
-    assert world.calls.log == [("patch", "v"), ("delete", "v", victim.uid), ("get", "v")]
-    assert not world.terminating("v")
-    assert (world.recorder.events, world.reports, world.activated) == ([], [], [])
-
-
-def is_gone(world):
-    world.delete("v")
-    world.deliver_changes()
-
-
-def terminates_by_itself(world):
-    world.delete("v", grace=30)
-    world.deliver_changes()
-
-
-def binding_failed(world):
-    world.state.forget(world.info("v"))
-
-
-def went_elsewhere(world):
-    victim = world.info("v")
-    world.state.forget(victim)
-    world.state.assume(victim, "n2")
-
-
-@pytest.mark.parametrize(
-    ("made", "meanwhile", "activated"),
-    [
-        pytest.param(World.placed, is_gone, True, id="gone"),
-        pytest.param(World.placed, terminates_by_itself, False, id="terminates by itself"),
-        pytest.param(World.assumed, binding_failed, True, id="its binding failed"),
-        pytest.param(World.assumed, went_elsewhere, True, id="went to another node"),
-    ],
-)
-def test_a_pod_that_left_the_node_meanwhile_is_spared(world, made, meanwhile, activated):
-    made(world, "v")
-    boss, victim = world.pending("boss"), world.info("v")
-    world.preempt(boss, victim)
-    meanwhile(world)
-    world.settle()
-    assert (world.calls.log, world.recorder.events) == ([], [])
-    assert world.activated == (["default/boss"] if activated else []), (
-        "its end was seen while the preemptor was held back"
-    )
-
-
 # -- several victims --------------------------------------------------------------------------------------------------
-
-
-def test_the_last_victim_waits_for_all_others(world):
-    boss, victims = world.pending("boss"), world.placed("a", "b", "c")
-    world.calls.held.add(("delete", "b"))
-    world.preempt(boss, *victims)
-    world.run_until("delete", "a", victims[0].uid)
-    world.run_until("delete", "b", victims[1].uid)
-    assert ("patch", "c") not in world.calls.log
-    world.calls.held.clear()
-    world.settle()
-    assert world.calls.log[-2:] == [("patch", "c"), ("delete", "c", victims[2].uid)]
-    assert sorted(world.recorder.victims) == ["a", "b", "c"]
-    assert world.activated == []
-
-
-def test_terminating_victims_are_not_deleted_again(world):
-    boss, victims = world.pending("boss"), world.placed("a", "b")
-    world.delete("b", grace=30)
-    world.deliver_changes()
-    world.preempt(boss, victims[0], world.info("b"))
-    world.settle()
-    assert world.evicted() == ["a"]
-
-
-def test_with_all_victims_terminating_there_is_nothing_to_do(world):
-    boss = world.pending("boss")
-    world.placed("a")
-    world.delete("a", grace=30)
-    world.deliver_changes()
-    world.preempt(boss, world.info("a"))
-    world.settle()
-    assert (world.calls.log, len(world.evictions), world.evictions.under_way(boss)) == ([], 0, False)
 
 
 def test_after_a_failure_no_further_eviction_starts(world):
@@ -323,14 +208,6 @@ def test_after_a_failure_no_further_eviction_starts(world):
     assert dead == {"v02"}, "its deletion had started"
     assert set(world.recorder.victims) == dead, "a victim whose condition was written gets an event"
     assert names[-1] not in begun
-
-
-def test_concurrent_evictions_are_limited_across_all_preemptions(world):
-    for i in range(MAX_CONCURRENT_EVICTIONS + 3):
-        world.preempt(world.pending(f"boss{i}"), *world.placed(f"v{i}"))
-    world.settle()
-    assert world.calls.most == MAX_CONCURRENT_EVICTIONS
-    assert len(world.recorder.victims) == MAX_CONCURRENT_EVICTIONS + 3
 
 
 # -- nominations ------------------------------------------------------------------------------------------------------
@@ -434,41 +311,6 @@ def test_the_preemptor_is_gated_until_its_last_victims_deletion_is_seen(world):
     assert not world.evictions.under_way(boss)
 
 
-def test_the_last_victims_deletion_may_be_seen_before_the_others(world):
-    boss, victims = world.pending("boss"), world.placed("a", "b")
-    world.calls.held.add(("delete", "b"))
-    world.preempt(boss, *victims)
-    world.run_until("delete", "b", victims[1].uid)
-    world.delete("b")
-    world.state.remove_pod(victims[1].uid)
-    assert world.evictions.under_way(boss), "the first victim's end is not seen yet"
-    world.deliver_changes()
-    assert not world.evictions.under_way(boss)
-
-
-def test_a_deleted_victim_whose_end_is_not_seen_keeps_the_preemptor_gated(world):
-    """Woken by another pod's end, the preemptor would find its victims still there, and evict others."""
-    boss, victims = world.pending("boss"), world.placed("a", "b")
-    world.preempt(boss, *victims)
-    world.settle()
-    assert world.evictions.under_way(boss)
-    world.deliver_changes()
-    assert not world.evictions.under_way(boss)
-    assert len(world.evictions) == 0
-
-
-def test_the_gate_opens_when_the_last_victim_is_gone_for_good(world):
-    boss, (victim,) = world.pending("boss"), world.placed("v")
-    world.calls.held.add(("delete", "v"))
-    world.preempt(boss, victim)
-    world.run_until("delete", "v", victim.uid)
-    is_gone(world)
-    assert not world.evictions.under_way(boss)
-    world.calls.held.clear()
-    world.settle()
-    assert world.activated == ["default/boss"]
-
-
 def test_the_gate_opens_after_an_internal_error(world):
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.calls.refusals = {("patch", "v"): Refused(ZeroDivisionError("a bug"))}
@@ -476,35 +318,6 @@ def test_the_gate_opens_after_an_internal_error(world):
     world.settle()
     assert not world.evictions.under_way(boss)
     assert world.reports == ["Preemption for pod default/boss on node n1: cannot evict pod default/v: a bug"]
-
-
-def test_a_pods_new_preemption_is_kept_when_its_old_one_ends(world):
-    boss, (first, second) = world.pending("boss"), world.placed("a", "b")
-    world.calls.held.add(("patch", "a"))
-    world.preempt(boss, first)
-    world.run_until("patch", "a")
-    world.delete("a")
-    world.deliver_changes()
-    world.calls.held.add(("delete", "b"))
-    world.preempt(boss, second)
-    world.calls.held.remove(("patch", "a"))
-    world.settle()
-    assert world.activated == ["default/boss"], "the old one has ended"
-    assert world.evictions.under_way(boss)
-    world.calls.held.clear()
-    world.settle()
-
-
-def test_a_preemption_is_forgotten_once_its_victims_are_gone(world):
-    plans = [(world.pending(f"boss{i}"), world.placed(f"v{i}", f"w{i}")) for i in range(3)]
-    for boss, victims in plans:
-        world.preempt(boss, *victims)
-    world.settle()
-    assert len(world.evictions) == 3
-    assert len(list(world.leaving.listeners)) == 6
-    world.deliver_changes()
-    assert len(world.evictions) == 0, "without another call"
-    assert not list(world.leaving.listeners)
 
 
 # -- cancelled preemptions --------------------------------------------------------------------------------------------
@@ -575,50 +388,6 @@ def test_a_preemption_that_became_pointless_evicts_no_pod(world, meanwhile):
     assert not world.evictions.under_way(boss)
 
 
-@pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_a_preemption_can_be_cancelled_between_condition_and_deletion(world, meanwhile):
-    boss, (victim,) = world.pending("boss"), world.placed("v")
-    world.calls.held.add(("patch", "v"))
-    world.preempt(boss, victim)
-    world.run_until("patch", "v")
-    meanwhile(world)
-    world.calls.held.clear()
-    world.settle()
-    assert not world.terminating("v")
-    assert "v" not in world.recorder.victims
-
-
-@pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_a_preemption_can_be_cancelled_before_the_last_victim(world, meanwhile):
-    boss, victims = world.pending("boss"), world.placed("a", "b", "c")
-    world.calls.held.add(("delete", "b"))
-    world.preempt(boss, *victims)
-    world.run_until("delete", "b", victims[1].uid)
-    meanwhile(world)
-    world.calls.held.clear()
-    world.settle()
-    assert not world.terminating("c")
-    assert ("patch", "c") not in world.calls.log
-
-
-def test_a_preemptor_of_another_node_does_not_cancel_it(world):
-    boss, victims = world.pending("boss"), world.placed("a")
-    world.preempt(boss, *victims)
-    top, others = world.pending("top", priority="top"), world.placed("b", node="n2")
-    world.preempt(top, *others, node="n2")
-    world.settle()
-    assert sorted(world.evicted()) == ["a", "b"]
-
-
-def test_of_two_preemptions_with_a_common_victim_only_one_evicts_it(world):
-    boss, (common, mine) = world.pending("boss"), world.placed("common", "mine")
-    world.preempt(boss, common, mine)
-    world.preempt(world.pending("top", priority="top"), common)
-    world.settle()
-    assert world.evicted() == ["common"]
-    assert world.activated == ["default/boss"]
-
-
 # -- repeated refusals ------------------------------------------------------------------------------------------------
 
 
@@ -645,14 +414,6 @@ def test_a_successful_preemption_resets_the_delay(world):
     world.calls.refusals["delete", "b"] = REFUSED
     refused(world, boss, world.placed("b"), 1)
     assert world.delays == [1]
-
-
-def test_refusals_may_go_on_for_hours(world):
-    """As long as the scheduler may not delete pods, for example."""
-    boss, victims = world.pending("boss"), world.placed("a")
-    world.calls.refusals["delete", "a"] = REFUSED
-    refused(world, boss, victims, 1100)
-    assert world.delays[-1] == 10
 
 
 def test_refusals_are_forgotten_with_the_pod(world):
