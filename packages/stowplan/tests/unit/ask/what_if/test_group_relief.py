@@ -2,7 +2,6 @@
 
 import copy
 
-from ask.what_if.test_groups import GATES, RACK, group
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -10,6 +9,10 @@ from stowplan import Cluster
 from stowplan.ask.what_if import group_relief
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
+from support.scheduling.groups import a_group
+
+GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+RACK = "example.com/rack"
 
 NODES = st.lists(
     st.tuples(st.integers(1, 6), st.sampled_from("ab"), st.booleans(), st.booleans()), min_size=1, max_size=5
@@ -19,7 +22,7 @@ MEMBERS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["", "", "ssd"])
 
 def objects_of(nodes, members, gang, *, topology):
     """By name; some nodes have another disk, or a taint."""
-    objects = {"train": group(gang, topology=topology)}
+    objects = {"train": a_group("train", gang=gang, topology=RACK if topology else None)}
     for i, (cpu, rack, ssd, tainted) in enumerate(nodes):
         made = a_node(f"n{i}").allocatable(cpu=str(cpu), memory="8Gi", pods="4").labels(**{RACK: rack})
         made = made.labels(disk="ssd") if ssd else made

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler.engine.evaluation.test_reuse import DB, USERS, WEB, Crowd
 
 from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -20,7 +19,10 @@ from stowplan.scheduler.framework.interface import CountsPods
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
+from support.plugins.users_plugins import USERS, Crowd
 from support.scheduling.worlds import HOST, PLACEABLE, ZONE, clusters, pods, service, spread_constraints, struct
+
+WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
 
 
 class ByRoom(ScorePlugin, ShapeSigned):

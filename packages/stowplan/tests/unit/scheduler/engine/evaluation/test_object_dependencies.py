@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler.engine.evaluation.test_reuse import findings
 
 import stowplan
 from stowplan.kube.api import types as t
@@ -46,6 +45,7 @@ from stowplan.scheduler.in_tree.volume_zone.plugin import VolumeZone
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins import claims as volumes
+from support.scheduling.evaluations import findings
 from support.scheduling.worlds import HOST, ZONE, service, struct
 
 GPU = "example.com/gpu"

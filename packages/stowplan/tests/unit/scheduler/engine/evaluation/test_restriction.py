@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler.engine.evaluation.test_reuse import EvenPods, FewPods, Narrow, findings
 
 from stowplan.plugins import NodeFilterPlugin, ShapeSigned
 from stowplan.scheduler.cluster.state import ClusterState
@@ -24,6 +23,8 @@ from stowplan.scheduler.preemption.dry_run import dry_run
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
+from support.plugins.users_plugins import EvenPods, FewPods, Narrow
+from support.scheduling.evaluations import findings
 from support.scheduling.worlds import PLACEABLE, clusters, pods, struct
 
 
