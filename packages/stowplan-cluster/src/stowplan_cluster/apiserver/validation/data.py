@@ -49,7 +49,7 @@ def check_config_map(errors: Errors, config_map: JsonObject) -> None:
         check_texts(errors, f"binaryData[{key}]", key, names.config_key(key))
     size = sum(map(byte_length, data.values())) + sum(map(_decoded_length, binary.values()))
     if size > _MAX_SIZE:
-        errors.append(too_long("", _MAX_SIZE))
+        errors.append(too_long("[]", _MAX_SIZE))
 
 
 def check_config_map_update(errors: Errors, config_map: JsonObject, old: JsonObject, subresource: str) -> None:

@@ -87,11 +87,24 @@ def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> No
 
 
 def _check_views(errors: Errors, versions: list[JsonObject]) -> None:
-    for index, version in enumerate(versions):
-        path = f"spec.versions[{index}]"
-        _check_scale(errors, f"{path}.subresources.scale", (version.get("subresources") or {}).get("scale"))
-        for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            _check_column(errors, f"{path}.additionalPrinterColumns[{position}]", column)
+    for field, check in (("subresources", _check_subresources), ("additionalPrinterColumns", _check_columns)):
+        views = [version.get(field) for version in versions]
+        if all(view == views[0] for view in views):
+            # Parity: what all versions have in common belongs to the spec.
+            for view in views[:1]:
+                check(errors, f"spec.{field}", view)
+        else:
+            for index, view in enumerate(views):
+                check(errors, f"spec.versions[{index}].{field}", view)
+
+
+def _check_subresources(errors: Errors, path: str, subresources: JsonObject | None) -> None:
+    _check_scale(errors, f"{path}.scale", (subresources or {}).get("scale"))
+
+
+def _check_columns(errors: Errors, path: str, columns: list[JsonObject] | None) -> None:
+    for position, column in enumerate(columns or ()):
+        _check_column(errors, f"{path}[{position}]", column)
 
 
 def _check_scale(errors: Errors, path: str, scale: JsonObject | None) -> None:

@@ -119,7 +119,7 @@ def _check_policy(errors: Errors, path: str, policy: JsonObject) -> None:
     if not given:
         errors.append(invalid(path, "", "must specify one of: `basic`, `gang`"))
     elif len(given) > 1:
-        errors.append(invalid(path, "{`basic`, `gang`}", "must specify exactly one of: `basic`, `gang`"))
+        errors.append(invalid(path, "{basic, gang}", "must specify exactly one of: `basic`, `gang`"))
     if "gang" not in policy:
         return
     count = policy["gang"].get("minCount", 0)

@@ -4,7 +4,6 @@ import pytest
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
 SELECTOR = {"matchLabels": {"app": "web"}}
-NO_MATCH = 'spec.template.metadata.labels: Invalid value: {"app":"db"}: `selector` does not match template `labels`'
 
 
 def workload(kind, **spec):
@@ -19,12 +18,6 @@ def workload(kind, **spec):
 DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET = (
     workload(kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
 )
-CONTROLLER = {
-    "apiVersion": "v1",
-    "kind": "ReplicationController",
-    "metadata": {"name": "web", "namespace": "default"},
-    "spec": {"template": TEMPLATE},
-}
 ONCE = TEMPLATE | {"spec": TEMPLATE["spec"] | {"restartPolicy": "Never"}}
 JOB = {
     "apiVersion": "batch/v1",
@@ -32,7 +25,6 @@ JOB = {
     "metadata": {"name": "once", "namespace": "default", "uid": "u1"},
     "spec": {"template": ONCE},
 }
-ALL = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, CONTROLLER, JOB)
 STATEFUL_FIXED = (
     "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
     "'updateStrategy', 'revisionHistoryLimit', "
@@ -40,137 +32,11 @@ STATEFUL_FIXED = (
 )
 
 
-@pytest.mark.parametrize("obj", ALL, ids=lambda obj: obj["kind"])
-def test_valid_objects(server, obj):
-    assert server.refusals(obj) == []
-    assert server.update_refusals(obj, "metadata.annotations", {"a": "b"}) == []
-
-
-@pytest.mark.parametrize(
-    ("obj", "kind"),
-    [(DEPLOYMENT, "deployment"), (REPLICA_SET, "deployment"), (STATEFUL_SET, "statefulset"), (DAEMON_SET, "daemonset")],
-    ids=lambda value: value if isinstance(value, str) else value["kind"],
-)
-def test_selectors_must_not_be_empty(server, obj, kind):
-    assert server.refusals(obj, "spec.selector", {}) == [
-        f"spec.selector: Invalid value: {{}}: empty selector is invalid for {kind}"
-    ]
-
-
-@pytest.mark.parametrize("obj", [DEPLOYMENT, REPLICA_SET, STATEFUL_SET], ids=lambda obj: obj["kind"])
-def test_selectors_are_required(server, obj, absent):
-    assert server.refusals(obj, "spec.selector", absent) == [
-        "spec.selector: Required value",
-        'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
-    ]
-
-
-@pytest.mark.parametrize("obj", [DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET], ids=lambda obj: obj["kind"])
-def test_selectors_must_match_the_template(server, obj):
-    assert server.refusals(obj, "spec.template.metadata.labels", {"app": "db"}) == [NO_MATCH]
-
-
 @pytest.mark.parametrize("obj", [DEPLOYMENT, REPLICA_SET, DAEMON_SET], ids=lambda obj: obj["kind"])
 def test_selectors_are_immutable(server, obj):
     other = {"app": "db"}
     errors = server.update_refusals(obj, "spec.selector.matchLabels", other, "spec.template.metadata.labels", other)
     assert errors == ['spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable']
-
-
-@pytest.mark.parametrize("obj", ALL[:5], ids=lambda obj: obj["kind"])
-def test_restart_policy_must_be_always(server, obj):
-    assert server.refusals(obj, "spec.template.spec.restartPolicy", "Never") == [
-        'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"'
-    ]
-
-
-@pytest.mark.parametrize("obj", ALL[:3], ids=lambda obj: obj["kind"])
-def test_replicas_must_not_be_negative(server, obj):
-    assert server.refusals(obj, "spec.replicas", -1) == [
-        "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("obj", "path", "value", "expected"),
-    [
-        pytest.param(
-            DEPLOYMENT,
-            "spec.strategy",
-            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}},
-            "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0",
-            id="neither surge nor unavailable",
-        ),
-        pytest.param(
-            DEPLOYMENT,
-            "spec.strategy",
-            {"type": "Recreate", "rollingUpdate": {}},
-            "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'",
-            id="both strategies",
-        ),
-        pytest.param(
-            DEPLOYMENT,
-            "spec.progressDeadlineSeconds",
-            0,
-            "spec.progressDeadlineSeconds: Invalid value: 0: must be greater than minReadySeconds",
-            id="deadline",
-        ),
-        pytest.param(
-            DAEMON_SET,
-            "spec.updateStrategy",
-            {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
-            "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: "
-            "may not be set when maxUnavailable is non-zero",
-            id="surge and lack",
-        ),
-        pytest.param(
-            STATEFUL_SET,
-            "spec.podManagementPolicy",
-            "Random",
-            "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'",
-            id="pod management",
-        ),
-        pytest.param(
-            CONTROLLER,
-            "spec.selector",
-            {"app": "db"},
-            'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
-            id="controller of others",
-        ),
-        pytest.param(
-            DEPLOYMENT,
-            "spec.template.spec.containers",
-            [],
-            "spec.template.spec.containers: Required value",
-            id="template without containers",
-        ),
-        pytest.param(
-            JOB,
-            "spec.template.spec.restartPolicy",
-            "Always",
-            'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
-            id="job that never ends",
-        ),
-        pytest.param(
-            JOB,
-            "spec.completions",
-            -1,
-            "spec.completions: Invalid value: -1: must be greater than or equal to 0",
-            id="completions",
-        ),
-    ],
-)
-def test_single_errors(server, obj, path, value, expected):
-    assert server.refusals(obj, path, value) == [expected]
-
-
-def test_pod_names_of_indexed_jobs(server):
-    name = "j" * 62
-    errors = server.refusals(JOB, "metadata.name", name, "spec.completionMode", "Indexed", "spec.completions", 10)
-    assert (
-        f'metadata.name: Invalid value: "{name}": will not able to create pod with invalid DNS label: {name}-9'
-        in errors
-    )
 
 
 def test_volume_mounts_of_claim_templates(server):
