@@ -4,17 +4,12 @@ import asyncio
 
 import pytest
 
-from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.scheduler.framework.interface import PreBindPreFlightResult
-from stowplan.scheduler.framework.status import SKIP, Code, Status, error, unschedulable
+from stowplan.scheduler.framework.status import unschedulable
 from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.failed_attempts import check, failed, nothing_in_flight
-
-WAIT = Status(Code.Wait)
-PARALLEL = PreBindPreFlightResult(allow_parallel=True)
+from support.scheduling.failed_attempts import nothing_in_flight
 
 
 def preparing(api_server, namespace, *plugins, points=("preBind",), **options):
@@ -46,25 +41,6 @@ class Gate:
 # -- the nomination ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("flight", "told"),
-    [
-        pytest.param(PreBindPreFlightResult(), True, id="acts"),
-        pytest.param(None, True, id="acts-by-default"),
-        pytest.param(SKIP, False, id="skips"),
-    ],
-)
-async def test_the_nomination_is_written_before_pre_bind_unless_all_plugins_skip(api_server, namespace, flight, told):
-    a = answering("A", pre_bind_pre_flight=flight)
-    async with preparing(api_server, namespace, a) as c:
-        await c.pods(pod("web"))
-        assert await c.node_of("web") == "n1"
-        assert c.api.status_patches("web") == [{"status": {"nominatedNodeName": "n1"}}] * told
-        assert a.log == ["A.pre_bind_pre_flight"] + ["A.pre_bind"] * told
-        # The API server clears it when the pod is bound.
-        assert not (await c.pod("web"))["status"].get("nominatedNodeName")
-
-
 async def test_the_nomination_is_readable_during_pre_bind(api_server, namespace):
     gate = Gate()
     async with preparing(api_server, namespace, answering("A", pre_bind=gate)) as c:
@@ -80,67 +56,7 @@ async def test_the_nomination_is_readable_during_pre_bind(api_server, namespace)
         assert await c.node_of("web") == "n1"
 
 
-async def test_no_nomination_is_written_without_the_feature_gate(api_server, namespace):
-    """Without the gate the pre-flight is not called either: all plugins run, one after the other."""
-    log = []
-    gate = Gate()
-    plugins = (
-        answering("A", log=log, pre_bind_pre_flight=SKIP),
-        answering("B", log=log, pre_bind_pre_flight=PARALLEL, pre_bind=gate),
-        answering("C", log=log, pre_bind_pre_flight=PARALLEL),
-    )
-    features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": False})
-    async with preparing(api_server, namespace, *plugins, features=features) as c:
-        await c.objects.create("pods", pod("web"))
-        await c.until(gate.began.is_set)
-        await asyncio.sleep(0)
-        assert log == ["A.pre_bind", "B.pre_bind"]
-        gate.go.set()
-        await c.settle()
-        assert log == ["A.pre_bind", "B.pre_bind", "C.pre_bind"]
-        assert c.api.status_patches("web") == []
-
-
 # -- parallel groups ---------------------------------------------------------------------------------------------------
-
-
-async def test_adjacent_plugins_that_allow_it_run_in_parallel(api_server, namespace):
-    log, gates = [], {name: Gate() for name in "ABCD"}
-    flights = {"A": PARALLEL, "B": PARALLEL, "C": PreBindPreFlightResult(), "D": PARALLEL}
-    plugins = [answering(n, log=log, pre_bind_pre_flight=flights[n], pre_bind=gates[n]) for n in "ABCD"]
-    async with preparing(api_server, namespace, *plugins) as c:
-        await c.objects.create("pods", pod("web"))
-        began = lambda: "".join(n for n in "ABCD" if gates[n].began.is_set())  # noqa: E731
-        await c.until(lambda: began() == "AB")
-        gates["B"].go.set()
-        await c.until(lambda: gates["B"].ended)
-        assert began() == "AB"
-        gates["A"].go.set()
-        await c.until(lambda: began() == "ABC")
-        gates["C"].go.set()
-        await c.until(lambda: began() == "ABCD")
-        gates["D"].go.set()
-        await c.settle()
-        assert await c.node_of("web") == "n1"
-
-
-async def test_the_first_failure_cancels_its_parallel_group(api_server, namespace):
-    first, second = Gate(error("bad")), Gate()
-    plugins = (
-        answering("A", pre_bind_pre_flight=PARALLEL, pre_bind=first),
-        answering("B", pre_bind_pre_flight=PARALLEL, pre_bind=second),
-        answering("C"),
-    )
-    async with preparing(api_server, namespace, *plugins) as c:
-        await c.objects.create("pods", pod("web"))
-        await c.until(lambda: first.began.is_set() and second.began.is_set())
-        first.go.set()
-        await c.settle()
-        assert second.ended == "cancelled: some other PreBind operation failed"
-        assert plugins[2].log == ["C.pre_bind_pre_flight"]
-        expected = failed('running PreBind plugin "A": bad', announced=True)
-        await check(c, "web", c.objects.made("pods", "web"), expected)
-        assert nothing_in_flight(c)
 
 
 # -- preemption -------------------------------------------------------------------------------------------------------
@@ -170,23 +86,6 @@ async def check_preempted_before_binding(c, name):
     queued = c.queued(name)
     assert (queued.unschedulable_plugins, queued.pending_plugins) == (set(), set())
     assert (queued.unschedulable_count, queued.consecutive_errors_count) == (0, 1)
-
-
-async def test_a_pod_waiting_on_permit_is_preempted(api_server, namespace):
-    waits = lambda state, pod, node: (WAIT, 60.0) if pod.pod.metadata.name == "web" else (None, 0.0)  # noqa: E731
-    async with preparing(api_server, namespace, answering("A", permit=waits), points=["permit"]) as c:
-        await c.pods(filling(pod("web")))
-        assert len(c.scheduler.waiting_pods) == 1
-        await c.pods(important())
-        await c.advance(0.0)
-        assert (await c.condition("web"))["message"] == "waiting on permit for pod: preempted"
-        assert (await c.condition("web"))["reason"] == "SchedulerError"
-        assert c.place("web") == "ERROR_BACKOFF"
-        await check_preempted_before_binding(c, "web")
-        await c.advance(3.0)
-        assert await c.node_of("boss") == "n1"
-        assert nothing_in_flight(c)
-        assert c.api.verbs("web").count("delete") == 0
 
 
 async def test_a_pod_in_pre_bind_is_preempted(api_server, namespace):
@@ -242,32 +141,6 @@ def stashing(c_of, name):
 
 
 @pytest.mark.parametrize(
-    ("point", "method", "early"),
-    [("reserve", "reserve", True), ("preBind", "pre_bind", False), ("postBind", "post_bind", False)],
-    ids=["reserve", "pre_bind", "post_bind"],
-)
-async def test_pods_to_activate(api_server, namespace, point, method, early):
-    """Activated at the end of the scheduling cycle if added before PreBind, otherwise at the end of
-    the binding cycle."""
-    found = []
-    stash = stashing(lambda: found[0], "other")
-    a = answering("A", **{method: stash})
-    async with preparing(api_server, namespace, a, points=[point]) as c:
-        found.append(c)
-        await c.pods(pod("other", nodeSelector={"no": "where"}))
-        assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 1)
-        held = c.api.instead["bind"] = Held()
-        await c.objects.create("pods", pod("web"))
-        await c.until(held.waiting.is_set)
-        await c.until(lambda: c.place("other") == "UNSCHEDULABLE")
-        assert c.queued("other").attempts == (2 if early else 1)
-        held.let_go()
-        await c.settle()
-        assert await c.node_of("web") == "n1"
-        assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 2)
-
-
-@pytest.mark.parametrize(
     ("points", "answers"),
     [
         pytest.param(["reserve", "permit"], {"permit": (unschedulable("no"), 0.0)}, id="permit"),
@@ -289,13 +162,3 @@ async def test_pods_are_not_activated_by_one_that_fails(api_server, namespace, p
         await c.pods(pod("web"))
         assert c.place("web") == "UNSCHEDULABLE"
         assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 1)
-
-
-async def test_post_bind_plugins_run_in_order_despite_failures(api_server, namespace):
-    log = []
-    plugins = (answering("A", log=log, post_bind=RuntimeError("oops")), answering("B", log=log))
-    async with preparing(api_server, namespace, *plugins, points=["postBind"]) as c:
-        await c.pods(pod("web"))
-        assert log == ["A.post_bind", "B.post_bind"]
-        assert await c.node_of("web") == "n1"
-        assert [e["reason"] for e in await c.events("web")] == ["Scheduled"]

@@ -54,28 +54,6 @@ async def why(cluster, name):
     return (await cluster.condition(name) or {}).get("message", "")
 
 
-async def give_back(cluster, name="c"):
-    """Deallocate and remove the reservation, as kube-controller-manager does when the last consumer is gone."""
-    gone = {"status": {"reservedFor": None, "allocation": None}}
-    await cluster.objects.patch(CLAIMS, name, gone, subresource="status")
-    await cluster.advance(BACKOFF)
-
-
-async def test_pods_share_a_claim_and_compete_for_the_last_device(api_server, namespace):
-    before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
-    async with scheduled(api_server, namespace, before=before) as c:
-        await c.pods(user("p1"))
-        await c.pods(user("p2"), user("q", "d"))
-        await c.advance(BACKOFF)
-        assert await nodes_of(c, "p1", "p2", "q") == ["n1", "n1", ""]
-        assert (await users_of(c), await devices_of(c)) == (["p1", "p2"], ["g0"])
-        assert "cannot allocate all claims" in await why(c, "q")
-        await c.objects.delete("pods", "p1")
-        await c.objects.delete("pods", "p2")
-        await give_back(c)
-        assert (await c.node_of("q"), await devices_of(c, "d")) == ("n1", ["g0"])
-
-
 async def test_a_pool_that_is_replaced_while_pods_wait(api_server, namespace):
     """Until the new generation is complete no device of the pool can be allocated; devices of the old one are never
     allocated again."""
@@ -280,16 +258,6 @@ async def test_a_device_that_becomes_ready(api_server, namespace):
         assert await c.node_of("p") == ""
         await report(c, CONDITIONS["bindingConditions"][0])
         assert await c.node_of("p") == "n1"
-
-
-async def test_a_failed_device_is_deallocated_and_another_is_allocated(api_server, namespace):
-    async with scheduled(api_server, namespace, before=ATTACHED) as c:
-        await c.objects.create("pods", user("p"))
-        await c.until(lambda: users_of(c))
-        await report(c, CONDITIONS["bindingFailureConditions"][0])
-        assert await c.node_of("p") == ""
-        await c.advance(BACKOFF)
-        assert (await devices_of(c), (await status_of(c)).get("devices")) == (["g0"], None)
 
 
 async def test_a_device_that_never_becomes_ready(api_server, namespace):

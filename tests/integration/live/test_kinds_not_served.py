@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from stowplan.drivers.live.scheduler import SchedulerSettings
 from stowplan.kube.api import types as t
 from stowplan.kube.api.api_errors import Forbidden, not_found
 from support.api.manifests import budget, node, pod
@@ -79,27 +78,6 @@ async def test_an_api_group_that_is_served_later(api_server, namespace, caplog, 
         assert len(logged(caplog, "DynamicResources is switched on")) == 1
         await c.pods(asking(pod("larger"), cpu="65"))
         assert CLAIMS in (await c.condition("larger"))["message"]
-
-
-async def test_the_discovery_interval_is_configurable(api_server, namespace):
-    settings = SchedulerSettings(unserved_kinds_interval=5.0)
-    async with scheduled(api_server, namespace, wrap=older(*DEVICES), settings=settings) as c:
-        await c.advance(4.0)
-        c.api.hidden.clear()
-        assert c.scheduler.informers.missing == set(DEVICES)
-        await c.advance(1.0)
-        await c.until(lambda: not c.scheduler.informers.missing)
-
-
-async def test_a_plugin_is_disabled_if_any_of_its_kinds_is_missing(api_server, namespace):
-    async with scheduled(api_server, namespace, wrap=older(t.CSINode, t.DeviceClass)) as c:
-        assert [enabled(c, name) for name in ("DynamicResources", "NodeVolumeLimits", "VolumeBinding")] == [{False}] * 3
-        assert True in enabled(c, "VolumeZone")
-        c.api.hidden.remove(t.DeviceClass)
-        await c.advance(60.0)
-        await c.until(lambda: c.scheduler.informers.missing == {t.CSINode})
-        assert enabled(c, "DynamicResources") == {True}
-        assert enabled(c, "VolumeBinding") == {False}
 
 
 async def test_a_missing_optional_kind_does_not_disable_the_plugin(api_server, namespace):

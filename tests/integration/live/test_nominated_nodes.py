@@ -3,16 +3,11 @@
 import pytest
 
 from stowplan.kube.api.api_errors import Conflict
-from stowplan.scheduler.framework.status import Code, Status
 from support.api.manifests import node, pod
-from support.api.tampered_api import Held, Tampered, raising
+from support.api.tampered_api import Tampered, raising
 from support.live.http_scheduler import scheduled
-from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.attempts import asking, attempts, labelled, moves, on
-from support.scheduling.failed_attempts import nominated
-from support.scheduling.preempting import CLASSES, nodes, nominated_node, pending_pod, placed, pods
-
-ZONE = "topology.kubernetes.io/zone"
+from support.scheduling.attempts import asking, attempts, moves
+from support.scheduling.preempting import CLASSES, nodes, pending_pod, placed, pods
 
 
 def nominated_pod(name="web", node_name="n1", **more):
@@ -37,7 +32,6 @@ def set_nomination(c, node_name, name="web"):
         # The other nodes are empty and would score higher.
         pytest.param("n2", [placed("a", "2", "n2")], "n2", id="taken"),
         pytest.param("n2", [placed("a", "3", "n2"), placed("b", "1")], "n3", id="full"),
-        pytest.param("gone", [placed("a", "1"), placed("b", "1", "n2")], "n3", id="unknown"),
     ],
 )
 async def test_the_nominated_node_is_tried_first(api_server, namespace, nomination, there, expected):
@@ -49,18 +43,6 @@ async def test_the_nominated_node_is_tried_first(api_server, namespace, nominati
     async with scheduled(api_server, namespace, before=before) as c:
         assert await c.node_of("web") == expected
         assert not c.scheduler.state.nominator
-
-
-async def test_a_nominated_node_that_fits_is_taken_without_scoring(api_server, namespace):
-    a = answering("A")
-    config = configuration(profile(score=[a]))
-    before = [*CLASSES, *nodes(node("n1"), node("n2"))]
-    async with scheduled(api_server, namespace, config=config, plugins=[a], before=before) as c:
-        await c.pods(nominated_pod(node_name="n2", cpu="1"))
-        assert await c.node_of("web") == "n2"
-        assert "A.score" not in a.log
-        await c.pods(pod("other"))
-        assert "A.score" in a.log
 
 
 # -- pods that respect a nomination ------------------------------------------------------------------------------------
@@ -87,63 +69,6 @@ async def test_pods_of_equal_or_lower_priority_respect_a_nomination(api_server, 
         assert await c.node_of("other") == ("n1" if fits else "")
         if not fits:
             assert (await c.condition("other"))["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
-
-
-async def test_the_rest_is_free_once_the_nominated_pod_is_bound(api_server, namespace):
-    async with scheduled(api_server, namespace, before=TAKEN) as c:
-        await set_nomination(c, "n1")
-        await c.settle()
-        await c.pods(asking(pod("one"), cpu="1"), asking(pod("two"), cpu="2"))
-        assert await c.node_of("one") == await c.node_of("two") == ""
-        await c.objects.delete("pods", "leaving")
-        await c.settle()
-        assert (await c.node_of("web"), await c.node_of("one"), await c.node_of("two")) == ("n1", "n1", "")
-        assert not c.scheduler.state.nominator
-
-
-def near(app, *, away=False):
-    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
-    kind = "podAntiAffinity" if away else "podAffinity"
-    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
-
-
-def with_host_port(made):
-    """A pod that no other of these pods can share a node with."""
-    made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
-    return made
-
-
-IN_ZONE = [
-    *CLASSES,
-    *nodes(labelled(node("n1"), **{ZONE: "a"})),
-    *pods(with_host_port(placed("leaving", "1", priority="most"))),
-]
-
-
-async def test_affinity_is_not_satisfied_by_a_nominated_pod(api_server, namespace):
-    """A pod must fit both with and without nominated pods, as they may never arrive."""
-    async with scheduled(
-        api_server, namespace, before=[*IN_ZONE, *pods(with_host_port(nominated_pod(cpu="1", priority="more")))]
-    ) as c:
-        await set_nomination(c, "n1")
-        await c.settle()
-        await c.pods(asking(pod("friend", **near("web")), cpu="100m"))
-        assert await c.node_of("friend") == ""
-        assert c.queued("friend").unschedulable_plugins == {"InterPodAffinity"}
-        await c.objects.delete("pods", "leaving")
-        await c.settle()
-        assert await c.node_of("web") == await c.node_of("friend") == "n1"
-
-
-async def test_anti_affinity_counts_nominated_pods(api_server, namespace):
-    async with scheduled(
-        api_server, namespace, before=[*IN_ZONE, *pods(with_host_port(nominated_pod(cpu="1", priority="more")))]
-    ) as c:
-        await set_nomination(c, "n1")
-        await c.settle()
-        await c.pods(asking(pod("other", **near("web", away=True)), cpu="100m"))
-        assert await c.node_of("other") == ""
-        assert c.queued("other").unschedulable_plugins == {"InterPodAffinity"}
 
 
 # -- nominations are set and lost --------------------------------------------------------------------------------------
@@ -211,19 +136,6 @@ async def test_a_lost_nomination_wakes_pods_that_respected_it(api_server, namesp
         assert len(attempts(c, "greater")) == tried
 
 
-async def test_an_unresolvable_pod_loses_its_nomination(api_server, namespace):
-    """Lost in memory at once, and then in its status: other pods need not wait for the API."""
-    async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))], wrap=Tampered) as c:
-        held = c.api.instead["patch"] = Held()
-        await c.objects.create("pods", {**large(), "status": {"nominatedNodeName": "n1"}})
-        await held.waiting.wait()
-        assert nominated_in_memory(c) == ""
-        held.let_go()
-        await c.settle()
-        assert await nominated_node(c) == ""
-        assert c.api.status_patches("web")[0]["status"]["nominatedNodeName"] is None
-
-
 async def test_a_nomination_is_kept_in_memory_if_the_patch_fails(api_server, namespace):
     """The node stays nominated in memory although the status does not say so."""
     before = [*CLASSES, *nodes(node("n1")), *pods(placed("victim"))]
@@ -242,27 +154,3 @@ async def test_a_nomination_is_kept_in_memory_if_the_patch_fails(api_server, nam
         assert nominated_in_memory(c) == "n1"
         await c.pods(asking(pod("other"), cpu="1500m"))
         assert await c.node_of("other") == ""
-
-
-async def test_an_assumed_pod_has_no_nomination(api_server, namespace):
-    """Once assumed, the pod itself counts on its node."""
-    a = answering("A", permit=(Status(Code.Wait), 60.0))
-    config = configuration(profile(permit=[a]))
-    before = [*CLASSES, *nodes(node("n1"))]
-    async with scheduled(api_server, namespace, config=config, plugins=[a], before=before) as c:
-        await c.pods(nominated_pod(cpu="2"))
-        assert nominated_in_memory(c) == ""
-        assert [info.key for info in c.scheduler.state.placed_pods()] == [f"{namespace}/web"]
-        # Two CPUs are free.
-        a.answers["permit"] = (None, 0.0)
-        await c.pods(asking(pod("other"), cpu="2"))
-        assert await c.node_of("other") == "n1"
-
-
-async def test_nominations_of_other_schedulers_pods_are_ignored(api_server, namespace):
-    async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))]) as c:
-        await c.pods({**spec_of(large(), schedulerName="nobody"), "status": {"nominatedNodeName": "n1"}})
-        assert not c.scheduler.state.nominator
-        await c.pods(nominated("other", "n1"), on("n1", pod("there")))
-        assert await c.node_of("other") == "n1"
-        assert not c.scheduler.state.nominator

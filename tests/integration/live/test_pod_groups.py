@@ -97,18 +97,6 @@ async def test_two_gangs_that_each_need_more_than_half(api_server, namespace):
         c.scheduler.engine.validate()
 
 
-async def test_the_last_pod_comes_a_minute_late(api_server, namespace):
-    async with running(api_server, namespace, group("a", 3)) as c:
-        await c.pods(member("a-0", "a"), member("a-1", "a"))
-        await c.advance(60)
-        assert await placed(c, *names("a", 2)) == [False] * 2
-        assert c.queued("a-0").gating_plugin == "GangScheduling"
-        assert c.api.calls == []
-        await c.pods(member("a-2", "a"))
-        assert await placed(c, *names("a", 3)) == [True] * 3
-        assert await condition(c, "a") == [("True", "Scheduled")]
-
-
 async def test_a_member_is_deleted_between_permit_and_bind(api_server, namespace):
     async with running(api_server, namespace, group("a", 3)) as c:
         held = c.api.instead["bind"] = Held()
@@ -174,17 +162,6 @@ async def test_a_node_dies_while_a_gang_waits_on_permit(api_server, namespace):
         await c.advance(30)
         assert {await c.node_of(f"{name}-again") for name in lost} == {"n1", "n2"} - {dead}
         c.scheduler.engine.validate()
-
-
-async def test_scale_up_of_a_running_group(api_server, namespace):
-    async with running(api_server, namespace, group("a", 2)) as c:
-        await c.pods(member("a-0", "a"), member("a-1", "a"))
-        await c.pods(member("a-2", "a"))
-        assert await placed(c, *names("a", 3)) == [True] * 3
-        await c.pods(member("a-3", "a", cpu="8"))
-        assert not await c.node_of("a-3")
-        # The group stays scheduled.
-        assert await condition(c, "a") == [("True", "Scheduled")]
 
 
 async def test_a_restart_in_the_middle(api_server, namespace):

@@ -1,15 +1,11 @@
 """Preemption as the API sees it: the writes to victims, the preemptor and other pods, and their order."""
 
-import asyncio
-
 import pytest
 
-from stowplan.kube.api.api_errors import Forbidden, InternalError
-from support.api.manifests import node, pod
-from support.api.tampered_api import Held, Tampered, raising
+from support.api.manifests import node
+from support.api.tampered_api import Held, Tampered
 from support.live.http_scheduler import scheduled
-from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.attempts import asking, attempts, moves, sized
+from support.scheduling.attempts import attempts, moves, sized
 from support.scheduling.failed_attempts import condition_time, is_now
 from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, pending_pod, placed, pods
 
@@ -93,14 +89,6 @@ async def test_what_is_written_to_the_preemptor(api_server, namespace):
         assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling", "Scheduled"]
 
 
-async def test_a_victim_without_grace_period_is_gone_at_once(api_server, namespace):
-    victim = placed("victim", terminationGracePeriodSeconds=0)
-    async with running(api_server, namespace, *pods(victim)) as c:
-        await c.pods(pending_pod())
-        await c.until(lambda: c.node_of("web"))
-        assert await leaving(c, "victim") == {"victim"}
-
-
 async def test_terminating_victims_are_waited_for(api_server, namespace):
     """No further victims are chosen meanwhile, and the nomination stays."""
     more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
@@ -132,19 +120,6 @@ async def test_a_nomination_of_a_node_that_no_longer_fits(api_server, namespace)
         assert await message(c) in (text, f"{text} {NO_CLAIMS}{TERMINATING}")
 
 
-async def test_terminating_pods_are_not_evicted_again(api_server, namespace):
-    """The node is nominated, and no pod is deleted a second time."""
-    async with running(api_server, namespace, *pods(placed("victim"))) as c:
-        await c.objects.delete("pods", "victim", grace=None)
-        await c.pods(pending_pod())
-        assert await nominated_node(c) == "n1"
-        assert c.api.verbs("victim") == []
-        assert await c.events("victim") == []
-        await c.objects.delete("pods", "victim")
-        await c.settle()
-        assert await c.node_of("web") == "n1"
-
-
 # -- pods that may not preempt -----------------------------------------------------------------------------------------
 
 
@@ -168,13 +143,6 @@ async def test_a_non_preempting_pod_keeps_its_nomination(api_server, namespace):
             "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.",
             id="equals",
         ),
-        pytest.param(
-            [placed("equal", "2", priority="most"), placed("lesser", "1")],
-            "3",
-            "1 Insufficient cpu, 1 Preemption is not helpful for scheduling.",
-            id="not enough",
-        ),
-        pytest.param([placed("lesser")], "8", "2 Preemption is not helpful for scheduling.", id="never enough"),
     ],
 )
 async def test_no_candidates(api_server, namespace, there, cpu, tail):
@@ -220,27 +188,6 @@ class _SlowFor(Held):
         return await (super().__call__(call, go_on) if call.name == self._name else go_on())
 
 
-async def test_victims_are_reprieved(api_server, namespace):
-    """Victims of higher priority are reprieved if the others suffice."""
-    async with running(api_server, namespace, *three_victims()) as c:
-        await c.pods(pending_pod(cpu="2"))
-        assert await leaving(c, "v0", "v1", "v2") in ({"v1"}, {"v2"})
-        assert c.api.verbs("v0") == []
-
-
-async def test_the_pod_is_tried_with_each_victim_that_is_gone(api_server, namespace):
-    async with running(api_server, namespace, *three_victims()) as c:
-        await c.pods(pending_pod(cpu="4"))
-        await c.objects.delete("pods", "v0")
-        await c.settle()
-        assert await message(c) == f"0/1 nodes are available: 1 Insufficient cpu. {NO_CLAIMS}{TERMINATING}"
-        for name in ("v1", "v2"):
-            await c.objects.delete("pods", name)
-        await c.settle()
-        assert await c.node_of("web") == "n1"
-        assert len(await c.events(reason="Preempted")) == 3
-
-
 # -- while the evictions run -------------------------------------------------------------------------------------------
 
 
@@ -264,70 +211,6 @@ async def test_the_preemptor_is_gated_during_evictions(api_server, namespace):
         await c.settle()
         assert await c.node_of("web") == "n1"
         assert len(attempts(c, "web")) == 2
-
-
-async def test_the_gate_opens_after_the_evictions(api_server, namespace):
-    async with running(api_server, namespace, *pods(placed("victim"))) as c:
-        await c.pods(pending_pod())
-        await c.nodes(node("n2"))
-        # n1 was nominated, but n2 is free now.
-        assert await c.node_of("web") == "n2"
-        assert len(attempts(c, "web")) == 2
-
-
-async def test_a_deletion_that_fails(api_server, namespace):
-    """The pod is retried at once, and preempts again."""
-    async with running(api_server, namespace, *pods(placed("victim"))) as c:
-        c.api.instead["delete"] = raising(Forbidden("not today"), times=1)
-        await c.pods(pending_pod())
-        assert moves(c, "web")[-2:] == [("active", "ForceActivate"), ("unschedulable", "ScheduleAttemptFailure")]
-        assert len(attempts(c, "web")) == 2
-        assert c.api.verbs("victim").count("delete") == 2
-        assert await leaving(c, "victim") == {"victim"}
-        assert len(await c.events("victim")) == 1
-
-
-async def test_a_failed_deletion_spares_the_last_victim(api_server, namespace):
-    async with running(api_server, namespace, *three_victims()) as c:
-        began = asyncio.Event()
-        failing = raising(InternalError("etcd is tired"), times=1)
-
-        async def first_fails(call, go_on):
-            if call.name == "v0":
-                await began.wait()
-                return await failing(call, go_on)
-            began.set()
-            return await go_on()
-
-        c.api.instead["delete"] = first_fails
-        await c.pods(pending_pod(cpu="4"))
-        first, other, *_ = [call.name for call in c.api.calls if call.verb == "delete"]
-        assert {first, other} in ({"v0", "v1"}, {"v0", "v2"})
-        # The pod continues when the other victim starts to terminate, or at the latest when it is gone.
-        (leaves,) = {first, other} - {"v0"}
-        await c.objects.delete("pods", leaves)
-        await c.settle()
-        assert await leaving(c, "v0", "v1", "v2") == {"v0", "v1", "v2"}
-        deleted = [call.name for call in c.api.calls if call.verb == "delete"]
-        assert sorted(deleted) == ["v0", "v0", "v1", "v2"]
-
-
-async def test_a_condition_that_cannot_be_written_spares_the_victim(api_server, namespace):
-    async with running(api_server, namespace, *pods(placed("victim"))) as c:
-        c.api.instead["patch"] = _failing_for("victim", Forbidden("not today"))
-        await c.pods(pending_pod())
-        assert c.api.verbs("victim")[:3] == ["patch", "patch", "delete"]
-        assert len(attempts(c, "web")) == 2
-        assert await leaving(c, "victim") == {"victim"}
-
-
-def _failing_for(name, error):
-    failing = raising(error, times=1)
-
-    async def act(call, go_on):
-        return await (failing(call, go_on) if call.name == name else go_on())
-
-    return act
 
 
 async def test_a_victim_that_is_already_gone(api_server, namespace):
@@ -368,49 +251,4 @@ async def test_lower_priority_nominations_are_removed(api_server, namespace):
         assert (await c.node_of("web"), await c.node_of("lesser")) == ("n2", "")
 
 
-async def test_equal_nominations_stay(api_server, namespace):
-    """Pods of equal priority keep their nominations, which count: the second preemptor needs a node of its own."""
-    there = pods(placed("first", "2"), placed("second", "2"))
-    async with running(api_server, namespace, *there) as c:
-        await c.pods(pending_pod("one", "2"))
-        await c.pods(pending_pod("two", "2"))
-        assert await leaving(c, "first", "second") == {"first", "second"}
-        assert await nominated_node(c, "one") == await nominated_node(c, "two") == "n1"
-        assert {"status": {"nominatedNodeName": None}} not in c.api.status_patches("one")
-        for name in ("first", "second"):
-            await c.objects.delete("pods", name)
-        await c.settle()
-        assert await c.node_of("one") == await c.node_of("two") == "n1"
-
-
 # -- profiles ----------------------------------------------------------------------------------------------------------
-
-
-async def test_events_name_the_preemptors_scheduler(api_server, namespace):
-    config = configuration(profile("first"), profile("second"))
-    async with running(api_server, namespace, *pods(placed("victim")), config=config) as c:
-        await c.pods(pending_pod(schedulerName="second"))
-        condition = await c.condition("victim", "DisruptionTarget")
-        assert condition["message"] == "second: preempting to accommodate a higher priority pod"
-        (event,) = await c.events("victim")
-        assert (event["reportingController"], event["reportingInstance"]) == ("second", "second-host")
-
-
-async def test_a_profile_without_preemption(api_server, namespace):
-    """The message has no suffix, and a nomination is removed."""
-    config = configuration(profile(without={"postFilter": ["*"]}))
-    web = {**pending_pod(), "status": {"nominatedNodeName": "n1"}}
-    async with running(api_server, namespace, *pods(placed("victim"), web), config=config) as c:
-        assert await message(c) == "0/1 nodes are available: 1 Insufficient cpu."
-        assert await nominated_node(c) == ""
-        assert c.api.verbs("victim") == []
-
-
-async def test_later_post_filters_are_not_called_if_preemption_succeeds(api_server, namespace):
-    a = answering("A")
-    config = configuration(profile(postFilter=[a]))
-    async with running(api_server, namespace, *pods(placed("victim")), config=config, plugins=[a]) as c:
-        await c.pods(pending_pod())
-        assert "A.post_filter" not in a.log
-        await c.pods(asking(pod("other"), cpu="3"))
-        assert "A.post_filter" in a.log

@@ -5,10 +5,10 @@ import pytest
 from support.api.manifests import budget, node
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import configuration, profile
-from support.scheduling.attempts import labelled, sized
+from support.scheduling.attempts import labelled
 from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, pending_pod, placed, pods
 
-EARLY, LATE, LATEST = (f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 3))
+EARLY, LATE = (f"2026-01-0{day}T00:00:00Z" for day in (1, 2))
 TWO = [*CLASSES, *nodes(node("n1"), node("n2"))]
 
 
@@ -48,54 +48,11 @@ ELSEWHERE = placed("b", node_name="n2", priority="some")
 
 BUDGETS = [
     pytest.param([guarded("a"), ELSEWHERE], [allowing(0)], ("n2", {"b"}), id="guarded pods are avoided"),
-    pytest.param([guarded("a"), ELSEWHERE], [], ("n1", {"a"}), id="no budget"),
     pytest.param(
         [guarded("a"), ELSEWHERE],
         [allowing(1)],
         ("n1", {"a"}),
         id="one disruption allowed",
-    ),
-    pytest.param(
-        [guarded("a"), guarded("b", node_name="n2", priority="some")],
-        [allowing(0)],
-        ("n1", {"a"}),
-        id="violated everywhere",
-    ),
-    pytest.param(
-        [guarded("a"), placed("b", node_name="n2", priority="most")],
-        [allowing(0)],
-        ("n1", {"a"}),
-        id="violated if unavoidable",
-    ),
-    pytest.param(
-        [guarded("a", "1500m"), guarded("c", "1500m"), ELSEWHERE],
-        [allowing(1)],
-        ("n2", {"b"}),
-        id="one of two disruptions allowed",
-    ),
-    pytest.param(
-        [guarded("a", "1500m"), guarded("c", "1500m"), ELSEWHERE],
-        [allowing(2)],
-        ("n1", {"a", "c"}),
-        id="two of two disruptions allowed",
-    ),
-    pytest.param(
-        [guarded("a"), ELSEWHERE],
-        [allowing(5), allowing(0, "another")],
-        ("n2", {"b"}),
-        id="the strictest budget counts",
-    ),
-    pytest.param(
-        [guarded("a"), ELSEWHERE],
-        [allowing(0, matchLabels={"guarded": "no"})],
-        ("n1", {"a"}),
-        id="budget of other pods",
-    ),
-    pytest.param(
-        [guarded("a", "2"), placed("c", "2", priority="some"), placed("b", "4", "n2", "most")],
-        [allowing(0)],
-        ("n1", {"a", "c"}),
-        id="both victims are needed",
     ),
 ]
 
@@ -108,13 +65,6 @@ async def test_disruption_budgets(api_server, namespace, there, budgets, expecte
     )
 
 
-async def test_on_one_node_pods_with_a_budget_are_reprieved(api_server, namespace):
-    """Even if its priority is lower."""
-    before = [*CLASSES, *nodes(node("n1")), *pods(guarded("a", "2"), placed("b", "2", priority="some"))]
-    web = pending_pod(cpu="2")
-    assert await node_and_victims(api_server, namespace, before, [allowing(0)], web, "ab") == ("n1", {"b"})
-
-
 async def test_pods_in_disrupted_pods_do_not_use_up_the_budget(api_server, namespace):
     """Its eviction has already used up its disruption."""
     made, status = allowing(0)
@@ -125,33 +75,7 @@ async def test_pods_in_disrupted_pods_do_not_use_up_the_budget(api_server, names
 
 CHOICES = [
     pytest.param(
-        [placed("a", "2", priority="some"), placed("b", "2"), placed("c", node_name="n2")],
-        ("n2", {"c"}),
-        id="lowest highest priority of victims",
-    ),
-    pytest.param(
-        [
-            placed("a", "2", priority="some"),
-            placed("b", "2", priority="some"),
-            placed("c", "2", "n2", "some"),
-            placed("d", "2", "n2"),
-        ],
-        ("n2", {"c", "d"}),
-        id="lowest sum of priorities",
-    ),
-    pytest.param([placed("a", "2"), placed("b", "2"), placed("c", "3", "n2")], ("n2", {"c"}), id="fewest victims"),
-    pytest.param(
         [placed("a", started=EARLY), placed("b", node_name="n2", started=LATE)], ("n2", {"b"}), id="latest start"
-    ),
-    pytest.param(
-        [
-            placed("a", "2", started=EARLY),
-            placed("b", "2", started=LATEST),
-            placed("c", "2", "n2", started=LATE),
-            placed("d", "2", "n2", started=LATE),
-        ],
-        ("n2", {"c", "d"}),
-        id="latest of the earliest starts",
     ),
 ]
 
@@ -164,32 +88,6 @@ async def test_choice_of_the_node(api_server, namespace, there, expected):
             api_server, namespace, [*TWO, *pods(*before)], web=pending_pod(), everybody=everybody
         )
         assert found == expected
-
-
-VICTIMS = [
-    pytest.param([placed("a", "2", priority="some"), placed("b", "2")], "2", {"b"}, id="lower priority"),
-    pytest.param([placed("a", "2", started=EARLY), placed("b", "2", started=LATE)], "2", {"b"}, id="later start"),
-    pytest.param(
-        [placed("a", "3", priority="some"), placed("b", "1")],
-        "3",
-        {"a"},
-        id="higher priority if lower does not suffice",
-    ),
-    pytest.param(
-        [placed("a", "1"), placed("b", "2"), placed("c", "1", priority="most")],
-        "3",
-        {"a", "b"},
-        id="pods of equal priority are reprieved",
-    ),
-]
-
-
-@pytest.mark.parametrize(("there", "cpu", "expected"), VICTIMS)
-async def test_choice_of_victims(api_server, namespace, there, cpu, expected):
-    before = [*CLASSES, *nodes(node("n1")), *pods(*there)]
-    everybody = [p["metadata"]["name"] for p in there]
-    found = await node_and_victims(api_server, namespace, before, web=pending_pod(cpu=cpu), everybody=everybody)
-    assert found == ("n1", expected)
 
 
 async def test_nominated_resources_are_not_free(api_server, namespace):
@@ -220,12 +118,3 @@ async def test_min_candidate_nodes_limits_the_search(api_server, namespace):
         names = [f"v{i}" for i in range(1, 6)]
         chosen = await nominated_node(c)
         assert await leaving(c, *names) == {f"v{chosen[1:]}"}
-
-
-async def test_a_smaller_node_is_no_candidate(api_server, namespace):
-    before = [
-        *CLASSES,
-        *nodes(sized(node("n1"), cpu="2"), node("n2")),
-        *pods(placed("a", "1"), placed("b", "2", "n2", "some")),
-    ]
-    assert await node_and_victims(api_server, namespace, before, everybody="ab") == ("n2", {"b"})

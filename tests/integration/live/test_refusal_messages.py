@@ -1,13 +1,7 @@
 """Messages of the default profile, character by character."""
 
-import numpy as np
-
-from stowplan.scheduler.framework.interface import PostFilterResult, PreFilterResult
-from stowplan.scheduler.framework.rejections import Rejections
-from stowplan.scheduler.framework.status import Reason, unschedulable
 from support.api.manifests import node, pod
 from support.live.http_scheduler import scheduled
-from support.plugins.answering_plugins import answering, configuration, profile
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 CLAIMS = "no new claims to deallocate"
@@ -67,16 +61,6 @@ async def test_a_pod_that_may_not_preempt(api_server, namespace):
         )
 
 
-async def test_preemption_helps(api_server, namespace):
-    async with scheduled(api_server, namespace) as c:
-        await c.nodes(node("n1", taints=[TAINT]), node("n2"))
-        await c.pods(asking("first"))
-        await c.pods(asking(priorityClassName="system-cluster-critical"))
-        assert [e["note"] for e in await c.events("web", reason="FailedScheduling")] == [
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
-        ]
-
-
 async def test_pre_filter_excludes_most_nodes(api_server, namespace):
     """Nodes that PreFilter excludes count as refused by the plugin that excluded them."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
@@ -87,75 +71,6 @@ async def test_pre_filter_excludes_most_nodes(api_server, namespace):
         assert await messages(c) == (
             "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
             f"{CLAIMS}, preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
-        )
-
-
-async def test_entries_are_sorted_as_text(api_server, namespace):
-    """As text, so 10 sorts before 2."""
-    async with scheduled(api_server, namespace) as c:
-        await c.nodes(*(node(f"n{i}", taints=[TAINT] * (i < 2)) for i in range(12)))
-        await c.pods(asking(cpu="100"))
-        begin = "0/12 nodes are available: 10 Insufficient cpu, 2 node(s) had untolerated taint(s). "
-        assert (await messages(c)).startswith(begin)
-
-
-async def test_a_node_with_two_reasons_counts_for_both(api_server, namespace):
-    async with scheduled(api_server, namespace) as c:
-        await c.nodes(node("n1"), node("n2"))
-        large = asking(cpu="100")
-        large["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Ti"
-        await c.pods(large)
-        begin = "0/2 nodes are available: 2 Insufficient cpu, 2 Insufficient memory. "
-        assert (await messages(c)).startswith(begin)
-
-
-async def test_pre_filters_whose_nodes_are_disjoint(api_server, namespace):
-    a = answering("A", pre_filter=PreFilterResult(frozenset(["n1"])))
-    b = answering("B", pre_filter=PreFilterResult(frozenset(["n2"])))
-    config = configuration(profile(preFilter=[b, a], without={"postFilter": ["*"]}))
-    before = [("nodes", node("n1")), ("nodes", node("n2"))]
-    async with scheduled(api_server, namespace, config=config, plugins=[a, b], before=before) as c:
-        await c.pods(pod("web"))
-        assert await messages(c) == "0/2 nodes are available: node(s) didn't satisfy plugin(s) [A B] simultaneously."
-        assert c.queued("web").unschedulable_plugins == {"A", "B"}
-
-
-async def test_the_last_of_several_refusing_pre_filters_counts(api_server, namespace):
-    a, b = (answering(name, pre_filter=unschedulable(f"not {name}")) for name in "AB")
-    config = configuration(profile(preFilter=[a, b], without={"postFilter": ["*"]}))
-    before = [("nodes", node("n1"))]
-    async with scheduled(api_server, namespace, config=config, plugins=[a, b], before=before) as c:
-        await c.pods(pod("web"))
-        assert await messages(c) == "0/1 nodes are available: not B."
-        assert c.queued("web").unschedulable_plugins == {"B"}
-
-
-async def test_plugins_that_refuse_different_nodes(api_server, namespace):
-    """Each node counts for the first plugin that refused it; the pod waits for all these plugins."""
-
-    def refusing(name):
-        def filter_(state, pod, nodes):
-            return Rejections.where(np.array(nodes.names()) == name, Reason("No", f"not on {name}"))
-
-        return filter_
-
-    a, b = answering("A", filter=refusing("n1")), answering("B", filter=refusing("n2"))
-    config = configuration(profile(filter=[a, b], without={"postFilter": ["*"]}))
-    before = [("nodes", node("n1")), ("nodes", node("n2"))]
-    async with scheduled(api_server, namespace, config=config, plugins=[a, b], before=before) as c:
-        await c.pods(pod("web"))
-        assert await messages(c) == "0/2 nodes are available: 1 not on n1, 1 not on n2."
-        assert c.queued("web").unschedulable_plugins == {"A", "B"}
-
-
-async def test_messages_of_post_filters_are_joined(api_server, namespace):
-    a, b = (answering(name, post_filter=PostFilterResult(unschedulable(f"{name} cannot help"))) for name in "AB")
-    config = configuration(profile(postFilter=[a, b], without={"postFilter": ["*"]}))
-    before = [("nodes", node("n1"))]
-    async with scheduled(api_server, namespace, config=config, plugins=[a, b], before=before) as c:
-        await c.pods(pod("web", nodeSelector={"no": "where"}))
-        assert await messages(c) == (
-            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. A cannot help, B cannot help"
         )
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from stowplan.kube.api.api_errors import Conflict, InternalError
-from stowplan.kube.api.port import Unreachable
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.framework.events import POD, Action, on
@@ -21,9 +20,7 @@ TRIED = 'running Bind plugin "DefaultBinder": '
 @pytest.mark.parametrize(
     "error",
     [
-        pytest.param(InternalError("etcd is tired"), id="500"),
         pytest.param(Conflict("somebody was faster"), id="409"),
-        pytest.param(Unreachable("connection refused"), id="unreachable"),
         pytest.param(OutcomeUnknown("the answer was lost"), id="outcome_unknown"),
     ],
 )
@@ -108,35 +105,6 @@ async def test_a_binding_that_succeeded_but_whose_response_was_lost(api_server, 
         assert c.api.verbs("web") == ["bind"]
 
 
-async def test_a_successful_binding_is_observed_late(api_server, namespace):
-    """The pod leaves the queue when the watch reports that it is bound."""
-    async with scheduled(api_server, namespace, wrap=Tampered) as c:
-        await c.nodes(node("n1"))
-        c.api.instead["bind"] = raising(OutcomeUnknown("the answer was lost"), after=True)
-        await c.pods(pod("web"))
-        (placed,) = c.scheduler.state.placed_pods()
-        assert (placed.node_name, c.place("web")) == ("n1", "")
-        assert nothing_in_flight(c)
-        await c.advance(30.0)
-        assert c.api.verbs("web").count("bind") == 1
-
-
-async def test_resources_of_a_pod_that_could_not_be_bound_wake_another(api_server, namespace):
-    async with scheduled(api_server, namespace, wrap=Tampered) as c:
-        await c.nodes(node("n1"))
-        held = c.api.instead["bind"] = Held()
-        await c.objects.create("pods", large("web"))
-        await c.until(held.waiting.is_set)
-        await c.objects.create("pods", large("other"))
-        await c.until(lambda: c.place("other") == "UNSCHEDULABLE")
-        c.api.instead["bind"] = raising(InternalError("etcd is tired"), times=1)
-        held.let_go()
-        await c.settle()
-        assert await c.node_of("web") == "n1"
-        # A successful bind does not wake the other pod.
-        assert c.queued("other").attempts == 1
-
-
 async def test_released_resources_wake_waiting_pods(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
         await c.nodes(node("n1"))
@@ -173,75 +141,6 @@ def large(name):
 
 
 # -- order of the steps after a failure --------------------------------------------------------------------------------
-
-
-def order_of(queue):
-    """Record the queue's operations when an attempt fails: requeue, move, and which pod a move excludes."""
-    log = []
-    move, requeue = queue.move_all, queue.add_unschedulable_if_not_present
-
-    def move_all(event, old, new, *, pre_check=None):
-        # Lost nominations cause the same event, but without a node.
-        if event.label == "AssignedPodDelete" and old.spec.node_name:
-            left_out = [] if pre_check is None else [q.pod.key for q in queue.pending() if not pre_check(q.pod)]
-            log.append(("move", old.metadata.name, old.spec.node_name, left_out))
-        move(event, old, new, pre_check=pre_check)
-
-    def add_unschedulable_if_not_present(queued):
-        log.append(("requeue", queued.pod.pod.metadata.name))
-        requeue(queued)
-
-    queue.move_all, queue.add_unschedulable_if_not_present = move_all, add_unschedulable_if_not_present
-    return log
-
-
-@pytest.mark.parametrize(
-    ("points", "answers", "rejection"),
-    [
-        pytest.param(["preBind"], {"pre_bind": unschedulable("no")}, True, id="prebind-rejects"),
-        pytest.param(["preBind"], {"pre_bind": RuntimeError("oops")}, False, id="prebind-error"),
-        pytest.param(["preBind"], {"pre_bind_pre_flight": RuntimeError("oops")}, False, id="preflight-error"),
-        pytest.param(["bind"], {"bind": unschedulable("no")}, True, id="bind-rejects"),
-        pytest.param(["bind"], {"bind": RuntimeError("oops")}, False, id="bind-error"),
-        pytest.param(["permit"], {"permit": (WAIT, 0.0)}, True, id="wait-rejected"),
-    ],
-)
-async def test_order_of_requeue_and_move(api_server, namespace, points, answers, rejection):
-    log = []
-    a = answering("A", log=log, **answers)
-    config = configuration(profile(without={"bind": ["DefaultBinder"] * ("bind" in points)}, reserve=[a], **{
-        point: [a] for point in points
-    }))  # fmt: skip
-    async with scheduled(api_server, namespace, config=config, plugins=[a], before=[("nodes", node("n1"))]) as c:
-        done = order_of(c.scheduler.queue)
-        await c.pods(pod("web"))
-        if points == ["permit"]:
-            await c.advance(0.0)
-        key = f"{namespace}/web"
-        requeue = ("requeue", "web")
-        if rejection:
-            assert done == [requeue, ("move", "web", "n1", [key])]
-        else:
-            assert done == [("move", "web", "n1", []), requeue]
-        assert log.count("A.unreserve") == 1
-        assert nothing_in_flight(c)
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        pytest.param({"reserve": unschedulable("no")}, id="reserve"),
-        pytest.param({"permit": (unschedulable("no"), 0.0)}, id="permit"),
-    ],
-)
-async def test_no_event_if_reserve_or_permit_fails_in_the_scheduling_cycle(api_server, namespace, answers):
-    """Resources that Reserve or Permit release within the same cycle wake no other pod."""
-    a = answering("A", **answers)
-    config = configuration(profile(**{point: [a] for point in answers}))
-    async with scheduled(api_server, namespace, config=config, plugins=[a], before=[("nodes", node("n1"))]) as c:
-        done = order_of(c.scheduler.queue)
-        await c.pods(pod("web"))
-        assert done == [("requeue", "web")]
 
 
 async def test_a_rejected_pod_is_not_woken_by_its_own_release(api_server, namespace):

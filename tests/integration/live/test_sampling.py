@@ -8,9 +8,8 @@ import numpy as np
 from support.api.manifests import node, pod
 from support.live.http_scheduler import Objects, scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.attempts import asking, labelled
+from support.scheduling.attempts import asking
 
-ZONE = "topology.kubernetes.io/zone"
 NODES = 150
 
 
@@ -69,27 +68,3 @@ async def test_a_share_of_the_nodes(api_server, namespace):
         # The message of a pod that fits nowhere covers all nodes.
         await c.pods(asking(pod("large"), cpu="64"))
         assert (await c.condition("large"))["message"].startswith("0/150 nodes are available: 150 Insufficient cpu.")
-
-
-async def test_all_nodes_are_scored_if_unset(api_server, namespace):
-    chooser = Chooser()
-    made = {"config": configuration(chooser.profile()), "plugins": [chooser.plugin]}
-    every = [node(f"n{i:03}") for i in range(110)]
-    async with many_nodes(api_server, namespace, *every), scheduled(api_server, namespace, **made) as c:
-        await c.pods(pod("a"))
-        await c.pods(pod("b"))
-        assert chooser.asked == [110, 110]
-        assert await c.node_of("b") == "n000"
-
-
-async def test_sampling_alternates_between_zones(api_server, namespace):
-    """Nodes of both zones are sampled although one zone has most of the nodes."""
-    chooser = Chooser()
-    made = {"config": configuration(chooser.profile(percentageOfNodesToScore=10)), "plugins": [chooser.plugin]}
-    every = [labelled(node(f"n{i:03}"), **{ZONE: "a" if i < 130 else "b"}) for i in range(NODES)]
-    async with many_nodes(api_server, namespace, *every), scheduled(api_server, namespace, **made) as c:
-        # Twenty pairs, then eighty nodes of zone a: 20 + 80 are the first hundred.
-        await c.pods(pod("a", nodeSelector={ZONE: "b"}))
-        await c.pods(pod("b"))
-        assert chooser.asked == [20, 100]
-        assert (await c.node_of("a")) >= "n130"

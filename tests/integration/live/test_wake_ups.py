@@ -9,26 +9,20 @@ import pytest
 from support.api.manifests import node, pod
 from support.api.storage_objects import claim, storage_class, volume
 from support.live.http_scheduler import scheduled
-from support.scheduling.attempts import asking, labelled, moves, on, only_these
+from support.scheduling.attempts import asking, moves, on, only_these
 from support.scheduling.waking import (
     change,
     check_row,
     create,
     delete,
-    reallocate,
     relabel,
-    resize,
-    retaint,
     row,
-    taint,
-    tolerate,
 )
 
 ZONE = "topology.kubernetes.io/zone"
 #: The provisioner of class `slow`.
 DRIVER = "csi.example.com"
 NODE = ("nodes", node("n1"))
-TAINTED = ("nodes", node("n1", taints=[taint("t")]))
 ANNOTATED = change("nodes", "n1", {"metadata": {"annotations": {"x": "y"}}})
 
 
@@ -36,11 +30,6 @@ def waiting(made):
     """The pod, assigned to a scheduler that does not run."""
     made["spec"]["schedulerName"] = "nobody"
     return made
-
-
-def near(app="db"):
-    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": app}}}
-    return pod(affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
 
 
 def data(name="c"):
@@ -100,33 +89,6 @@ FEATURE = {"status": {"declaredFeatures": ["RestartAllContainersOnContainerExits
 
 ROWS = [
     row(
-        "TaintToleration",
-        "a node comes",
-        before=[TAINTED],
-        idle=[create("nodes", node("n2", taints=[taint("t")]))],
-        wake=create("nodes", node("n3")),
-        cause="NodeAdd",
-        node_name="n3",
-    ),
-    row(
-        "TaintToleration",
-        "a taint goes",
-        before=[TAINTED],
-        idle=[ANNOTATED, retaint("n1", "u")],
-        wake=retaint("n1"),
-        cause="NodeUpdateNodeTaint",
-        node_name="n1",
-    ),
-    row(
-        "TaintToleration",
-        "its toleration",
-        before=[TAINTED, ("pods", pod("other"))],
-        idle=[tolerate("other", "t")],
-        wake=tolerate("web", "t"),
-        cause="UnschedulablePodUpdatePodToleration",
-        node_name="n1",
-    ),
-    row(
         "NodeAffinity",
         "labels change",
         pod=pod(nodeSelector={"a": "b"}),
@@ -134,16 +96,6 @@ ROWS = [
         idle=[relabel("nodes", "n1", a="c")],
         wake=relabel("nodes", "n1", a="b"),
         cause="NodeUpdateNodeLabel",
-        node_name="n1",
-    ),
-    row(
-        "NodeResourcesFit",
-        "a node grows",
-        pod=THREE,
-        before=FULL,
-        idle=[reallocate("n1", memory="64Gi")],
-        wake=reallocate("n1", cpu="8"),
-        cause="NodeUpdateNodeAllocatable",
         node_name="n1",
     ),
     row(
@@ -164,36 +116,6 @@ ROWS = [
         idle=[delete("pods", "pending")],
         wake=delete("pods", "large"),
         cause="AssignedPodDelete",
-        node_name="n1",
-    ),
-    row(
-        "NodeResourcesFit",
-        "it asks for less",
-        pod=THREE,
-        before=[*FULL, ("pods", asking(pod("other"), cpu="3500m"))],
-        idle=[resize("web", cpu="3100m"), resize("other", cpu="3")],
-        wake=resize("web", cpu="1"),
-        cause="UnschedulablePodUpdatePodScaleDown",
-        node_name="n1",
-    ),
-    row(
-        "InterPodAffinity",
-        "a pod comes",
-        pod=near(),
-        before=[("nodes", labelled(node("n1"), **{ZONE: "a"}))],
-        idle=[create("pods", on("n1", pod("other"))), create("pods", waiting(pod("pending", labels={"app": "db"})))],
-        wake=create("pods", on("n1", pod("db"))),
-        cause="AssignedPodAdd",
-        node_name="n1",
-    ),
-    row(
-        "InterPodAffinity",
-        "a pod's labels change",
-        pod=near(),
-        before=[("nodes", labelled(node("n1"), **{ZONE: "a"})), ("pods", on("n1", pod("other")))],
-        idle=[relabel("pods", "other", x="y")],
-        wake=relabel("pods", "other", app="db"),
-        cause="AssignedPodUpdatePodLabel",
         node_name="n1",
     ),
     row(

@@ -28,10 +28,6 @@ def relabel(plural, name, **labels):
     return change(plural, name, {"metadata": {"labels": labels}})
 
 
-def retaint(name, *keys):
-    return change("nodes", name, {"spec": {"taints": [taint(key) for key in keys] or None}})
-
-
 def taint(key):
     return {"key": key, "effect": "NoSchedule"}
 
