@@ -11,7 +11,7 @@ from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.types import Pod
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.commands import up
-from stowplan_cluster.commands.cluster_server import open_cluster, served
+from stowplan_cluster.commands.cluster_server import open_cluster
 from stowplan_cluster.commands.embedded_options import ClusterOptions
 from support.api import manifests
 
@@ -117,15 +117,6 @@ class TestUp:
         assert not answers(cluster)
         assert (await EmbeddedApi(cluster.server).get(Pod, "web", namespace="default")).metadata.name == "web"
         assert capsys.readouterr().out.startswith(f"Serving on {cluster.front.url}: 1 node, 0 pods\n")
-
-
-async def test_controllers_run_while_it_is_served(cluster):
-    async with served(cluster) as controllers:
-        await asyncio.sleep(0)
-        assert not controllers.done()
-        assert answers(cluster)
-    assert controllers.cancelled()
-    assert not answers(cluster)
 
 
 @pytest.mark.parametrize(

@@ -141,18 +141,6 @@ def test_manifests_may_contain_the_nodes(tmp_path):
         assert commands_of["web"]["metadata"]["name"] == "web"
 
 
-def test_without_nodes_pods_wait(tmp_path):
-    with up(tmp_path, "--nodes=0") as (_, client, log):
-        client(PODS, pod())
-
-        def told(pods):
-            conditions = pods["web"].get("status", {}).get("conditions") or ()
-            return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
-
-        assert "nodeName" not in client.until(PODS, told)["web"]["spec"]
-        assert ": 0 nodes, " in log.read_text()
-
-
 def test_scheduler_stories_are_served_at_the_same_address(tmp_path):
     with up(tmp_path, "--nodes=1") as (_, client, log):
         client(PODS, pod(nodeSelector={"disk": "ssd"}))

@@ -78,10 +78,6 @@ async def test_discovery_needs_a_token(client, path):
     assert (await as_jane(client, path)).status == 200
 
 
-async def test_jane_may_read_pods_of_one_namespace(client):
-    assert (await as_jane(client, "/api/v1/namespaces/default/pods")).status == 200
-
-
 @pytest.mark.parametrize(
     ("method", "path", "why"),
     [
@@ -92,19 +88,8 @@ async def test_jane_may_read_pods_of_one_namespace(client):
         ),
         (
             "GET",
-            "/api/v1/pods",
-            'pods is forbidden: User "jane" cannot list resource "pods" in API group "" at the cluster scope',
-        ),
-        (
-            "GET",
             "/apis/apps/v1/namespaces/default/deployments/web",
             'deployments.apps "web" is forbidden: User "jane" cannot get resource "deployments" in API group "apps" '
-            'in the namespace "default"',
-        ),
-        (
-            "DELETE",
-            "/api/v1/namespaces/default/pods/p",
-            'pods "p" is forbidden: User "jane" cannot delete resource "pods" in API group "" '
             'in the namespace "default"',
         ),
         (
@@ -113,13 +98,7 @@ async def test_jane_may_read_pods_of_one_namespace(client):
             'pods "p" is forbidden: User "jane" cannot create resource "pods/eviction" in API group "" '
             'in the namespace "default"',
         ),
-        (
-            "GET",
-            "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
-            'nodes "n" is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope',
-        ),
         ("GET", "/metrics", 'forbidden: User "jane" cannot get path "/metrics"'),
-        ("GET", "/", 'forbidden: User "jane" cannot get path "/"'),
     ],
     ids=lambda value: value if value.startswith("/") else "",
 )
@@ -211,9 +190,3 @@ async def test_a_token_can_be_reviewed(client):
 def test_tokens_are_not_shown():
     tokens = Tokens({"secret-token": UserInfo(name="jane")})
     assert "secret" not in repr(tokens)
-
-
-def test_names_cannot_carry_html():
-    tokens = Tokens({"t": UserInfo(name="a")})
-    assert tokens.user_of("t").name == "a"
-    assert tokens.user_of("") is None

@@ -52,29 +52,18 @@ def no_tracebacks(caplog):
     "sent",
     [
         b"\r\n\r\nnonsense\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"GET /api\r\n\r\n",
         b"GET /api HTTP/9.9\r\n\r\n",
-        b"GET /api SMTP/1.1\r\n\r\n",
         b"FETCH /api HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /api HTTP/1.1\r\nno colon\r\n\r\n",
         b"GET /api HTTP/1.1\r\n: no name\r\n\r\n",
-        b"GET /api HTTP/1.1\r\nBad Name: x\r\n\r\n",
         b"GET /api HTTP/1.1\r\nX: a\x00b\r\n\r\n",
-        b"POST /api HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         b"POST /api HTTP/1.1\r\nContent-Length: ten\r\n\r\n",
-        b"POST /api HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"POST /api HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"GET /api/\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
         b"GET /api HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
         b"GET /api HTTP/1.1\r\n" + b"".join(b"X-%d: a\r\n" % n for n in range(500)) + b"\r\n",
-        head(b"POST", CONFIGMAPS, b"Content-Length: 1\r\nContent-Encoding: \x80\r\n") + b"{",
         head(b"POST", CONFIGMAPS, b"Content-Length: 1\r\nContent-Type: \xff\r\n") + b"{",
-        head(extra=b"User-Agent: \xfe\r\n"),
-        head(extra=b"Impersonate-User: \xff\r\n"),
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
     ids=lambda sent: repr(sent[:40]),
 )
@@ -92,30 +81,13 @@ async def test_malformed_requests_get_a_status(client, sent):
     ("path", "status"),
     [
         (b"/api/v1/nodes/..", 400),
-        (b"/api/v1/nodes/%2e%2e", 400),
-        (b"/api/v1/namespaces/../nodes/n", 400),
-        (b"/../../etc/passwd", 404),
-        (b"/api/v1/nodes/a%2Fb", 400),
-        (b"/api/v1/nodes/%00", 400),
         (b"/api/v1/nodes/%zz", 400),
-        (b"/api/v1/nodes/%", 400),
-        (b"/api/v1//nodes", 400),
         (b"//api/v1/nodes", 404),
-        (b"/api/v1/nodes/n//status", 400),
-        (b"/api/v1/nodes/n/status/more", 404),
-        (b"/openapi/v3/../../x", 404),
-        (b"http://elsewhere/api/v1/nodes", 400),
         (b"*", 400),
-        (b"/..%2f..%2fetc%2fpasswd", 404),
         (b"/" + b"a/" * 30_000, 404),
-        (b"/api/v1/" + b"%2e" * 10_000, 404),
-        (b"/api/v1/namespaces//configmaps", 400),
         (CONFIGMAPS + b"/%0d%0aX:y", 400),
-        (CONFIGMAPS + b"/a;b/c/d", 404),
-        (CONFIGMAPS + b"?limit=-9999999999999999999999&continue=%00", 400),
         (CONFIGMAPS + b"?" + b"&".join(b"a%d=b" % n for n in range(5000)), 400),
         (CONFIGMAPS + b"?labelSelector=" + b"a%20in%20(" * 1000, 400),
-        (CONFIGMAPS + b"?watch=1&timeoutSeconds=1e9", 400),
     ],
 )
 async def test_unusual_paths(client, path, status):
@@ -188,14 +160,6 @@ async def test_a_malformed_chunk_closes_the_connection(client):
     assert client.sleeper.sleeping == 0
 
 
-async def test_a_malformed_chunk_behind_a_refused_request(client):
-    async with client.raw() as raw:
-        raw.send(head(b"POST", b"/api/v1/namespaces/default/nothing", b"Transfer-Encoding: chunked\r\n"))
-        raw.send(b"2\r\n{}\r\nzz\r\n")
-        assert (await raw.reply()).status in (400, 404)
-        await raw.rest()
-
-
 async def test_a_watcher_that_disconnects_before_the_response(client):
     for _ in range(20):
         async with client.raw() as raw:
@@ -247,79 +211,19 @@ async def test_too_many_watches(serving):
 @pytest.mark.parametrize(
     ("content_type", "body", "status"),
     [
-        ("application/json", b"\xff\xfe\x00", 400),
         ("application/json", b'{"data":{"a":"\xff"}}', 400),
         ("application/json", b"NaN", 400),
-        ("application/json", b'{"metadata":{"name":9e999}}', 400),
         ("application/json", b'{"data":' * 100_000 + b"1", 400),
-        ("application/yaml", b"a: &a [*a]", 400),
         ("application/yaml", b"!!python/object/apply:os.getpid []", 400),
         ("application/x-www-form-urlencoded", b"a=b", 415),
-        ("application/json", b"{", 400),
-        ("application/json", b"", 400),
-        ("application/json", b"[]", 400),
-        ("application/json", b'"text"', 400),
-        ("application/json", b'{"metadata": 5}', 400),
         ("application/json", b"[" * 100_000, 400),
-        ("application/json", b'{"data":' * 800 + b"{}" + b"}" * 800, 400),
         ("application/yaml", b"[" * 100_000, 400),
-        ("application/yaml", b"a: [", 400),
         ("application/vnd.kubernetes.protobuf", b"k8s\x00", 400),
-        ("application/vnd.kubernetes.protobuf", b"{}", 400),
-        ("application/cbor", b"{}", 415),
-        ("text/plain", b"{}", 415),
-        ("application/json", b'{"kind":"Pod"}', 400),
     ],
 )
 async def test_invalid_bodies(client, content_type, body, status):
     reply = await client.post(CONFIGMAPS.decode(), body, Content_Type=content_type)
     assert (reply.status, reply.json["status"]) == (status, "Failure"), reply.text
-
-
-@pytest.mark.parametrize(
-    ("content_type", "body", "status"),
-    [
-        ("application/json", b"{}", 415),
-        ("application/patch", b"{}", 415),
-        ("application/merge-patch+json", b"{", 400),
-        ("application/json-patch+json", b"[{", 400),
-        ("application/merge-patch+json", b"{}", 404),
-    ],
-)
-async def test_invalid_patches(client, content_type, body, status):
-    reply = await client.request("PATCH", f"{CONFIGMAPS.decode()}/x", body, Content_Type=content_type)
-    assert (reply.status, reply.json["status"]) == (status, "Failure"), reply.text
-
-
-def _malformed(chance: random.Random) -> bytes:
-    """A request that may have an error somewhere."""
-    target = b"/api/v1/namespaces/default/configmaps?limit=1"
-    data = bytearray(
-        head(chance.choice([b"GET", b"POST", b"PATCH", b"DELETE"]), target, b"Content-Length: 4\r\n") + b"{}{}"
-    )
-    for _ in range(chance.randrange(6)):
-        place = chance.randrange(len(data))
-        match chance.randrange(4):
-            case 0:
-                data[place] = chance.randrange(256)
-            case 1:
-                del data[place : place + chance.randrange(10)]
-            case 2:
-                data[place:place] = bytes(chance.randrange(256) for _ in range(chance.randrange(20)))
-            case 3:
-                data[place:place] = data[place : place + chance.randrange(40)]
-    return bytes(data)
-
-
-async def test_generated_garbage_does_no_harm(client):
-    chance = random.Random(7)
-    for _ in range(100):
-        async with client.raw() as raw:
-            raw.send(_malformed(chance))
-            await client.sleeper.settle()
-    assert (await client.get("/livez")).text == "ok"
-    while any(client.front.metrics.inflight.values()):
-        await client.sleeper.settle()
 
 
 def one_of(words: str, *others: str) -> st.SearchStrategy[str]:

@@ -28,12 +28,6 @@ def pod(name: str = "p", **spec):
     }
 
 
-def deployment():
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
-
-
 async def test_an_object_from_creation_to_deletion(client):
     created = await client.post(CONFIGMAPS, config_map(a="1"))
     assert created.status == 201
@@ -127,16 +121,6 @@ async def test_yaml_in_and_out(client):
     assert yaml.safe_load(missing.text)["reason"] == "NotFound"
 
 
-async def test_browsers_get_indented_json(client):
-    for reply in (
-        await client.get(f"{CONFIGMAPS}?pretty=true"),
-        await client.get(CONFIGMAPS, User_Agent="curl/8"),
-        await client.get("/api/v1/namespaces/default", User_Agent="Mozilla/5.0"),
-    ):
-        assert '\n  "' in reply.text
-    assert "\n " not in (await client.get(CONFIGMAPS)).text
-
-
 async def test_tables(client):
     await client.create(CONFIGMAPS, config_map(a="1"))
     one, many = await client.get(f"{CONFIGMAPS}/c", Accept=TABLE), await client.get(CONFIGMAPS, Accept=TABLE)
@@ -162,13 +146,6 @@ async def test_metadata_alone(client):
     assert all("data" not in item for item in many["items"])
     for path, kind in ((CONFIGMAPS, ""), (f"{CONFIGMAPS}/c", "List")):
         assert (await client.get(path, Accept=PARTIAL.format(kind))).status == 406
-
-
-@pytest.mark.parametrize("accept", ["application/vnd.kubernetes.protobuf", "text/html"])
-async def test_unserved_forms(client, accept):
-    reply = await client.get(CONFIGMAPS, Accept=accept)
-    assert (reply.status, reply.json["reason"]) == (406, "NotAcceptable")
-    assert (await client.get(CONFIGMAPS, Accept=f"{accept},application/json")).status == 200
 
 
 async def test_errors_ignore_the_accept_header(client):
@@ -203,14 +180,6 @@ async def test_server_side_apply_creates_and_updates(client):
     assert (forced.status, forced.json["data"]) == (200, {"a": "3"})
     nameless = await client.request("PATCH", f"{CONFIGMAPS}/c", config_map(), Content_Type=kind)
     assert (nameless.status, nameless.json["reason"]) == (422, "Invalid")
-
-
-@pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/apply-patch+cbor"])
-async def test_unknown_patches(client, content_type):
-    await client.create(CONFIGMAPS, config_map())
-    reply = await client.request("PATCH", f"{CONFIGMAPS}/c", b"{}", Content_Type=content_type)
-    assert (reply.status, reply.json["reason"]) == (415, "UnsupportedMediaType")
-    assert "application/strategic-merge-patch+json" in reply.json["message"]
 
 
 async def test_unknown_fields_are_warned_about_or_refused(client):
@@ -280,16 +249,6 @@ async def test_a_pod_is_bound_once(client):
     assert (again.status, again.json["reason"]) == (409, "Conflict")
 
 
-async def test_bindings_collection(client):
-    await client.create(PODS, pod())
-    binding = {"metadata": {"name": "p"}, "target": {"name": "n"}}
-    assert (await client.post("/api/v1/namespaces/default/bindings", binding)).status == 201
-    missing = await client.post(f"{PODS}/q/binding", {"metadata": {"name": "q"}, "target": {"name": "n"}})
-    assert missing.status == 404
-    for wrong in ({"metadata": {"name": "p"}, "target": "n"}, {"metadata": {"name": "p"}}, {"metadata": 5}):
-        assert (await client.post(f"{PODS}/p/binding", wrong)).status in (400, 422)
-
-
 async def test_an_eviction_waits_for_its_budget(client):
     await client.create(PODS, pod(nodeName="n"))
     running = (await client.get(f"{PODS}/p")).json
@@ -310,35 +269,6 @@ async def test_an_eviction_waits_for_its_budget(client):
     assert held.json["details"]["causes"][0]["reason"] == "DisruptionBudget"
     await client.request("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b")
     assert (await client.post(f"{PODS}/p/eviction", eviction)).status == 201
-
-
-async def test_scale(client):
-    await client.create(DEPLOYMENTS, deployment())
-    scale = (await client.get(f"{DEPLOYMENTS}/web/scale")).json
-    assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 2})
-    put = await client.request("PUT", f"{DEPLOYMENTS}/web/scale", scale | {"spec": {"replicas": 5}})
-    assert (put.status, put.json["spec"]) == (200, {"replicas": 5})
-    patched = await client.request(
-        "PATCH", f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 0}}, Content_Type="application/merge-patch+json"
-    )
-    assert (patched.status, patched.json["spec"]["replicas"]) == (200, 0)
-    assert (await client.get(f"{DEPLOYMENTS}/web")).json["spec"]["replicas"] == 0
-    for wrong in ({"spec": {"replicas": -1}}, {"spec": 5}, {"kind": "Pod"}, {"metadata": {"name": "other"}}):
-        assert (await client.request("PUT", f"{DEPLOYMENTS}/web/scale", scale | wrong)).status in (400, 422)
-    assert (await client.get(f"{DEPLOYMENTS}/other/scale")).status == 404
-
-
-async def test_status_and_spec_are_updated_separately(client):
-    await client.create("/api/v1/nodes", {"metadata": {"name": "n"}})
-    node = (await client.get("/api/v1/nodes/n")).json
-    node["spec"]["unschedulable"] = True
-    node.setdefault("status", {})["phase"] = "Running"
-    updated = await client.request("PUT", "/api/v1/nodes/n/status", node)
-    assert updated.status == 200
-    assert "unschedulable" not in updated.json["spec"]
-    patch = {"spec": {"unschedulable": True}}
-    cordoned = await client.request("PATCH", "/api/v1/nodes/n", patch, Content_Type="application/merge-patch+json")
-    assert cordoned.json["spec"]["unschedulable"] is True
 
 
 async def test_a_namespace_is_finalized(client):
@@ -447,22 +377,3 @@ async def test_creating_by_update_requires_the_right_to_create(client):
     assert 'User "ann" cannot create resource "leases"' in refused.json["message"]
     created = await client.create(path.removesuffix("/l"), lease)
     assert (await client.request("PUT", path, created, Impersonate_User="ann")).status == 200
-
-
-async def test_namespaces_cannot_be_deleted_as_a_collection(client):
-    assert (await client.request("DELETE", "/api/v1/namespaces")).status == 405
-
-
-async def test_large_events_are_read_completely(client):
-    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
-    await client.create("/api/v1/namespaces/default/events", event)
-    read = (await client.get("/apis/events.k8s.io/v1/namespaces/default/events/e")).json
-    assert read["deprecatedSource"] == {}
-    assert read["eventTime"] is None
-    async with client.watching("/apis/events.k8s.io/v1/events?watch=true") as watch:
-        assert (await watch.next())["object"]["deprecatedFirstTimestamp"] is None
-
-
-async def test_a_list_with_an_invalid_timeout(client):
-    reply = await client.get(f"{CONFIGMAPS}?timeoutSeconds=soon")
-    assert (reply.status, reply.json["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.selection import selection_of
-from stowplan_cluster.apiserver.store import Store
 from stowplan_cluster.front.request_options import WatchOptions
 from stowplan_cluster.front.responses import PLAIN, Renderer
 from stowplan_cluster.front.watching import WatchSource, WatchStream
@@ -79,12 +78,6 @@ async def test_watching_one_object(client, path):
     await client.create(CONFIGMAPS, config_map("a"))
     async with client.watching(path) as watching:
         assert await watching.told(1) == [("ADDED", "a")]
-
-
-async def test_the_deprecated_watch_path(client):
-    await client.create("/api/v1/nodes", {"metadata": {"name": "n"}})
-    async with client.watching("/api/v1/watch/nodes") as watching:
-        assert await watching.told(1) == [("ADDED", "n")]
 
 
 async def test_selectors_turn_modifications_into_additions_and_deletions(client):
@@ -332,17 +325,6 @@ def test_one_turn_reads_a_bounded_amount():
     source.close()
 
 
-def test_falling_out_of_the_history_ends_the_watch():
-    server = a_server(history=4)
-    resource = server.catalogue.find("", "v1", "configmaps")
-    source = a_source(server)
-    for number in range(10):
-        server.registry.create(resource, "default", config_map(f"c{number}"))
-    assert [event["type"] for event in lines_of(source)] == ["ERROR"]
-    assert source.ended
-    source.close()
-
-
 async def test_a_stream_writes_nothing_without_events():
     server = a_server()
     resource = server.catalogue.find("", "v1", "configmaps")
@@ -367,8 +349,3 @@ async def test_a_stream_writes_nothing_without_events():
     stream.stop()
     await running
     never.cancel()
-
-
-def test_an_empty_store_can_be_watched():
-    store = Store()
-    assert store.watch("configmaps", since=0).take() == []

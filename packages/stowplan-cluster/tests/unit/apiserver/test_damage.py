@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan_cluster.apiserver.deletion import DeleteOptions, options_of
+from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.eviction import evict
-from stowplan_cluster.apiserver.listing import ListOptions
 from stowplan_cluster.apiserver.registry import Options
 from stowplan_cluster.apiserver.scale import set_scale
 from support.api import manifests
@@ -171,37 +170,6 @@ def test_changes(api, request_, subresource, verb):
     wipe(api, resource)
 
 
-@given(
-    st.lists(
-        st.dictionaries(
-            st.sampled_from(["op", "path", "from", "value"]),
-            VALUES
-            | st.sampled_from(
-                [
-                    "add",
-                    "remove",
-                    "replace",
-                    "move",
-                    "copy",
-                    "test",
-                    "/spec/containers/0",
-                    "/spec/containers/-",
-                    "/metadata",
-                ]
-            ),
-        ),
-        max_size=3,
-    )
-    | VALUES
-)
-@examples(300)
-def test_json_patches(api, patch):
-    resource, namespace, name = create_namespace_of(api, POD)
-    api.registry.create(resource, namespace, deepcopy(POD))
-    attempt(api, lambda: api.registry.patch(resource, namespace, name, patch, kind="json"))
-    wipe(api, resource)
-
-
 @given(damaged({"apiVersion": "v1", "kind": "Binding", **binding(uid="u", annotations={"a": "b"})}))
 def test_bindings(api, sent):
     resource = api.resource("pods")
@@ -227,28 +195,9 @@ def test_evictions(api, sent):
     wipe(api, resource)
 
 
-@given(
-    damaged({"gracePeriodSeconds": 3, "preconditions": {"uid": "u", "resourceVersion": "1"}, "orphanDependents": True})
-)
-def test_delete_options(api, sent):
-    attempt(api, lambda: options_of(sent, DeleteOptions()))
-
-
 @given(damaged({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 3}}))
 def test_scales(api, sent):
     resource, namespace, name = create_namespace_of(api, manifests.workload("Deployment"))
     api.registry.create(resource, namespace, manifests.workload("Deployment"))
     attempt(api, lambda: set_scale(api.registry, resource, namespace, name, sent, options=Options()))
     wipe(api, resource)
-
-
-@given(
-    label_selector=st.text(max_size=12),
-    field_selector=st.text(max_size=12),
-    continue_=st.text(max_size=12),
-    limit=st.integers(-5, 5),
-    resource_version=st.text(max_size=4),
-    resource_version_match=st.sampled_from(["", "Exact", "NotOlderThan", "x"]),
-)
-def test_lists(api, **wishes):
-    attempt(api, lambda: api.registry.list(api.resource("pods"), "", ListOptions(**wishes)))

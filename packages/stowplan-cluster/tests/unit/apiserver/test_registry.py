@@ -384,21 +384,6 @@ class TestApply:
         again, _ = self.apply(api, {"a": "1"})
         assert again.version == first.version
 
-    def test_conflicts_are_refused_and_can_be_forced(self, api):
-        self.apply(api, {"a": "1"})
-        with pytest.raises(Conflict, match=r'Apply failed with 1 conflict: conflict with "one": .data.a'):
-            self.apply(api, {"a": "2"}, "two")
-        stored, _ = self.apply(api, {"a": "2"}, "two", force=True)
-        assert stored.to_dict()["data"] == {"a": "2"}
-
-    def test_an_ordinary_update_takes_the_field(self, api):
-        self.apply(api, {"a": "1"})
-        obj = api.get("configmaps", "default", "c")
-        obj["data"]["a"] = "2"
-        api.update("configmaps", obj, options=Options(field_manager="editor"))
-        with pytest.raises(Conflict, match='conflict with "editor"'):
-            self.apply(api, {"a": "1"})
-
 
 class TestDelete:
     def test_objects_without_finalizers_are_deleted_at_once(self, api):

@@ -3,7 +3,6 @@
 import pytest
 
 from stowplan_cluster.controllers.controller_manager import cluster_controllers, workload_controllers
-from stowplan_cluster.controllers.disruption import BUDGETS
 from stowplan_cluster.controllers.loop import select_controllers
 from support.api.storage_objects import claim, protected, storage_class
 from support.live.controller_cluster import workload
@@ -51,23 +50,6 @@ def test_it_settles_except_for_leases(cluster):
     assert cluster.store.version == before + 2 * 3
 
 
-def test_a_deleted_deployment_leaves_nothing_behind(cluster):
-    cluster.create(workload("Deployment", replicas=3))
-    cluster.schedule()
-    cluster.remove("Deployment", "web")
-    cluster.settle()
-    assert (cluster.names("Deployment"), cluster.names("ReplicaSet"), cluster.names("Pod")) == ([], [], [])
-
-
-def test_a_job_completes(cluster):
-    cluster.create(workload("Job", completions=2, parallelism=2))
-    cluster.schedule()
-    cluster.advance(1)
-    found = cluster.find("Job", "web")
-    assert condition(found, "Complete")[0] == "True"
-    assert found["status"]["succeeded"] == 2
-
-
 def test_pods_of_a_dead_node_are_replaced(cluster):
     cluster.create(workload("Deployment", replicas=2))
     cluster.schedule()
@@ -84,15 +66,6 @@ def test_pods_of_a_dead_node_are_replaced(cluster):
     cluster.advance(41)
     assert len(cluster.all("Pod")) == 2
     assert cluster.names("leases.coordination.k8s.io") == ["node-2"]
-
-
-def test_a_budget_follows_a_rollout(cluster):
-    cluster.create(workload("Deployment", replicas=4))
-    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}}
-    cluster.create({**budget, "spec": {"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}}})
-    cluster.schedule()
-    status = cluster.find(BUDGETS, "web")["status"]
-    assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (4, 4, 1)
 
 
 def test_a_namespace_is_deleted_with_its_content(cluster):
