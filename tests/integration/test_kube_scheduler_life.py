@@ -4,14 +4,13 @@ import json
 import signal
 import socket
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
 
 from support.api import manifests
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.processes.scheduler_process import ADMIN, kube_scheduler
-from support.processes.servers import embedded_server, free_port, until
+from support.processes.servers import embedded_server, until
 
 
 @pytest.fixture
@@ -121,24 +120,6 @@ def test_it_exits_if_another_takes_the_lease(server, scheduler):
     assert lease(server)["holderIdentity"] == "thief"
 
 
-def test_queued_binds_are_left_to_the_next_leader(server, scheduler):
-    names = [f"p{i}" for i in range(80)]
-    create(server, *names)
-    # At this rate binding the pods would take hours.
-    with scheduler("--kube-api-qps=0.01", "--kube-api-burst=60") as leader:
-        leader.until("Successfully bound pod to node")
-        assert leader.end() == 0
-    told = leader.messages().count("Successfully bound pod to node")
-    assert 0 < told < len(names)
-    assert len(bound(server)) == told
-    assert len(server.json("get", "events", "--field-selector=reason=Scheduled")["items"]) == told
-    # The other bindings are dropped silently.
-    assert server.json("get", "events", "--field-selector=reason=FailedScheduling")["items"] == []
-    assert [pod for pod in pods(server) if "nodeName" not in pod["spec"] and pod["status"].get("conditions")] == []
-    with scheduler(name="successor") as successor:
-        all_bound(server, successor, len(names))
-
-
 def test_without_leader_election(server, scheduler):
     create(server, "a")
     with scheduler("--leader-elect=false") as alone:
@@ -181,24 +162,6 @@ def test_a_signal_dumps_its_state(server, scheduler):
         all_bound(server, leader, 2)
 
 
-def test_it_waits_for_an_unreachable_api_server(tmp_path):
-    nowhere = f"http://127.0.0.1:{free_port()}"
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": nowhere}))
-    with kube_scheduler(tmp_path, kubeconfig, name="lonely") as lonely:
-        until(partial(check_reason_is_logged, lonely, nowhere), lonely.process, lonely.log)
-        assert lonely.ask("/livez")[0] == 200
-        assert lonely.ask("/readyz")[0] == 500
-        assert lonely.end() == 0
-    assert lonely.messages()[-1] == "Requested to terminate, exiting"
-
-
-def check_reason_is_logged(scheduler, nowhere):
-    if not scheduler.said("Serving securely on"):
-        return False
-    reason = scheduler.ask("/readyz/sched-handler-sync", who=ADMIN)[2]
-    return reason.startswith("internal server error: handlers are not fully synchronized: ") and nowhere in reason
-
-
 def test_termination_while_it_waits_for_a_response(tmp_path):
     """At startup, while it reads the authentication ConfigMap."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -212,25 +175,3 @@ def test_termination_while_it_waits_for_a_response(tmp_path):
                 assert patient.end() == 0
     assert patient.messages()[-1] == "Requested to terminate, exiting"
     assert not patient.said("Starting Kubernetes Scheduler")
-
-
-def test_a_leader_suspended_beyond_its_lease_does_nothing_when_resumed(server, scheduler):
-    quick = [f"--leader-elect-{what}" for what in ("lease-duration=2s", "renew-deadline=1500ms", "retry-period=300ms")]
-    with scheduler(*quick) as sleeper:
-        sleeper.until("Successfully acquired lease")
-        sleeper.process.send_signal(signal.SIGSTOP)
-        try:
-            with scheduler(*quick, name="standby") as standby:
-                standby.until("Successfully acquired lease")
-                create(server, "a", "b", "c")
-                all_bound(server, standby, 3)
-                create(server, *(f"p{i}" for i in range(20)))
-                # By now its connections have received events of all these pods.
-                sleeper.process.send_signal(signal.SIGCONT)
-                assert sleeper.process.wait(30) == 1
-                all_bound(server, standby, 23)
-        finally:
-            sleeper.process.send_signal(signal.SIGCONT)
-    assert sleeper.messages()[-1] == "Leaderelection lost"
-    assert not sleeper.said("Successfully bound pod to node")
-    assert not sleeper.said("AlreadyExists")

@@ -6,9 +6,8 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from support.processes.scheduler_process import ADMIN, NOBODY, STRANGER, kube_scheduler
+from support.processes.scheduler_process import ADMIN, NOBODY, kube_scheduler
 
-OPEN = ["/healthz", "/livez", "/readyz"]
 CLOSED = [
     "/readyz/shutdown",
     "/metrics",
@@ -41,13 +40,6 @@ def scheduler(api_server, tmp_path_factory):
         yield started
 
 
-@pytest.mark.parametrize("path", OPEN)
-def test_health_is_public(scheduler, path):
-    status, headers, body = scheduler.ask(path)
-    assert (status, body) == (200, "ok")
-    assert headers["Cache-Control"] == "no-cache, private"
-
-
 @pytest.mark.parametrize("path", CLOSED)
 def test_other_pages_require_authentication(scheduler, path):
     name = path.partition("?")[0]
@@ -56,19 +48,6 @@ def test_other_pages_require_authentication(scheduler, path):
     assert json.loads(body)["message"] == f'forbidden: User "system:anonymous" cannot get path "{name}"'
     status, _, body = scheduler.ask(path, who=NOBODY)
     assert (status, json.loads(body)["message"]) == (403, f'forbidden: User "nobody" cannot get path "{name}"')
-
-
-@pytest.mark.parametrize("path", [*OPEN, *CLOSED])
-def test_invalid_credentials_are_refused(scheduler, path):
-    assert scheduler.ask(path, who=STRANGER)[0] == 401
-    assert scheduler.ask(path, Authorization="Bearer no-such-token")[0] == 401
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/configz"])
-def test_front_proxy_headers_are_ignored_without_its_certificate(scheduler, path):
-    spoofed = {"X_Remote_User": "admin", "X_Remote_Group": "system:masters"}
-    assert scheduler.ask(path, **spoofed)[0] == 403
-    assert scheduler.ask(path, who=NOBODY, **spoofed)[0] == 403
 
 
 @pytest.mark.parametrize(

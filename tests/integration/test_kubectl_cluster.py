@@ -136,38 +136,3 @@ def test_a_drain_waits_for_a_budget(cluster, namespace):
         assert f"node/{node} drained" in done.stdout
     finally:
         cluster.kubectl("uncordon", node)
-
-
-def test_deleting_a_namespace_deletes_its_content(cluster, namespace):
-    cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=[on_node("Deployment"), manifests.config_map(a="1")])
-    rolled_out(cluster, namespace, "deployment/web")
-    cluster.kubectl("delete", "namespace", namespace, "--timeout=30s")
-    assert cluster.kubectl("get", "namespace", namespace, check=False).returncode == 1
-    assert names(cluster, namespace, "pods,deploy,cm") == []
-
-
-def test_volume_binding_modes(cluster, namespace):
-    def storage_class(mode):
-        return {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": f"{namespace}-{mode.lower()}"},
-            "provisioner": "example.com/disk",
-            "volumeBindingMode": mode,
-        }
-
-    def claim(name, mode):
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        spec["storageClassName"] = f"{namespace}-{mode.lower()}"
-        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
-
-    modes = ("Immediate", "WaitForFirstConsumer")
-    cluster.kubectl("create", "-f", "-", stdin=[storage_class(mode) for mode in modes])
-    claims = [claim("now", "Immediate"), claim("later", "WaitForFirstConsumer")]
-    cluster.kubectl("create", "-n", namespace, "-f", "-", stdin=claims)
-    cluster.kubectl("wait", "-n", namespace, "pvc/now", "--for=jsonpath={.status.phase}=Bound", "--timeout=20s")
-    assert cluster.json("get", "pvc", "later", "-n", namespace)["status"]["phase"] == "Pending"
-    cluster.kubectl("annotate", "pvc", "later", "-n", namespace, f"volume.kubernetes.io/selected-node={NODE}")
-    cluster.kubectl("wait", "-n", namespace, "pvc/later", "--for=jsonpath={.status.phase}=Bound", "--timeout=20s")
-    assert "Bound" in cluster.kubectl("get", "pv").stdout
-    cluster.kubectl("delete", "storageclass", *(f"{namespace}-{mode.lower()}" for mode in modes))

@@ -84,24 +84,3 @@ def test_a_stateful_set_over_three_zones(up):
     said = "The claim asks for 2Gi and its volume has 1Gi: nothing here resizes volumes"
     up.until(lambda: said in up.kubectl("describe", "pvc", "data-db-1").stdout)
     assert up.json("get", "pvc", "data-db-1")["status"]["capacity"] == {"storage": "1Gi"}
-
-
-def test_the_message_of_a_pod_whose_claim_matches_no_volume(up):
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "local"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "local",
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
-    pod = manifests.pod("needs-local")
-    pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "local"}}]
-    local = storage_class("local") | {"provisioner": "kubernetes.io/no-provisioner"}
-    up.kubectl("create", "-f", "-", stdin=[local, claim, pod])
-    up.kubectl("wait", "pod/needs-local", "--for=condition=PodScheduled=false", "--timeout=20s")
-    conditions = up.json("get", "pod", "needs-local")["status"]["conditions"]
-    (message,) = [c["message"] for c in conditions if c["type"] == "PodScheduled"]
-    assert "6 node(s) didn't find available persistent volumes to bind" in message

@@ -1,6 +1,5 @@
 """The official Python client lists, watches, binds, patches, evicts and leases."""
 
-import base64
 import json
 
 import pytest
@@ -75,36 +74,6 @@ def test_binds_once(core, namespace, node):
     core.delete_namespaced_pod("web", namespace, grace_period_seconds=0)
 
 
-def test_patches_a_status(core, namespace):
-    core.create_namespaced_pod(namespace, manifests.pod())
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/0 nodes"}
-    body = {"status": {"conditions": [condition], "nominatedNodeName": "n"}}
-    pod = core.patch_namespaced_pod_status("web", namespace, body)
-    assert (pod.status.nominated_node_name, pod.status.conditions[0].reason) == ("n", "Unschedulable")
-
-
-def test_replace_checks_the_version(core, namespace):
-    old = core.create_namespaced_config_map(namespace, manifests.config_map(a="1"))
-    core.patch_namespaced_config_map("settings", namespace, {"data": {"a": "2"}})
-    old.data = {"a": "3"}
-    with pytest.raises(ApiException) as raised:
-        core.replace_namespaced_config_map("settings", namespace, old)
-    assert raised.value.status == 409
-
-
-def test_leases(api_client, namespace):
-    leases = client.CoordinationV1Api(api_client)
-    spec = client.V1LeaseSpec(holder_identity="me", lease_duration_seconds=15, lease_transitions=0)
-    lease = leases.create_namespaced_lease(
-        namespace, client.V1Lease(metadata=client.V1ObjectMeta(name="leader"), spec=spec)
-    )
-    lease.spec.holder_identity = "you"
-    assert leases.replace_namespaced_lease("leader", namespace, lease).spec.holder_identity == "you"
-    with pytest.raises(ApiException) as raised:
-        leases.replace_namespaced_lease("leader", namespace, lease)
-    assert raised.value.status == 409
-
-
 def test_evicts(core, namespace):
     core.create_namespaced_pod(namespace, manifests.pod())
     eviction = client.V1Eviction(metadata=client.V1ObjectMeta(name="web", namespace=namespace))
@@ -112,11 +81,6 @@ def test_evicts(core, namespace):
     with pytest.raises(ApiException) as raised:
         core.read_namespaced_pod("web", namespace)
     assert raised.value.status == 404
-
-
-def test_secrets_are_base64(core, namespace):
-    core.create_namespaced_secret(namespace, {"metadata": {"name": "s"}, "stringData": {"k": "value"}})
-    assert base64.b64decode(core.read_namespaced_secret("s", namespace).data["k"]) == b"value"
 
 
 def test_custom_objects(api_client, namespace):

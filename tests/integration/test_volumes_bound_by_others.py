@@ -136,20 +136,6 @@ class Volumes:
         self._scheduler.end(signal.SIGKILL)
         return kube_scheduler(self._folder, self._server.kubeconfig, "--leader-elect=false", *flags, name="again")
 
-    def with_a_bind_timeout(self, seconds):
-        """Restart it with a timeout short enough for a test."""
-        arguments = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": seconds}}]
-        config = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self._server.kubeconfig)},
-            "leaderElection": {"leaderElect": False},
-            "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": arguments}],
-        }
-        file = self._folder / "config.yaml"
-        file.write_text(json.dumps(config))
-        return self.restart(f"--config={file}")
-
 
 def test_over_three_zones(volumes):
     spread = {
@@ -166,38 +152,6 @@ def test_over_three_zones(volumes):
         volumes.provision(name, node)
     assert {name: volumes.node_of(name) for name in names} == chosen
     assert sorted(chosen.values()) == ["n-a", "n-a", "n-b", "n-b", "n-c", "n-c"]
-
-
-def test_a_provisioner_that_answers_after_the_timeout(volumes):
-    """Until then the provisioner does not respond."""
-    with volumes.with_a_bind_timeout(2):
-        volumes.create("p")
-        node = volumes.selected("p")
-        volumes.until(lambda: "context deadline exceeded" in volumes.message_of("p"), "the timeout")
-        assert "nodeName" not in volumes.get("pod", "p")["spec"]
-        volumes.provision("p", node)
-        assert volumes.node_of("p") == node
-
-
-def test_a_provisioner_that_rejects_the_node(volumes):
-    volumes.create("p")
-    volumes.selected("p")
-    # This is how a provisioner rejects a node.
-    volumes.kubectl("annotate", "pvc", "p", f"{SELECTED}-")
-    volumes.until(lambda: volumes.message_of("p"), "the refusal")
-    node = volumes.selected("p")
-    volumes.provision("p", node)
-    assert volumes.node_of("p") == node
-
-
-def test_a_claim_deleted_between_decision_and_binding(volumes):
-    volumes.create("p")
-    volumes.selected("p")
-    volumes.kubectl("delete", "pvc", "p", "--wait=false")
-    # If the claim is protected, no controller removes the finalizer.
-    volumes.kubectl("patch", "pvc", "p", "--type=merge", "-p", '{"metadata": {"finalizers": null}}', check=False)
-    volumes.until(lambda: 'persistentvolumeclaim "p"' in volumes.message_of("p"), "the refusal")
-    assert "nodeName" not in volumes.get("pod", "p")["spec"]
 
 
 def test_two_pods_compete_for_one_local_volume(volumes):
