@@ -4,7 +4,6 @@ After each fault, every pod that fits must have been bound once, the one that do
 scheduler's dump must match the API. One process lives through all tests.
 """
 
-import json
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
@@ -20,7 +19,6 @@ from support.chaos.proxy import (
     ends_in_a_chunk,
     first_time,
     in_turn,
-    is_slow,
     lists,
     loses_answers,
     refuses,
@@ -153,54 +151,6 @@ def test_any_request_may_fail(world, ways):
     world.check_final_state(waiting)
 
 
-def test_answers_are_lost(world):
-    """For all requests but streams."""
-    world.proxy.fates.clear()
-    world.proxy.fault = loses_answers(of=at_random(all_but_streams, 0.3, Random(5)))
-    waiting = world.create()
-    world.witness.until(lambda: sum(world.proxy.troubled().values()) >= PODS // 2)
-    world.check_final_state(waiting)
-
-
-def all_but_streams(exchange):
-    return not exchange.is_watch and not exchange.is_lease
-
-
-def test_connections_are_reset(world):
-    waiting = world.create(PODS // 2)
-    world.cut_again_and_again(5)
-    world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
-    world.cut_again_and_again(5)
-    world.check_final_state(waiting)
-
-
-def test_watches_are_reset(world):
-    waiting = world.create(PODS // 2)
-    world.cut_again_and_again(5, watches_only=True)
-    world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
-    world.cut_again_and_again(5, watches_only=True)
-    world.check_final_state(waiting)
-
-
-def test_a_slow_api(world):
-    """Two seconds per request, with a high concurrency limit."""
-    world.proxy.fates.clear()
-    world.proxy.fault = is_slow(2.0, of=all_but_leases)
-    waiting = world.create()
-    world.witness.until(lambda: world.witness.pending() == {waiting})
-    assert world.proxy.fates["slow"] >= PODS
-    world.check_final_state(waiting)
-
-
-def test_watches_are_answered_410(world):
-    world.proxy.fates.clear()
-    world.proxy.fault = refuses(410, of=first_time(watches), reason="Expired")
-    world.proxy.cut(watches_only=True)
-    waiting = world.create()
-    world.until_met("410", 5)
-    world.check_final_state(waiting)
-
-
 @pytest.mark.parametrize("fault", [truncates, resets, ends_in_a_chunk], ids=lambda fault: fault.__name__)
 def test_lists_fail_half_way(world, fault):
     """Lists are requested again because watches have expired."""
@@ -253,36 +203,6 @@ def test_watches_deliver_garbage_after_a_while(world):
     waiting = world.create()
     world.witness.create_pods(*(f"{waiting}-{i}" for i in range(len(NONSENSE))))
     world.until_met("spoilt", len(NONSENSE))
-    world.check_final_state(waiting)
-
-
-@pytest.mark.parametrize("name", NONSENSE if SCALE > 1 else ["an error without a Status", "wrong twice"])
-def test_watches_start_with_garbage(world, name):
-    world.proxy.fates.clear()
-    world.proxy.spoil = one_by_one([NONSENSE[name]], lambda line, nonsense: nonsense + b"\n" + line)
-    waiting = world.create()
-    world.until_met("spoilt", 1)
-    world.check_final_state(waiting)
-
-
-def wrong_types(line):
-    """The pod's event cannot be decoded; a later change sends it again."""
-    event = json.loads(line)
-    if event["object"]["kind"] != "Pod" or event["type"] == "DELETED":
-        return line
-    event["object"]["spec"] = {"containers": "none", "priority": "high"}
-    return json.dumps(event).encode() + b"\n"
-
-
-def test_pods_that_cannot_be_read(world):
-    world.proxy.fates.clear()
-    world.proxy.spoil = wrong_types
-    waiting = world.create()
-    world.until_met("spoilt", PODS)
-    world.proxy.spoil = None
-    for pod in world.witness.pods():
-        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
-        world.witness.touch(path)
     world.check_final_state(waiting)
 
 

@@ -42,7 +42,6 @@ from stowplan.plugins import (
     ReservePlugin,
     ScorePlugin,
     SignPlugin,
-    Status,
     on,
     unschedulable,
 )
@@ -587,41 +586,3 @@ async def test_queue_sort_plugins(kind, caplog):
         await cluster.settle()
         await every_pod_is_bound(cluster, plugin)
     assert any('QueueSort plugin "Hanging"' in text and _names(text, kind) for text in caplog.messages)
-
-
-@pytest.mark.parametrize(
-    "nonsense", [1, "yes", object(), (), Status], ids=["number", "text", "object", "tuple", "class"]
-)
-@pytest.mark.parametrize("point", ["preFilter", "filter", "reserve", "permit", "preBind", "bind", "score"])
-async def test_invalid_return_values(point, nonsense):
-    left = [1]
-
-    def answering(name):
-        original = getattr(hanging.Everywhere, name)
-
-        def method(self, *args):
-            if "hangs" in args[1].labels and left[0]:
-                left[0] -= 1
-                return nonsense
-            return original(self, *args)
-
-        return method
-
-    def answering_late(name):
-        original = getattr(hanging.Everywhere, name)
-
-        async def method(self, *args):
-            if "hangs" in args[1].labels and left[0]:
-                left[0] -= 1
-                return nonsense
-            return await original(self, *args)
-
-        return method
-
-    names = {"preFilter": "pre_filter", "filter": "filter_node", "preBind": "pre_bind", "score": "score_node"}
-    name = names.get(point, point)
-    make = answering_late if point in ("preBind", "bind") else answering
-    plugin = type("Hanging", (hanging.Everywhere,), {name: make(name), "left": left})
-    async with live(*nodes(), config=hanging.configuration(plugin), plugins=[plugin]) as cluster:
-        await cluster.create(a_pod("odd").labels(hangs="yes").obj(), *(a_pod(one).obj() for one in NAMES[1:]))
-        await every_pod_is_bound(cluster, plugin)

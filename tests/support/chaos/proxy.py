@@ -343,16 +343,6 @@ def resets(*, of):
     return fault
 
 
-def is_slow(seconds, *, of):
-    async def fault(exchange):
-        if of(exchange):
-            exchange.count("slow")
-            await asyncio.sleep(seconds)
-        await exchange.pass_on()
-
-    return fault
-
-
 def truncates(*, of):
     """Responses end half-way."""
 
