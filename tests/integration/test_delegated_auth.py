@@ -8,10 +8,14 @@ import asyncio
 import json
 import ssl
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
+from stowplan.kube.api.users import UserInfo
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.kube.timing.times import REAL_TIMES
@@ -28,6 +32,9 @@ from stowplan.net.serving.delegation import (
 from stowplan.net.serving.requests.messages import text
 from stowplan.net.serving.secure_server import SecureServer
 from stowplan.net.serving.serving_settings import ServingSettings
+from stowplan_cluster.apiserver.api_server import ApiServer
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.http_front import Front
 from support.http.certificates import make_ca, make_client_certificate
 from support.processes.servers import SERVER_KINDS
 
@@ -65,6 +72,19 @@ def rule(group, resource, *verbs, **more):
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **more}
 
 
+RIGHTS = [
+    role(
+        "ClusterRole",
+        KEEPER,
+        [
+            rule("authentication.k8s.io", "tokenreviews", "create"),
+            rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+        ],
+    ),
+    binding("ClusterRoleBinding", KEEPER, "ClusterRole", KEEPER, KEEPER),
+    role("ClusterRole", "scrape", [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]),
+    binding("ClusterRoleBinding", "scrape", "ClusterRole", "scrape", ACCOUNT.format("scraper"), "carol"),
+]
 READING = [
     role(
         "Role",
@@ -90,6 +110,63 @@ def config_map(clients=CLIENTS):
             "requestheader-extra-headers-prefix": json.dumps(["X-Remote-Extra-"]),
         },
     }
+
+
+@dataclass
+class Cluster:
+    kubeconfig: str
+    #: Creates or updates objects as an administrator.
+    write: Any
+    #: Tokens by name of service account.
+    tokens: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def real_cluster(request, tmp_path_factory):
+    server = request.getfixturevalue("real")
+
+    def write(*objects):
+        server.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=list(objects))
+
+    accounts = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
+        for name in ("scraper", "nobody")
+    ]
+    write(*accounts, *RIGHTS)
+    tokens = {
+        name: server.kubectl("create", "token", name, "-n", "default").stdout.strip() for name in ("scraper", "nobody")
+    }
+    document = yaml.safe_load(server.kubeconfig.read_text())
+    document["users"][0]["user"]["as"] = KEEPER
+    path = tmp_path_factory.mktemp("keeper") / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return Cluster(str(path), write, tokens)
+
+
+@pytest.fixture
+async def embedded_cluster(tmp_path):
+    server = ApiServer()
+    users = {f"{name}-token-0123456789": UserInfo(ACCOUNT.format(name)) for name in ("scraper", "nobody")}
+    front = Front(server, settings=FrontSettings(users={"keeper-token": UserInfo(KEEPER), **users}))
+    await front.start()
+
+    def write(*objects):
+        for obj in objects:
+            resource = server.catalogue.of_kind(obj["apiVersion"], obj["kind"])
+            namespace = obj["metadata"].get("namespace", "")
+            if server.registry.has(resource, namespace, obj["metadata"]["name"]):
+                server.registry.patch(resource, namespace, obj["metadata"]["name"], obj, kind="merge")
+            else:
+                server.create_all([obj])
+
+    write(*RIGHTS)
+    document = front.kubeconfig()
+    document["users"][0]["user"] = {"token": "keeper-token"}
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    yield Cluster(str(path), write, {user.name.rpartition(":")[2]: token for token, user in users.items()})
+    await front.stop()
+    server.close()
 
 
 @pytest.fixture(params=SERVER_KINDS)

@@ -25,8 +25,23 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _MAIN = {"name": "main", "image": "app:1"}
 _TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
 _SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
-_COST = "controller.kubernetes.io/pod-deletion-cost"
 _CLAIMED = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+_IMAGES = (
+    "app",
+    "app:latest",
+    "registry:5000/app",
+    "registry:5000/app:1",
+    f"app@sha256:{'0' * 64}",
+    f"app:latest@sha256:{'0' * 64}",
+)
+_SOURCES = (
+    {},
+    {"secret": {"secretName": "s"}},
+    {"hostPath": {"path": "/x"}},
+    {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+    {"ephemeral": {"volumeClaimTemplate": {"spec": _CLAIMED}}},
+)
+_COST = "controller.kubernetes.io/pod-deletion-cost"
 _HOST_PORT = {"containerPort": 80, "hostPort": 80}
 
 
@@ -86,6 +101,17 @@ _REQUEST = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
 _VERSION = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
 _BAD_COLUMNS = {"additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": "a"}]}
 _SCALE = "spec.versions.0.subresources.scale"
+_SCHEMA = "spec.versions.0.schema.openAPIV3Schema"
+_SECOND = {"name": "v2", "storage": False}
+_STRING = {"type": "string"}
+
+
+def _obj(**properties):
+    return {"type": "object", "properties": properties}
+
+
+_SELECTABLE = _obj(spec=_obj(color=_STRING, tags={"type": "array", "items": _STRING}))
+_FIELDS = ([".spec.color"], [""], [".spec.size"], [".spec.tags[0]"], [".spec.tags"], [".spec.color"] * 2)
 _CEL = "spec.devices.requests.0.exactly.selectors"
 
 GOOD = {
@@ -215,6 +241,21 @@ _SELECTED = [
 #: Manifest -> (path, value, …) of each change.
 CHANGES: dict[str, list[tuple[Any, ...]]] = {
     "pod": [
+        ("spec.preemptionPolicy", "X"),
+        ("spec.priority", 5),
+        ("spec.priorityClassName", "no"),
+        ("spec.tolerations", [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]),
+        ("spec.tolerations", [{"operator": "Exists", "effect": "NoSchedule"}]),
+        *(("spec.containers.0.image", image) for image in _IMAGES),
+        ("spec.containers.0.livenessProbe", {"httpGet": {"port": 80}}),
+        ("spec.containers.0.resources", {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1500001u"}}),
+        ("spec.containers.0.env", [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
+        ("spec.serviceAccount", "a"),
+        ("spec.serviceAccountName", "a"),
+        ("spec.resources", {"limits": {"cpu": "2", "memory": "2Gi"}}),
+        *(("spec.volumes", [{"name": "v"} | source]) for source in _SOURCES),
+        ("status", {"phase": "Running", "podIP": "10.0.0.1"}),
+        ("spec.schedulingGates", [{"name": "a"}]),
         ("spec.schedulingGates", [{"name": "a"}], "spec.nodeName", "n"),
         (
             "spec.volumes",
@@ -312,6 +353,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.hostUsers", False),
     ],
     "node": [
+        ("status", {"capacity": {"cpu": "4"}}),
         ("spec.taints", [{"key": "a"}]),
         ("spec.taints", [{"key": "a", "effect": "X"}]),
         ("status.capacity", {"example.com/gpu": "1500m"}),
@@ -320,6 +362,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("status.declaredFeatures", ["B", "A"]),
     ],
     "namespace": [
+        ("status", {"phase": "Terminating"}),
         ("spec.finalizers", ["mine"]),
     ],
     "priority class": [
@@ -328,6 +371,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("metadata.name", "system-node-critical"),
     ],
     "budget": [
+        ("status", {"disruptionsAllowed": 7, "currentHealthy": 7, "desiredHealthy": 7, "expectedPods": 7}),
         ("spec.minAvailable", "101%"),
         ("spec.minAvailable", "few"),
     ],
@@ -335,6 +379,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.leaseDurationSeconds", 0),
     ],
     "group": [
+        ("spec.priority", 1_000_000_001),
         ("spec.schedulingPolicy", {}),
         ("spec.schedulingPolicy", {"basic": {}, "gang": {"minCount": 1}}),
         ("spec.schedulingPolicy.gang.minCount", 0),
@@ -344,6 +389,8 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.podGroupTemplates", []),
     ],
     "service": [
+        ("status", {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}),
+        ("spec.sessionAffinity", "ClientIP"),
         ("spec.ports", []),
         ("spec.ports", [{"port": 1}, {"port": 2}]),
         ("spec.type", "Magic"),
@@ -369,12 +416,14 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("data", {"a": "x" * 1048577}),
     ],
     "secret": [
+        ("stringData", {"b": "c"}),
         ("type", "kubernetes.io/tls"),
     ],
     "role": [
         ("rules.0.verbs", []),
     ],
     "role binding": [
+        ("subjects", [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]),
         ("roleRef.kind", "Pod"),
         ("subjects.0.kind", "Cat"),
     ],
@@ -387,15 +436,63 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("involvedObject.namespace", "other"),
     ],
     "definition": [
+        (_SCHEMA, _obj(spec=_obj(size={"type": "integer"}))),
+        (_SCHEMA, {}),
+        (_SCHEMA, {"type": "array", "items": _STRING}),
+        (_SCHEMA, _obj(spec={})),
+        (_SCHEMA, _obj(spec={"type": "array"})),
+        (_SCHEMA, _obj(spec={"type": "array", "items": {}})),
+        (_SCHEMA, _obj(spec={"type": "text"})),
+        (_SCHEMA, _obj(spec={"type": "object", "properties": {"a": _STRING}, "additionalProperties": _STRING})),
+        (_SCHEMA, _obj(spec=_obj(a=_STRING) | {"additionalProperties": True})),
+        (_SCHEMA, _obj(spec={"x-kubernetes-int-or-string": True})),
+        (_SCHEMA, _obj(spec={"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]})),
+        (_SCHEMA, _obj(spec={"type": "string", "pattern": "["})),
+        (_SCHEMA, _obj(spec={"type": "integer", "default": "a"})),
+        (_SCHEMA, _obj(spec=_obj(a=_STRING) | {"default": {"b": 1}})),
+        (_SCHEMA, _obj(spec=_obj(a={"type": "string", "minLength": 2}) | {"default": {"a": "b"}})),
+        (_SCHEMA, _obj(spec={"type": "string", "x-kubernetes-list-type": "set"})),
+        (_SCHEMA, _obj(spec={"type": "array", "items": _obj(a=_STRING), "x-kubernetes-list-type": "map"})),
+        (
+            _SCHEMA,
+            _obj(
+                spec={
+                    "type": "array",
+                    "items": _obj(a=_STRING) | {"required": ["a"]},
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["a", "b"],
+                }
+            ),
+        ),
+        (_SCHEMA, _obj(spec={"type": "object", "x-kubernetes-map-type": "loose"})),
+        (
+            _SCHEMA,
+            _obj()
+            | {"x-kubernetes-validations": [{"rule": " "}, {"rule": "true", "reason": "Why", "fieldPath": ".x"}]},
+        ),
+        *(
+            (_SCHEMA, _SELECTABLE, "spec.versions.0.selectableFields", [{"jsonPath": path} for path in paths])
+            for paths in _FIELDS
+        ),
+        ("spec.preserveUnknownFields", True),
+        (
+            "spec.versions",
+            [
+                _VERSION | {"schema": {"openAPIV3Schema": schema}} | more
+                for schema, more in ((_obj(spec=_obj()), {}), (_obj(spec={}), _SECOND))
+            ],
+        ),
+        ("spec.versions", [_VERSION | {"schema": {"openAPIV3Schema": _obj(spec={})}} | more for more in ({}, _SECOND)]),
         (_SCALE, {"specReplicasPath": "spec.n", "statusReplicasPath": ".spec.n"}),
         ("spec.versions.0", _VERSION | _BAD_COLUMNS),
-        ("spec.versions", [_VERSION | _BAD_COLUMNS, _VERSION | {"name": "v2", "storage": False}]),
-        ("spec.versions", [_VERSION | _BAD_COLUMNS, _VERSION | _BAD_COLUMNS | {"name": "v2", "storage": False}]),
+        ("spec.versions", [_VERSION | _BAD_COLUMNS, _VERSION | _SECOND]),
+        ("spec.versions", [_VERSION | _BAD_COLUMNS, _VERSION | _BAD_COLUMNS | _SECOND]),
         ("metadata.name", "other.example.com"),
         ("spec.versions.0.schema", {}),
         ("spec.scope", "World"),
     ],
     "volume": [
+        ("status", {"phase": "Bound"}),
         ("spec.accessModes", []),
         ("spec.capacity", {"storage": "0"}),
         ("spec.nfs", {"server": "s", "path": "/"}),
@@ -404,6 +501,9 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.nodeAffinity", {}),
     ],
     "volume claim": [
+        ("status", {"phase": "Bound"}),
+        ("spec.dataSource", {"kind": "PersistentVolumeClaim", "name": "other"}),
+        ("spec.dataSourceRef", {"kind": "PersistentVolumeClaim", "name": "other"}),
         ("spec.accessModes", []),
         ("spec.accessModes", ["ReadWriteOncePod", "ReadWriteOnce"]),
         ("spec.resources", {}),
@@ -428,6 +528,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.source", {}),
     ],
     "device claim": [
+        ("status", {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}),
         ("spec.devices.requests", [{"name": "a"}]),
         ("spec.devices.requests", [_REQUEST, _REQUEST]),
         ("spec.devices.requests", [_REQUEST] * 33),
@@ -456,8 +557,14 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.devices.0.taints", [{"key": "a", "effect": "Maybe"}]),
         ("spec.pool.resourceSliceCount", 0),
     ],
-    "replica set": _SELECTED,
+    "replica set": [
+        *_SELECTED,
+        ("status", {"replicas": 7}),
+        ("spec.template.spec.containers.0.resources", {"limits": {"cpu": "1"}}),
+    ],
     "deployment": [
+        ("spec.replicas", 0),
+        ("status", {"replicas": 7}),
         *_SELECTED,
         ("spec.strategy", {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}),
         ("spec.strategy", {"type": "Recreate", "rollingUpdate": {}}),
@@ -477,6 +584,10 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.selector", {"app": "db"}),
     ],
     "job": [
+        ("status", {"active": 7}),
+        ("spec.template.metadata", {"labels": {"app": "web"}}),
+        ("spec.parallelism", 3),
+        ("metadata.labels", {"a": "b"}),
         ("metadata.name", "j" * 62, "spec.completionMode", "Indexed", "spec.completions", 10),
         ("spec.template.spec.restartPolicy", "Always"),
         ("spec.completions", -1),

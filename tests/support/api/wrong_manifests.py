@@ -1,11 +1,12 @@
-"""Manifests, valid and invalid (manifest_changes.py); the errors of a real API server are recorded.
+"""Manifests, valid and invalid (manifest_changes.py), and what a real API server makes of them, which is recorded.
 
-`python -m support.api.wrong_manifests KUBECONFIG` prints a server's errors, to record them again. The server needs the
-feature gates GenericWorkload, TopologyAwareWorkloadScheduling, DRADeviceTaints and DRADeviceTaintRules.
+`python -m support.api.wrong_manifests KUBECONFIG` records a server's errors and objects again. It needs the feature
+gates `GATES`.
 """
 
 import copy
 import json
+import re
 import sys
 import urllib.error
 from contextlib import closing
@@ -16,6 +17,10 @@ from support.api.manifest_changes import CHANGES, GONE, GOOD
 from support.processes.api_client import Client
 
 RECORDED = Path(__file__).parent / "wrong_manifests.json"
+STORED = Path(__file__).parent / "stored_manifests.json"
+GATES = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true,"
+GATES += "GangScheduling=true,DRADeviceTaints=true,DRADeviceTaintRules=true"
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _CATALOGUE = Catalogue(BUILT_IN)
 
 
@@ -46,18 +51,22 @@ def manifests():
             yield _title(name, changes), _changed(good, changes)
 
 
-def refusals(kubeconfig):
-    """A server's errors for each manifest: `field: message`, sorted and without duplicates, as maps have no order in
-    Go."""
+def answers(kubeconfig):
+    """A server's errors, and the objects that it would store if they are not very long, both by title."""
     client = Client(kubeconfig)
-    return {title: _refusals_of(client, manifest) for title, manifest in manifests()}
+    made = {title: _answer_to(client, manifest) for title, manifest in manifests()}
+    refused = {title: [] if isinstance(answer, dict) else answer for title, answer in made.items()}
+    return refused, {
+        title: comparable(answer) for title, answer in made.items() if isinstance(answer, dict) and "…" not in title
+    }
 
 
-def _refusals_of(client, manifest):
+def _answer_to(client, manifest):
+    """The object; or the errors: `field: message`, sorted and without duplicates, as maps have no order in Go."""
     resource = _CATALOGUE.of_kind(manifest["apiVersion"], manifest["kind"])
+    namespace = "namespaces/default/" if resource.namespaced else ""
     try:
-        namespace = "namespaces/default/" if resource.namespaced else ""
-        client(f"{resource.path}/{namespace}{resource.plural}?dryRun=All", manifest)
+        return client(f"{resource.path}/{namespace}{resource.plural}?dryRun=All", manifest)
     except urllib.error.HTTPError as error:
         with closing(error):
             status = json.loads(error.read())
@@ -65,8 +74,29 @@ def _refusals_of(client, manifest):
         if causes is None:
             return [status["message"]]
         return sorted({f"{cause['field']}: {cause['message']}" for cause in causes})
-    return []
+
+
+def comparable(obj):
+    """Without what differs between servers: UIDs, times, addresses, and nulls that only Go writes."""
+    metadata = obj["metadata"]
+    text = json.dumps(obj | {"metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata}})
+    made = _without_nulls(json.loads(_TIME.sub("TIME", text.replace(metadata["uid"], "UID"))))
+    if obj["kind"] == "Service":
+        del made["spec"]["clusterIP"], made["spec"]["clusterIPs"]
+    if obj["kind"] in ("HorizontalPodAutoscaler", "CustomResourceDefinition"):
+        # Controllers write it.
+        made.pop("status", None)
+    return made
+
+
+def _without_nulls(value):
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return list(map(_without_nulls, value)) if isinstance(value, list) else value
 
 
 if __name__ == "__main__":
-    RECORDED.write_text(json.dumps(refusals(Path(sys.argv[1])), indent=1, ensure_ascii=False) + "\n")
+    refused, stored = answers(Path(sys.argv[1]))
+    RECORDED.write_text(json.dumps(refused, indent=1, ensure_ascii=False) + "\n")
+    lines = (f"{json.dumps(title)}: {json.dumps(obj, sort_keys=True)}" for title, obj in stored.items())
+    STORED.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -45,24 +45,6 @@ def named(api_version, kind, **fields):
 
 
 class TestPods:
-    def test_a_new_pod_is_pending(self):
-        pod = created(a_pod().requests(cpu="1").status(phase="Running", podIP="10.0.0.1").obj())
-        assert pod["status"] == {"phase": "Pending", "qosClass": "Burstable"}
-        assert pod["metadata"]["generation"] == 1
-
-    def test_a_gated_pod_has_a_condition(self):
-        status = created(a_pod().spec(schedulingGates=[{"name": "a"}]).obj())["status"]
-        assert status["conditions"] == [
-            {
-                "lastProbeTime": None,
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
-                "lastTransitionTime": WHEN,
-            }
-        ]
-
     def test_label_keys_become_requirements(self):
         term = {
             "topologyKey": "zone",
@@ -142,28 +124,6 @@ class TestPods:
         assert spec == old["spec"] | {"ephemeralContainers": [debug]}
 
 
-@pytest.mark.parametrize(
-    ("api_version", "kind", "status"),
-    [
-        ("v1", "PersistentVolumeClaim", {"phase": "Pending"}),
-        ("v1", "PersistentVolume", {"phase": "Pending", "lastPhaseTransitionTime": WHEN}),
-        ("v1", "Service", {"loadBalancer": {}}),
-        ("v1", "Namespace", {"phase": "Active"}),
-        ("apps/v1", "ReplicaSet", {"replicas": 0}),
-        ("apps/v1", "Deployment", {}),
-        ("batch/v1", "Job", {}),
-        (
-            "policy/v1",
-            "PodDisruptionBudget",
-            {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
-        ),
-        ("resource.k8s.io/v1", "ResourceClaim", {}),
-    ],
-)
-def test_a_status_on_create_is_dropped(api_version, kind, status):
-    assert created(named(api_version, kind, spec={}, status={"replicas": 7, "phase": "Bound"}))["status"] == status
-
-
 def test_nodes_keep_their_status_on_create():
     assert created(named("v1", "Node", status={"phase": "x"}))["status"] == {"phase": "x"}
 
@@ -173,24 +133,6 @@ def test_namespaces_get_a_finalizer():
     assert namespace["spec"] == {"finalizers": ["kubernetes"]}
     assert updated(namespace, spec={"finalizers": []})["spec"] == {"finalizers": ["kubernetes"]}
     assert updated(namespace, "finalize", spec={"finalizers": []})["spec"] == {"finalizers": []}
-
-
-def test_jobs_select_by_uid():
-    spec = created(named("batch/v1", "Job", spec={"template": {}}))["spec"]
-    assert spec["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u1"}}
-    assert spec["template"]["metadata"]["labels"] == {
-        "job-name": "x",
-        "controller-uid": "u1",
-        "batch.kubernetes.io/job-name": "x",
-        "batch.kubernetes.io/controller-uid": "u1",
-    }
-
-
-def test_jobs_without_labels_have_those_of_their_template():
-    labels = {"app": "web"}
-    job = created(named("batch/v1", "Job", spec={"template": {"metadata": {"labels": labels}}}))
-    assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"]
-    assert job["metadata"]["labels"].keys() > {"app", "job-name", "controller-uid"}
 
 
 def test_daemon_sets_count_the_changes_of_their_template():
@@ -221,12 +163,6 @@ def test_generations_of_deployments_and_annotations(field, counts):
     old = created(named("apps/v1", "Deployment", spec={}))
     new = updated(old, metadata=old["metadata"] | {field: {"a": "b"}})
     assert new["metadata"]["generation"] == (2 if counts else 1)
-
-
-def test_both_data_source_fields_are_kept_in_sync():
-    source = {"kind": "PersistentVolumeClaim", "name": "other"}
-    for given, made in (("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")):
-        assert created(named("v1", "PersistentVolumeClaim", spec={given: source}))["spec"][made] == source
 
 
 def test_device_statuses_are_dropped_with_their_devices():

@@ -17,6 +17,7 @@ from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
 from stowplan_cluster.apiserver.objects import copy_of, equal, is_true, set_condition
+from stowplan_cluster.apiserver.validation.definitions import by_version
 from stowplan_cluster.apiserver.validation.field_errors import Errors, duplicate, invalid, required, too_many
 
 if TYPE_CHECKING:
@@ -48,13 +49,17 @@ def schema_of_version(version: JsonObject) -> JsonObject | None:
 def validate_definition(definition: JsonObject, old: JsonObject | None) -> Errors:
     """Validate the schemas and whatever refers to them; unchanged schemas are skipped."""
     before = {version.get("name"): schema_of_version(version) for version in versions_of(old or {})}
+    versions = versions_of(definition)
     errors: Errors = []
-    for index, version in enumerate(versions_of(definition)):
-        path, schema = f"spec.versions[{index}]", schema_of_version(version)
+    for version, (path, held) in zip(versions, by_version(versions, "schema", "validation"), strict=False):
+        schema = (held or {}).get("openAPIV3Schema")
         if schema is not None and not equal(schema, before.get(version.get("name"))):
-            errors += schema_errors(schema, f"{path}.schema.openAPIV3Schema")
-        fields = [field.get("jsonPath") or "" for field in version.get("selectableFields") or ()]
-        errors += _field_errors(fields, schema or {}, f"{path}.selectableFields")
+            errors += schema_errors(schema, f"{path}.openAPIV3Schema")
+    for version, (path, selectable) in zip(
+        versions, by_version(versions, "selectableFields", "selectableFields"), strict=False
+    ):
+        fields = [field.get("jsonPath") or "" for field in selectable or ()]
+        errors += _field_errors(fields, schema_of_version(version) or {}, path)
     if (definition.get("spec") or {}).get("preserveUnknownFields") and not _preserved(old):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"

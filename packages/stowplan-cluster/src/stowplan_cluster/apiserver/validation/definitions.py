@@ -5,7 +5,7 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan_cluster.apiserver.objects import is_true
 from stowplan_cluster.apiserver.validation import names
@@ -18,6 +18,8 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stowplan_cluster.apiserver.objects import JsonObject
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -76,7 +78,7 @@ def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> No
     for index, version in enumerate(versions):
         at = f"{path}[{index}]"
         _check_label(errors, f"{at}.name", version.get("name", ""))
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+        if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             errors.append(required(f"{at}.schema.openAPIV3Schema"))
     listed = [version.get("name", "") for version in versions]
     if len(set(listed)) < len(listed):
@@ -86,25 +88,21 @@ def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> No
         errors.append(invalid(path, versions, detail))
 
 
+def by_version(versions: list[JsonObject], field: str, in_spec: str) -> Iterator[tuple[str, Any]]:
+    """Where a field of the versions is, and its value. Parity: what all of them have in common belongs to the spec."""
+    values = [version.get(field) for version in versions]
+    if all(value == values[0] for value in values):
+        yield from ((f"spec.{in_spec}", value) for value in values[:1])
+    else:
+        yield from ((f"spec.versions[{index}].{field}", value) for index, value in enumerate(values))
+
+
 def _check_views(errors: Errors, versions: list[JsonObject]) -> None:
-    for field, check in (("subresources", _check_subresources), ("additionalPrinterColumns", _check_columns)):
-        views = [version.get(field) for version in versions]
-        if all(view == views[0] for view in views):
-            # Parity: what all versions have in common belongs to the spec.
-            for view in views[:1]:
-                check(errors, f"spec.{field}", view)
-        else:
-            for index, view in enumerate(views):
-                check(errors, f"spec.versions[{index}].{field}", view)
-
-
-def _check_subresources(errors: Errors, path: str, subresources: JsonObject | None) -> None:
-    _check_scale(errors, f"{path}.scale", (subresources or {}).get("scale"))
-
-
-def _check_columns(errors: Errors, path: str, columns: list[JsonObject] | None) -> None:
-    for position, column in enumerate(columns or ()):
-        _check_column(errors, f"{path}[{position}]", column)
+    for path, subresources in by_version(versions, "subresources", "subresources"):
+        _check_scale(errors, f"{path}.scale", (subresources or {}).get("scale"))
+    for path, columns in by_version(versions, "additionalPrinterColumns", "additionalPrinterColumns"):
+        for position, column in enumerate(columns or ()):
+            _check_column(errors, f"{path}[{position}]", column)
 
 
 def _check_scale(errors: Errors, path: str, scale: JsonObject | None) -> None:

@@ -14,8 +14,6 @@ from stowplan_cluster.apiserver.store import Store
 
 CATALOGUE = Catalogue(BUILT_IN)
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-SOON = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-BOTH = [{"key": f"node.kubernetes.io/{name}"} | SOON for name in ("not-ready", "unreachable")]
 
 
 def named(api_version, kind, name="x", *, namespace="", **fields):
@@ -105,11 +103,6 @@ class TestNamespaceLifecycle:
 
 
 class TestPriority:
-    def test_without_classes(self, cluster):
-        spec = cluster.create(a_pod().obj())["spec"]
-        assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
-        assert "priorityClassName" not in spec
-
     def test_by_name(self, cluster):
         cluster.put(priority_class("high", 1000, preemptionPolicy="Never"))
         spec = cluster.create(a_pod().spec(priorityClassName="high").obj())["spec"]
@@ -164,27 +157,6 @@ class TestPriority:
         assert cluster.create(group)["spec"]["priority"] == 1000
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        pytest.param([], BOTH, id="none"),
-        pytest.param([{"operator": "Exists"}], [{"operator": "Exists"}], id="all"),
-        pytest.param(
-            [{"key": BOTH[0]["key"], "operator": "Exists"}],
-            [{"key": BOTH[0]["key"], "operator": "Exists"}, BOTH[1]],
-            id="one",
-        ),
-        pytest.param(
-            [{"operator": "Exists", "effect": "NoSchedule"}],
-            [{"operator": "Exists", "effect": "NoSchedule"}, *BOTH],
-            id="another effect",
-        ),
-    ],
-)
-def test_default_tolerations(cluster, given, expected):
-    assert cluster.create(a_pod().spec(tolerations=given).obj())["spec"]["tolerations"] == expected
-
-
 def test_a_status_adds_no_tolerations(cluster):
     pod = a_pod().obj()
     assert cluster.update(pod | {"status": {"phase": "Running"}}, pod, "status")["spec"] == pod["spec"]
@@ -215,9 +187,6 @@ class TestStorage:
         claim = copy.deepcopy(self.CLAIM)
         claim["spec"]["storageClassName"] = ""
         assert cluster.create(claim)["spec"]["storageClassName"] == ""
-
-    def test_no_default_at_all(self, cluster):
-        assert "storageClassName" not in cluster.create(self.CLAIM)["spec"]
 
     @pytest.mark.parametrize(
         ("phase", "expandable", "message"),
