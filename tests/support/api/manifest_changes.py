@@ -241,6 +241,31 @@ _SELECTED = [
 #: Manifest -> (path, value, …) of each change.
 CHANGES: dict[str, list[tuple[Any, ...]]] = {
     "pod": [
+        # Of a wrong type
+        ("spec.containers", "x"),
+        ("spec.containers", ["x"]),
+        ("spec.containers", {}),
+        ("spec.containers.0.env", [{"name": "A", "value": 1}]),
+        ("spec.hostNetwork", "true"),
+        ("spec.priority", "1"),
+        ("spec.priority", True),
+        ("spec.priority", 1.5),
+        ("spec.priority", 1 << 31),
+        ("spec.activeDeadlineSeconds", 1 << 63),
+        ("metadata.labels", {"a": 1}),
+        ("metadata.labels", "a"),
+        ("spec", []),
+        ("spec.overhead", 1),
+        ("spec.overhead", {"cpu": "much"}),
+        ("spec.overhead", {"cpu": {}}),
+        ("metadata.creationTimestamp", "now"),
+        ("metadata.creationTimestamp", 1),
+        ("spec.containers.0.livenessProbe", {"httpGet": {"port": True}}),
+        ("spec.containers.0.livenessProbe", {"httpGet": {"port": 1.5}}),
+        ("spec.volumes", [{"name": "a", "secret": 1}]),
+        ("spec.ephemeralContainers", [{"name": 1}]),
+        ("status", {"startTime": 1}),
+        # Of no sense
         ("spec.preemptionPolicy", "X"),
         ("spec.priority", 5),
         ("spec.priorityClassName", "no"),
@@ -416,6 +441,9 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("data", {"a": "x" * 1048577}),
     ],
     "secret": [
+        ("data.b", None),
+        ("data.a", "no base64!"),
+        ("data.a", 1),
         ("stringData", {"b": "c"}),
         ("type", "kubernetes.io/tls"),
     ],
@@ -563,6 +591,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.template.spec.containers.0.resources", {"limits": {"cpu": "1"}}),
     ],
     "deployment": [
+        ("spec.replicas", "3"),
         ("spec.replicas", 0),
         ("status", {"replicas": 7}),
         *_SELECTED,

@@ -360,7 +360,7 @@ def _number(value: Any, at: At, complaints: list[str]) -> Any:
 def _int_or_string(value: Any, at: At, complaints: list[str]) -> Any:
     if type(value) is str:
         return value
-    return _int32(value, _ROOT, complaints)
+    return _int32(value, at, complaints)
 
 
 def _refused(scalar: Scalar) -> Check:
@@ -375,8 +375,7 @@ def _refused(scalar: Scalar) -> Check:
 def _text(scalar: Scalar, canonical: Callable[[str], str]) -> Check:
     def check(value: Any, at: At, complaints: list[str]) -> Any:
         if type(value) is not str:
-            # Parity: only for base64 does the message name the field; the decoder itself reads it.
-            return _refuse(value, scalar, at) if scalar is Scalar.BYTES else _refuse(value, Scalar.STRING, _ROOT)
+            return _refuse(value, scalar if scalar is Scalar.BYTES else Scalar.STRING, at)
         try:
             return canonical(value)
         except ValueError as error:
@@ -458,8 +457,16 @@ def _struct_around(at: At | None) -> Struct | None:
 
 
 def _field_path(at: At) -> str:
-    """The path of field names only, as Go's decoder prints it."""
-    return ".".join(str(node[2]) for node in _chain(at) if node[1] is not None)
+    """The path of field names only, as Go's decoder prints it: with the names of embedded structs."""
+    return ".".join(_go_field(node[1], str(node[2])) for node in _chain(at) if node[1] is not None)
+
+
+def _go_field(struct: Struct, name: str) -> str:
+    for each in struct.wire.values():
+        if not each.name and isinstance(each.type, Struct) and name in each.type.fields:
+            embedded = each.type.name.rpartition(".")[2]
+            return f"{'EphemeralContainerCommon' if embedded == 'Container' else embedded}.{name}"
+    return name
 
 
 def _path(at: At) -> str:
