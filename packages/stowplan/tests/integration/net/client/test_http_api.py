@@ -23,7 +23,7 @@ from stowplan.kube.api.types import (
 )
 from stowplan.kube.config import ClientConnection
 from stowplan.net.client.binary_claims import MEDIA_TYPE, changed
-from stowplan.net.client.client_errors import OutcomeUnknown, RequestDropped
+from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.client.http import connection_pool
 from stowplan.net.client.http.discovery import ABSENCE_KEPT
 from stowplan.net.client.http.user_agent import user_agent
@@ -332,16 +332,6 @@ async def test_delete(options, body):
     assert server.seen[0].json() == {"apiVersion": "v1", "kind": "DeleteOptions", **body}
 
 
-async def test_events_beyond_the_queue_are_dropped():
-    event = Event(metadata=ObjectMeta(name="e", namespace="default"))
-    async with Misbehaving() as server, an_api(server) as api:
-        api.lanes._event_queue = 0
-        with pytest.raises(RequestDropped):
-            await api.create(event, lane="event")
-        assert api.lanes.dropped == 1
-        assert server.seen == []
-
-
 # --- binding
 
 
@@ -562,12 +552,6 @@ async def test_failed_discovery_is_not_taken_for_absence(answer, error):
         assert not await api.serves(ResourceSlice)
 
 
-async def test_without_the_right_to_discover_kinds_are_assumed_served():
-    """The right to read a kind does not include the right to discover it."""
-    async with Misbehaving(answers(403, status(403, "Forbidden"))) as server, an_api(server) as api:
-        assert await api.serves(ResourceSlice)
-
-
 # -- leaders only
 
 
@@ -600,16 +584,6 @@ async def test_a_standby_writes_nothing(call, is_sent):
             with pytest.raises(Unreachable, match="does not lead any more"):
                 await call(api)
         assert bool(server.seen) is is_sent
-
-
-async def test_leadership_is_checked_when_sending():
-    leads = [True, False]
-    async with Misbehaving(CREATED) as server, an_api(server) as api:
-        api._transport.may_change = lambda: leads.pop(0)
-        await bind(api)
-        with pytest.raises(Unreachable):
-            await bind(api)
-        assert len(server.seen) == 1
 
 
 async def test_leadership_lost_while_dialing_sends_nothing(monkeypatch):

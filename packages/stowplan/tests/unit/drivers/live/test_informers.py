@@ -27,9 +27,6 @@ from stowplan.kube.api.types import (
 )
 from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.scheduler.engine.watched_kinds import UNFINISHED, WatchedKind
-from stowplan_cluster.apiserver.embedded import EmbeddedApi
-from support.api.embedded import Api as Cluster
-from support.api.embedded import pod
 
 NOT_SERVED = NotFound("the server could not find the requested resource")
 FORBIDDEN = Forbidden("not for you")
@@ -124,30 +121,6 @@ async def running(api, *kinds):
 
 
 # -- all kinds served --------------------------------------------------------------------------------------------------
-
-
-async def test_everything_is_delivered_from_a_real_store():
-    cluster = Cluster()
-    for name in ("a", "b"):
-        cluster.create("pods", pod(name))
-    delivered = []
-    informers = Informers(
-        EmbeddedApi(cluster.server),
-        kinds=CORE,
-        receiver=receiving(lambda kind, changes: delivered.extend((kind, c.new.metadata.name) for c in changes)),
-        times=ManualTime(0.0),
-        report=pytest.fail,
-    )
-    task = asyncio.create_task(informers.run())
-    await asyncio.wait_for(informers.synced.wait(), 10)
-    assert {(Pod, "a"), (Pod, "b")} <= set(delivered)
-    cluster.create("nodes", {"metadata": {"name": "n1"}})
-    await settle()
-    assert delivered[-1] == (Node, "n1")
-    assert informers.missing == set()
-    assert informers.awaited == {}
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_first_lists_run_concurrently():

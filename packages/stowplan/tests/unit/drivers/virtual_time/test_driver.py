@@ -1,11 +1,9 @@
 """Virtual time: when effects are carried out, the engine's inputs, and when the simulation is idle."""
 
-from random import Random
-
 import pytest
 
 from stowplan.drivers.virtual_time.driver import VirtualTime
-from stowplan.drivers.virtual_time.latency import Latency, Uniform
+from stowplan.drivers.virtual_time.latency import Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.kube.api.api_errors import AlreadyExists, Conflict, NotFound
 from stowplan.kube.api.decode import convert
@@ -351,42 +349,6 @@ def test_a_binding_waits_for_other_requests_but_not_vice_versa(engine):
     engine.on(Started, label("1"), bind(), label("2"))
     time.run()
     assert [(at, type(action)) for at, action, _ in engine.answers] == [(1.0, Patch), (2.0, Patch), (11.0, Bind)]
-
-
-def test_events_of_a_kind_keep_their_order(engine):
-    slow_first = iter((3.0, 1.0, 1.0))
-    time = simulated(engine, latency=Latency(watches=lambda kind: next(slow_first)))
-    time.write(create())
-    time.at(0.5, label("1"))
-    time.at(9.0, label("2"))
-    time.run()
-    assert names_of(engine.news) == [(3.0, ["+web", "~web"]), (10.0, ["~web"])]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_order_per_object_whatever_the_latency(engine, seed):
-    chance = Random(seed)
-    seconds = Uniform(-0.5, 2.0, random=chance.random)
-    time = simulated(engine, latency=Latency(requests=seconds, answers=seconds, watches=seconds))
-    for name in "abc":
-        time.write(create(name))
-    sent = [(chance.choice("abc"), str(i)) for i in range(60)]
-    for name, value in sent:
-        engine.on(Tick, label(value, name))
-    engine.on(Started, *(Wake(i / 10) for i in range(1, 61)))
-    time.advance(300.0)
-    assert len(engine.answers) == 60
-    assert time.under_way == 0
-    for name in "abc":
-        wanted = [value for pod_name, value in sent if pod_name == name]
-        answered = [a.body["metadata"]["labels"]["x"] for _, a, _ in engine.answers if a.name == name]
-        told = [
-            new.metadata.labels["x"]
-            for _, _, changes in engine.news
-            for old, new in changes
-            if old is not None and new.metadata.name == name
-        ]
-        assert answered == told == wanted
 
 
 def test_bookkeeping_of_objects_is_cleaned_up(engine):

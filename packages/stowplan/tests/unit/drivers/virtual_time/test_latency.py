@@ -4,31 +4,11 @@ from random import Random
 
 import pytest
 
-from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency, Uniform
-from stowplan.kube.api.types import Node, Pod
-from stowplan.scheduler.framework.requests import Bind, Patch
+from stowplan.drivers.virtual_time.latency import Latency, Uniform
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.framework.requests import Bind
 
 BIND = Bind(namespace="default", name="web", uid="", node="n1")
-PATCH = Patch(kind=Pod, namespace="default", name="web", body={})
-
-
-def test_no_latency_by_default():
-    assert NO_LATENCY.instant
-    found = [NO_LATENCY.request(BIND), NO_LATENCY.answer(BIND), NO_LATENCY.watch(Pod), NO_LATENCY.deletion(Pod())]
-    assert found == [0.0] * 4
-
-
-def test_one_number_for_everything():
-    latency = Latency(requests=0.25, watches=0.5)
-    assert (latency.request(BIND), latency.request(PATCH), latency.watch(Node)) == (0.25, 0.25, 0.5)
-    assert not latency.instant
-
-
-def test_a_table_by_kind():
-    latency = Latency(requests={Bind: 0.25}, answers={Patch: 1.0}, watches={Pod: 2.0})
-    assert (latency.request(BIND), latency.request(PATCH)) == (0.25, 0.0)
-    assert (latency.answer(BIND), latency.answer(PATCH)) == (0.0, 1.0)
-    assert (latency.watch(Pod), latency.watch(Node)) == (2.0, 0.0)
 
 
 def test_arguments_of_callables_and_negative_results():

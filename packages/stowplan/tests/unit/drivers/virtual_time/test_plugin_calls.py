@@ -166,14 +166,6 @@ def test_actions_of_a_coroutine_are_processed_at_once(engine):
     assert answer(engine) == (0.0, None)
 
 
-def test_a_coroutine_that_awaits_nothing(engine):
-    async def says_no():
-        return unschedulable("no")
-
-    simulated(engine, says_no).run()
-    assert answer(engine)[1].message == "no"
-
-
 def test_base_exceptions_propagate(engine):
     async def gives_up():
         raise asyncio.CancelledError("gave up")
@@ -192,14 +184,6 @@ async def sleeps():
 
 async def yields():
     await asyncio.sleep(0)
-
-
-async def waits_for_an_event():
-    await asyncio.Event().wait()
-
-
-async def goes_to_a_thread():
-    await asyncio.to_thread(print)
 
 
 async def asks_for_the_loop():
@@ -225,8 +209,6 @@ async def awaits_something_else():
     [
         (sleeps, "something that needs an event loop"),
         (yields, "a NoneType"),
-        (waits_for_an_event, "something that needs an event loop"),
-        (goes_to_a_thread, "something that needs an event loop"),
         (asks_for_the_loop, "something that needs an event loop"),
         (has_a_time_limit, "something that needs an event loop"),
         (awaits_something_else, "a str"),

@@ -126,36 +126,16 @@ REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "k
     ("fields", "expected"),
     [
         pytest.param(
-            {"profiles": [{}, {"schedulerName": "b"}]}, "profiles[0].schedulerName: Required value", id="no name"
-        ),
-        pytest.param(
             {"profiles": [{}, {}]},
             "[profiles[0].schedulerName: Required value, profiles[1].schedulerName: Required value, "
             "profiles[1].schedulerName: Duplicate value: {}]",
             id="no names",
         ),
         pytest.param(
-            {"profiles": [{"schedulerName": ""}]}, "profiles[0].schedulerName: Required value", id="empty name"
-        ),
-        pytest.param(
-            {"profiles": [{"schedulerName": "a"}] * 2}, "profiles[1].schedulerName: Duplicate value: {}", id="same name"
-        ),
-        pytest.param(
-            {"leaderElection": {"leaseDuration": "5s", "renewDeadline": "10s"}},
-            'leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`',
-            id="short lease",
-        ),
-        pytest.param(
             {"leaderElection": {"renewDeadline": "-1s", "resourceLock": "endpoints"}},
             '[leaderElection.renewDeadline: Invalid value: "-1s": must be greater than zero, '
             'leaderElection.resourceLock: Invalid value: "endpoints": resourceLock value must be "leases"]',
             id="negative deadline, other lock",
-        ),
-        pytest.param(
-            {"profiles": [{"schedulerName": "a"}, {"schedulerName": "b", **disabled("queueSort", "*")}]},
-            'profiles[1].plugins.queueSort: Invalid value: {"Enabled":null,"Disabled":[{"Name":"*","Weight":0}]}: '
-            "must be the same for all profiles",
-            id="other queue sort",
         ),
         pytest.param(
             {"profiles": [{"plugins": {"queueSort": {"enabled": [{"name": "A"}, {"name": "B"}]}}}]},
@@ -171,11 +151,6 @@ REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "k
             {"profiles": [{"pluginConfig": [{"name": "EBSLimits"}]}]},
             f'profiles[0].pluginConfig[0]: Invalid value: "EBSLimits": {REMOVED}',
             id="removed plugin's arguments",
-        ),
-        pytest.param(
-            {"profiles": [{"pluginConfig": [{"name": "Foo"}, {"name": "Bar"}, {"name": "Foo"}]}]},
-            'profiles[0].pluginConfig[2]: Duplicate value: "Foo"',
-            id="arguments twice",
         ),
         pytest.param(
             args("NodeResourcesFitArgs", a=1),

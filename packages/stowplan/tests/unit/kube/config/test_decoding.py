@@ -36,20 +36,11 @@ def no_kind(kind, version):
         pytest.param(
             "leaderElection: {bogus: 1}", 'strict decoding error: unknown field "leaderElection.bogus"', id="nested"
         ),
-        pytest.param(
-            "profiles: [{bogus: 1}]", 'strict decoding error: unknown field "profiles[0].bogus"', id="in a list"
-        ),
         pytest.param("Parallelism: 1", 'strict decoding error: unknown field "Parallelism"', id="wrong case"),
         pytest.param(
             "foo: 1\nbar: 1",
             'strict decoding error: unknown field "bar", unknown field "foo"',
             id="YAML keys are sorted",
-        ),
-        pytest.param(
-            "x: 1\nparallelism: 1\nparallelism: 2",
-            'strict decoding error: yaml: unmarshal errors:\n  line 5: key "parallelism" already set in map, '
-            'unknown field "x"',
-            id="YAML duplicate",
         ),
         pytest.param(
             "parallelism: 1\nparallelism: 2\nleaderElection:\n  leaderElect: true\n  leaderElect: false",
@@ -61,12 +52,6 @@ def no_kind(kind, version):
             "parallelism: x",
             "json: cannot unmarshal string into Go struct field KubeSchedulerConfiguration.parallelism of type int32",
             id="type",
-        ),
-        pytest.param(
-            "parallelism: 1.5",
-            "json: cannot unmarshal number 1.5 into Go struct field KubeSchedulerConfiguration.parallelism of "
-            "type int32",
-            id="fraction for an integer",
         ),
         pytest.param(
             "parallelism: 4294967296",
@@ -93,21 +78,11 @@ def no_kind(kind, version):
             id="deep",
         ),
         pytest.param(
-            "profiles: [{schedulerName: 1}]",
-            "json: cannot unmarshal number into Go struct field KubeSchedulerProfile.profiles.schedulerName of "
-            "type string",
-            id="number for a string",
-        ),
-        pytest.param(
             "parallelism: x\nfoo: 1",
             "json: cannot unmarshal string into Go struct field KubeSchedulerConfiguration.parallelism of type int32",
             id="a type error hides unknown fields",
         ),
         pytest.param("leaderElection: {leaseDuration: '15'}", 'time: missing unit in duration "15"', id="no unit"),
-        pytest.param(
-            "leaderElection: {leaseDuration: '15x'}", 'time: unknown unit "x" in duration "15x"', id="bad unit"
-        ),
-        pytest.param("leaderElection: {leaseDuration: abc}", 'time: invalid duration "abc"', id="no duration"),
         pytest.param("leaderElection: {leaseDuration: null}", 'time: invalid duration ""', id="null for a duration"),
         pytest.param(
             "leaderElection: {leaseDuration: 15}",
@@ -177,11 +152,6 @@ def test_errors_in_a_yaml_body(tmp_path, body, expected):
             "couldn't get version/kind; json parse error: "
             "invalid character '}' looking for beginning of object key string",
             id="a comma at the end of a JSON object",
-        ),
-        pytest.param(
-            '{"a": [1,\n]}',
-            "couldn't get version/kind; json parse error: invalid character ']' looking for beginning of value",
-            id="a comma at the end of a JSON list",
         ),
         pytest.param(
             '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "b": 1, "a": 1, '

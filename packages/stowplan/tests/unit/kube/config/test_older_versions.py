@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from stowplan import load_config
 from stowplan.kube.config import ConfigError
@@ -97,26 +96,6 @@ def test_plugins_run_wherever_they_need_to_today(version):
     at = {point: {plugin.name for plugin in plugins} for point, plugins in loaded.points.items()}
     for first, second in (("filter", "preFilter"), ("score", "preScore")):
         assert {name for name in at[first] if second in known[name].points} <= at[second]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_converted_configuration_is_valid_and_equivalent(version):
-    converted = upgraded(config(version)).document.value
-    assert converted["apiVersion"] == f"{GROUP}/v1"
-    assert load_config(converted) == load(version)
-
-
-def test_a_v1_file_is_not_changed():
-    assert upgraded(config("v1", parallelism=3)).origin == ""
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
-def test_from_a_file(tmp_path, version, write):
-    file = tmp_path / "scheduler.conf"
-    file.write_text(write(config(version, percentageOfNodesToScore=7)))
-    assert load_config(file) == load(version, percentageOfNodesToScore=7)
-    assert load_config(file).percentage_of_nodes_to_score == 7
 
 
 def test_it_is_logged(caplog):
@@ -434,26 +413,6 @@ def test_arguments_are_of_the_version_of_the_file(version):
             "json: cannot unmarshal object into Go struct field KubeSchedulerConfiguration.profiles of type "
             "[]v1beta2.KubeSchedulerProfile",
             id="type",
-        ),
-        pytest.param(
-            "v1beta2",
-            {"profiles": [{"pluginConfig": [{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}}]}]},
-            "profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]",
-            id="arguments",
-        ),
-        pytest.param(
-            "v1beta2",
-            {"profiles": [{"pluginConfig": [{"name": "InterPodAffinity", "args": {"x": 1}}]}]},
-            "strict decoding error: decoding .profiles[0].pluginConfig[0]: strict decoding error: decoding "
-            'args for plugin InterPodAffinity: strict decoding error: unknown field "x"',
-            id="unknown argument",
-        ),
-        pytest.param(
-            "v1beta1",
-            {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "Nope"}]}}}]},
-            "initializing profiles: creating profile for scheduler name default-scheduler: "
-            'FilterPlugin "Nope" does not exist',
-            id="unknown plugin",
         ),
     ],
 )

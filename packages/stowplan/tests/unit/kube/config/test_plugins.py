@@ -53,26 +53,6 @@ FILTERS = (
 @pytest.mark.parametrize(
     ("point", "expected"),
     [
-        ("preEnqueue", "SchedulingGates DynamicResources DefaultPreemption"),
-        ("queueSort", "PrioritySort"),
-        (
-            "preFilter",
-            "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone "
-            "PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures",
-        ),
-        ("filter", FILTERS),
-        ("postFilter", "DynamicResources DefaultPreemption"),
-        (
-            "preScore",
-            "TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread InterPodAffinity "
-            "NodeResourcesBalancedAllocation",
-        ),
-        ("score", DEFAULT_SCORE),
-        ("reserve", "VolumeBinding DynamicResources"),
-        ("permit", ""),
-        ("preBind", "VolumeBinding DynamicResources"),
-        ("bind", "DefaultBinder"),
-        ("postBind", ""),
         ("placementGenerate", ""),
         ("placementScore", "NodeResourcesFit=1"),
     ],
@@ -84,19 +64,6 @@ def test_order_without_customisation(point, expected):
 @pytest.mark.parametrize(
     ("custom", "point", "expected"),
     [
-        pytest.param(
-            {"score": plugin_set("NodeAffinity=7 ImageLocality", "TaintToleration")},
-            "score",
-            "NodeAffinity=7 ImageLocality=1 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 InterPodAffinity=2 "
-            "DynamicResources=2 NodeResourcesBalancedAllocation=1",
-            id="overrides come first, a missing weight is 1",
-        ),
-        pytest.param(
-            {"filter": plugin_set("VolumeZone")},
-            "filter",
-            "VolumeZone " + FILTERS.replace("VolumeZone ", ""),
-            id="an override without weights",
-        ),
         pytest.param(
             {
                 "multiPoint": plugin_set("NodeAffinity=9 GangScheduling", "PodTopologySpread InterPodAffinity"),
@@ -123,15 +90,6 @@ def test_order_without_customisation(point, expected):
             id="only named plugins, placement score",
         ),
         pytest.param(
-            {"score": plugin_set("ImageLocality=2 NodeAffinity", "*")},
-            "score",
-            "ImageLocality=2 NodeAffinity=1",
-            id="a point without defaults",
-        ),
-        pytest.param(
-            {"score": plugin_set("NodeAffinity=5", "NodeAffinity")}, "score", AFFINITY_LAST, id="disable and enable"
-        ),
-        pytest.param(
             {"multiPoint": plugin_set("NodeAffinity=5", "NodeAffinity")},
             "score",
             AFFINITY_LAST,
@@ -144,12 +102,6 @@ def test_order_without_customisation(point, expected):
             id="disable and enable at multiPoint, filter",
         ),
         pytest.param({"preScore": plugin_set("", "*")}, "score", DEFAULT_SCORE, id="a point does not touch another"),
-        pytest.param(
-            {"postFilter": plugin_set("", "NotADefault DynamicResources")},
-            "postFilter",
-            "DefaultPreemption",
-            id="disable",
-        ),
     ],
 )
 def test_custom_sets(custom, point, expected):

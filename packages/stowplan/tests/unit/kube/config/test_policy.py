@@ -4,15 +4,13 @@ import json
 from itertools import combinations
 
 import pytest
-import yaml
 
-from stowplan import Cluster, load_config
+from stowplan import load_config
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.config_documents import parse_document
 from stowplan.kube.config.older.policy import PREDICATES, PRIORITIES
 from stowplan.kube.config.older.upgrade import upgrade
 from stowplan.scheduler.in_tree.discovery import declarations
-from stowplan.testing import a_node, a_pod
 
 GROUP = "kubescheduler.config.k8s.io"
 MANDATORY = {"NodeUnschedulable", "TaintToleration"}
@@ -235,18 +233,6 @@ def test_several_strategies_keep_their_weights(listed):
     assert load_config(converted.document.value).profiles[0] == profile(priorities=[*map(priority, listed)])
 
 
-@pytest.mark.parametrize(("most", "ratio", "node"), [(3, 1, "used"), (1, 3, "free")])
-def test_several_strategies_decide_together(most, ratio, node):
-    """The default shape of the ratio prefers free nodes."""
-    nodes = [a_node(name).allocatable(cpu="10", memory="10Gi", pods=10).obj() for name in ("used", "free")]
-    held = a_pod("held").requests(cpu="4", memory="4Gi").on("used").obj()
-    listed = [priority("MostRequestedPriority", most), priority("RequestedToCapacityRatioPriority", ratio)]
-    cluster = Cluster([*nodes, held], policy(priorities=listed))
-    pod = a_pod("p").requests(cpu="1", memory="1Gi").obj()
-    (decision,) = cluster.schedule([pod])
-    assert decision.node_name == node
-
-
 def test_a_custom_ratio_of_requested_to_capacity():
     shape = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
     argument = {"shape": shape, "resources": [{"name": "example.com/gpu", "weight": 3}]}
@@ -339,20 +325,6 @@ def test_empty_lists_keep_the_mandatory_plugins():
     assert names(loaded, "filter") == ["NodeUnschedulable", "TaintToleration"]
     assert scores(loaded) == []
     assert names(loaded, "postFilter") == ["DefaultPreemption"]
-
-
-@pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump])
-def test_from_a_file(tmp_path, write):
-    file = tmp_path / "policy.cfg"
-    source = policy(predicates=[{"name": "HostName"}], priorities=[priority("MostRequestedPriority", 3)])
-    file.write_text(write(source))
-    assert load_config(file) == load_config(source)
-
-
-def test_the_converted_configuration_is_valid_and_equivalent():
-    source = policy(hardPodAffinitySymmetricWeight=3)
-    converted = upgrade(parse_document(json.dumps(source)), declarations()).document.value
-    assert load_config(converted) == load_config(source)
 
 
 def test_extenders():

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.ask.offline import Cluster
 from stowplan.kube.config import ConfigError, load_config
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError, Registry
 from stowplan.scheduler.in_tree.priority_sort.plugin import PrioritySort
@@ -432,16 +431,6 @@ def test_fields_without_a_value_are_refused():
 def test_unsupported_argument_types(args_type, text):
     with pytest.raises(PluginLoadError, match=f"^args_type of plugin Mine {text}$"):
         Registry((mine(args_type),))
-
-
-def test_a_cluster_passes_them_to_the_plugin():
-    plugin = mine(StructArgs)
-    profile = {
-        "plugins": {"filter": {"enabled": [{"name": "Mine"}]}},
-        "pluginConfig": [{"name": "Mine", "args": {"maxPods": 9}}],
-    }
-    cluster = Cluster([], {**HEADER, "profiles": [profile]}, plugins=[plugin])
-    assert cluster.config.profiles[0].plugin_args("Mine") == StructArgs(max_pods=9)
 
 
 _NAMES = st.sampled_from(["weights", "maxPods", "mode", "byZone", "either", "name", "value", "kind", "other"])

@@ -23,7 +23,6 @@ from support.http.kubeconfigs import Clock, a_kubeconfig, write_kubeconfig
 
 CA = certificates.make_ca()
 ALICE = certificates.make_client_certificate(CA, "alice")
-BOB = certificates.make_client_certificate(CA, "bob")
 SECRET = "s3cr3t-t0k3n"
 IN_CLUSTER = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 NOT_GIVEN = (
@@ -102,13 +101,6 @@ def test_kubectls_flag_takes_precedence(world):
     assert world.kubectl().server == "https://home"
     (world.folder / "home/.kube/config").unlink()
     assert world.kubectl().server == "https://10.0.0.1:443"
-
-
-def test_kubectl_merges_several_files(world):
-    one = world.file("one", a_kubeconfig(clusters=[], users=[], **{"current-context": ""}))
-    two = world.file("two", a_kubeconfig(cluster={"server": "https://two"}, context={"cluster": "nope"}))
-    world.environ["KUBECONFIG"] = f"{one}:{world.folder}/missing:{two}"
-    assert world.kubectl().server == "https://two"
 
 
 def test_kube_scheduler_ignores_the_home_folder(world):
@@ -290,15 +282,6 @@ async def test_credentials_are_not_sent_over_plain_http(world):
     assert connection.tls is None
 
 
-async def test_a_token_file_next_to_its_kubeconfig(world):
-    (world.folder / "token").write_text("from-file\n")
-    connection = world.connect(user={"tokenFile": "token", "token": "t"})
-    assert dict(await connection.credentials.headers()) == {"Authorization": "Bearer from-file"}
-    (world.folder / "token").write_text("rotated")
-    world.clock.advance(60)
-    assert dict(await connection.credentials.headers()) == {"Authorization": "Bearer rotated"}
-
-
 @pytest.mark.parametrize("inline", [("certificate", "key"), ("certificate",), ("key",), ()], ids=str)
 def test_client_certificates(world, inline):
     user = {}
@@ -381,16 +364,6 @@ EXEC = {"command": "c", "apiVersion": "client.authentication.k8s.io/v1", "intera
             {"client-certificate": "a", "client-certificate-data": "b", "client-key": "c", "client-key-data": "d"},
             "client-certificate-data and client-certificate are both specified",
             id="inline and file",
-        ),
-        pytest.param(
-            {"client-certificate": "nope", "client-key-data": b64(ALICE.key)},
-            "client-certificate /nope: No such file or directory",
-            id="no certificate file",
-        ),
-        pytest.param(
-            {"client-certificate-data": b64(ALICE.certificate), "client-key-data": b64(BOB.key)},
-            "client-certificate-data and client-key-data: the client key does not belong to the client certificate",
-            id="another's key",
         ),
         pytest.param({"as-groups": ["a"]}, "without impersonating a user; set as, too", id="groups without a user"),
         pytest.param({"as": "a\r\nX: y"}, "control characters in what Impersonate-User would say", id="injection"),

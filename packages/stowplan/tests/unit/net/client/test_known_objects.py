@@ -21,16 +21,6 @@ def known_of(*pods):
     return known
 
 
-def test_an_unknown_object_is_added():
-    a = pod("a")
-    assert known_of().put(a) == [Change(None, a)]
-
-
-def test_a_new_version_is_a_change():
-    a, newer = pod("a"), pod("a", version="2")
-    assert known_of(a).put(newer) == [Change(a, newer)]
-
-
 def test_the_same_version_is_no_change():
     assert known_of(pod("a")).put(pod("a")) == []
 
@@ -52,15 +42,6 @@ def test_a_removal_has_the_last_known_object():
 def test_the_same_name_in_two_namespaces():
     known = known_of(pod("a"), pod("a", namespace="other"))
     assert len(known) == 2
-
-
-def test_a_list_gives_the_differences():
-    kept, changed, gone = pod("kept"), pod("changed"), pod("gone")
-    newer, new = pod("changed", version="2"), pod("new")
-    relist = Relist(known_of(kept, changed, gone))
-    assert relist.page([pod("kept"), newer]) == [Change(changed, newer)]
-    assert relist.page([new]) == [Change(None, new)]
-    assert relist.end() == [Change(gone, None)]
 
 
 def test_an_abandoned_list_deletes_nothing():

@@ -186,12 +186,6 @@ async def test_synced_is_set_once_everything_is_delivered():
         assert len(delivered) == 2
 
 
-async def test_synced_is_set_for_an_empty_list():
-    result = await run_script(listings=[page()])
-    assert result.watch.synced.is_set()
-    assert result.batches == []
-
-
 async def test_the_first_list_is_reported_once():
     told_when = []
     result = await run_script(
@@ -394,16 +388,16 @@ async def test_backoff_is_reset_after_two_minutes_of_success():
 
 
 @pytest.mark.parametrize(
-    "worked", [pytest.param([added("a", 11), CUT], id="with an event"), pytest.param([31.0], id="for long")]
+    "worked",
+    [
+        pytest.param([added("a", 11), CUT], id="with an event"),
+        pytest.param([31.0], id="for long"),
+        pytest.param([31.0, CUT], id="for long, then cut"),
+    ],
 )
 async def test_a_working_watch_resets_the_backoff(worked):
     result = await run_script(listings=[page()], streams=[[CUT], [CUT], [CUT], worked, [CUT], [CUT]])
-    assert result.slept == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
-
-
-async def test_a_silent_watch_that_was_cut_resets_the_backoff():
-    result = await run_script(listings=[page()], streams=[[CUT], [CUT], [CUT], [31.0, CUT], [CUT]])
-    assert result.slept == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
+    assert result.slept[:5] == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
 
 
 async def test_other_kinds_are_unaffected():

@@ -64,15 +64,6 @@ def test_the_length_of_a_line_is_limited():
         splitter.feed(b"y" * 60)
 
 
-@pytest.mark.parametrize("size", [1, 7, 4096])
-def test_a_long_line_in_small_pieces(size):
-    data = line("ADDED", a_pod(annotations={"a": "x" * 200_000})) + b"\n"
-    splitter = LineSplitter()
-    lines = [one for start in range(0, len(data), size) for one in splitter.feed(data[start : start + size])]
-    assert len(lines) == 1
-    assert WatchDecoder(Pod).event(lines[0]).object.metadata.annotations["a"] == "x" * 200_000
-
-
 # --- events
 
 

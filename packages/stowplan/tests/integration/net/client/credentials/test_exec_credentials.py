@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from stowplan.net.client.credentials.exec_credentials import ExecCredentials, ExecPlugin, printable
-from stowplan.net.client.credentials.exec_protocol import ExecCluster
 from stowplan.net.client.credentials.request_credentials import UserCredentials
 from stowplan.net.client.endpoint.config_error import CredentialsError
 from stowplan.net.client.endpoint.tls import TlsSettings
@@ -109,16 +108,6 @@ async def test_arguments_and_environment(plugin):
     assert json.loads(header) == [["a", "b_c"], ["1", "2", "theirs"]]
 
 
-@pytest.mark.parametrize("cluster", [None, ExecCluster(server="https://a", config={"audience": "me"})])
-async def test_the_plugin_gets_the_exec_info(plugin, cluster):
-    plugin.write("open(folder + '/info', 'w').write(os.environ['KUBERNETES_EXEC_INFO'])\nanswer(token='t')")
-    await plugin.credentials(cluster=cluster).headers()
-    info = json.loads((plugin.folder / "info").read_text())
-    assert (info["kind"], info["apiVersion"], info["spec"]["interactive"]) == ("ExecCredential", V1, False)
-    told = {"server": "https://a", "config": {"audience": "me"}} if cluster else None
-    assert info["spec"].get("cluster") == told
-
-
 async def test_standard_input_is_empty_without_a_terminal(plugin):
     plugin.write("answer(token=f'read-{len(sys.stdin.read())}')")
     headers = await plugin.credentials(interactive_mode="IfAvailable").headers()
@@ -133,15 +122,6 @@ async def test_a_command_is_found_on_path(plugin, monkeypatch):
 
 
 # -- refused tokens
-
-
-async def test_a_refused_token_runs_the_plugin_again(plugin):
-    plugin.write("answer(token=f'token-{runs}')")
-    credentials = plugin.credentials()
-    used = await credentials.headers()
-    assert await credentials.refused(used) is True
-    assert (await credentials.headers())["Authorization"] == "Bearer token-2"
-    assert plugin.runs == 2
 
 
 async def test_an_unchanged_token_after_a_refusal_is_not_requested_again(plugin):

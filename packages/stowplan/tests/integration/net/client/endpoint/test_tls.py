@@ -84,7 +84,6 @@ async def user_seen_by(port, settings):
         pytest.param({"ca": inline(CA.certificate.replace(b"\n", b"\r\n"))}, id="CRLF"),
         pytest.param({"ca": inline(SERVER.certificate)}, id="the server's own certificate"),
         pytest.param({"insecure": True}, id="insecure"),
-        pytest.param({"insecure": True, "server_name": "whatever"}, id="insecure with a name"),
     ],
 )
 async def test_trusted(tmp_path, settings):
@@ -260,15 +259,6 @@ def test_the_context_is_kept_while_nothing_changes(files):
     assert files.settings.context() is context
 
 
-async def test_a_renewed_certificate_is_presented(files, tmp_path):
-    async with a_server(tmp_path) as port:
-        before = files.settings.context()
-        files.write("crt", BOB.certificate)
-        files.write("key", BOB.key)
-        assert files.settings.context() is not before
-        assert await user_seen_by(port, files.settings) == ["commonName=bob"]
-
-
 async def test_a_partly_renewed_pair_keeps_the_old_one(files, tmp_path, caplog):
     async with a_server(tmp_path) as port:
         before = files.settings.context()
@@ -307,18 +297,3 @@ def test_deleted_files_keep_the_old_context(files, caplog):
             files.clock.advance(1)
             assert files.settings.context() is before
     assert len(caplog.records) == 3, "once per file"
-
-
-def test_a_volume_that_swaps_its_link_is_followed(tmp_path):
-    """Kubernetes updates a mounted volume by replacing one symbolic link."""
-    clock = Clock()
-    for name, ca in (("v1", CA), ("v2", OTHER_CA)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "ca.crt").write_bytes(ca.certificate)
-    (tmp_path / "data").symlink_to("v1")
-    settings = TlsSettings(ca=FileContent(str(tmp_path / "data" / "ca.crt"), where="ca", clock=clock))
-    before = settings.context()
-    (tmp_path / "next").symlink_to("v2")
-    (tmp_path / "next").rename(tmp_path / "data")
-    clock.advance(1)
-    assert settings.context() is not before

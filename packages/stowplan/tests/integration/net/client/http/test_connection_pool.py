@@ -183,14 +183,6 @@ async def test_a_waiting_request_takes_a_connection_that_becomes_free(monkeypatc
         assert (server.connections, gate.all) == (2, 1)
 
 
-async def test_no_connection_is_made_while_one_is_idle(monkeypatch):
-    async with Misbehaving(FINE, FINE) as server, a_pool(server) as pool:
-        await fine(pool)
-        gate = Gate(monkeypatch)
-        await fine(pool)
-        assert gate.all == 0
-
-
 async def test_each_waiting_request_gets_the_dial_error():
     async with Misbehaving() as server:
         url = server.url

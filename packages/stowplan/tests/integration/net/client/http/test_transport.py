@@ -1,8 +1,6 @@
 """A single request: when it is retried, the delays, and the errors of failures."""
 
 import asyncio
-import gzip
-import json
 import socket
 import ssl
 from contextlib import ExitStack, suppress
@@ -37,7 +35,7 @@ from stowplan.net.client.endpoint.file_content import InlineContent
 from stowplan.net.client.endpoint.tls import TlsSettings
 from stowplan.net.client.http.responses import retry_after_seconds
 from stowplan.net.client.http.transport import Limits
-from support.api.clients import AGENT, NOW, SHORT, VirtualTime, a_pod, a_pod_list, an_api
+from support.api.clients import AGENT, NOW, SHORT, VirtualTime, a_pod, an_api
 from support.http.certificates import make_ca, make_server_certificate
 from support.http.misbehaving_server import (
     Misbehaving,
@@ -221,35 +219,6 @@ async def test_a_connection_refused_is_a_definite_failure_of_writes(write):
     assert time.slept == [0.1, 0.2, 0.4]
 
 
-async def test_a_server_that_comes_back_in_time_is_found():
-    server = Misbehaving(POD)
-    async with server:
-        port = server.port
-    time = VirtualTime()
-
-    async def restart():
-        if not server.seen:
-            await server.start(port)
-
-    time.meanwhile = restart
-    async with an_api(f"http://127.0.0.1:{port}", time=time) as api:
-        assert (await get(api)).metadata.name == "web-0"
-    await server.stop()
-    assert time.slept == [0.1]
-
-
-async def test_a_restarted_server_is_found_on_a_new_connection():
-    server = Misbehaving(POD, POD)
-    await server.start()
-    async with an_api(server.url) as api:
-        await get(api)
-        await server.stop()
-        await server.start(server.port)
-        await get(api)
-        await server.stop()
-    assert server.connections == 2
-
-
 # -- delays
 
 
@@ -333,13 +302,6 @@ def test_retry_after_may_be_missing():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        pytest.param(closes, "closed the connection without an answer", id="closed"),
-        pytest.param(resets, "connection reset by peer|closed the connection", id="reset"),
-        pytest.param(hangs, "nothing came within the time limit", id="silent"),
-        pytest.param(sends(b"SSH-2.0-OpenSSH_9.6\r\n"), "the response is not HTTP", id="no HTTP"),
-        pytest.param(
-            sends(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"), "in the middle of the answer", id="cut off"
-        ),
         pytest.param(
             answers(200, b"<html>\n <body>Please log in", content_type="text/html; charset=utf-8"),
             r'something with content type text/html: "<html> <body>Please log in"',
@@ -354,13 +316,6 @@ async def test_unreachable_says_why(action, message):
     limits = Limits(silence=0.05, tries=1, connection_tries=1)
     async with Misbehaving(action) as server, an_api(server, limits=limits) as api:
         with pytest.raises(Unreachable, match=message):
-            await get(api)
-
-
-async def test_a_host_that_does_not_resolve():
-    limits = Limits(connection_tries=1)
-    async with an_api("http://no-such-host.invalid:1", limits=limits) as api:
-        with pytest.raises(Unreachable, match=r"http://no-such-host.invalid:1: the host name does not resolve"):
             await get(api)
 
 
@@ -521,13 +476,6 @@ async def test_requests_have_a_user_agent(disabled, encoding):
     assert "content-type" not in headers
 
 
-async def test_compressed_responses_are_read():
-    body = gzip.compress(json.dumps(a_pod()).encode())
-    answer = answers(200, body, headers={"Content-Encoding": "gzip"})
-    async with Misbehaving(answer) as server, an_api(server) as api:
-        assert (await get(api)).metadata.name == "web-0"
-
-
 # --- proxies
 
 
@@ -590,26 +538,10 @@ def tls(ca=CA, **options):
 
 
 @pytest.mark.parametrize(
-    ("names", "settings"),
-    [
-        pytest.param(["127.0.0.1"], tls(), id="trusted"),
-        pytest.param(["api.example"], tls(server_name="api.example"), id="under another name"),
-        pytest.param(["api.example"], TlsSettings(insecure=True), id="insecure"),
-    ],
-)
-async def test_tls(server_context, names, settings):
-    async with Misbehaving(POD, context=server_context(*names)) as server, an_api(server, tls=settings) as api:
-        assert (await get(api)).metadata.name == "web-0"
-
-
-@pytest.mark.parametrize(
     ("names", "settings", "message"),
     [
         pytest.param(["127.0.0.1"], tls(OTHER_CA), "certificate is not trusted: .*certificate-authority", id="CA"),
         pytest.param(["10.0.0.1"], tls(), "certificate has another name: .*tls-server-name", id="address"),
-        pytest.param(
-            ["api.example"], tls(server_name="b.example"), "certificate has another name: .*tls-server-name", id="name"
-        ),
     ],
 )
 async def test_certificates_that_do_not_fit(server_context, names, settings, message):
@@ -692,28 +624,6 @@ async def test_an_untrusted_server_behind_a_proxy_is_refused(server_context):
                 await get(api)
         await proxy.stop()
     assert server.seen == []
-
-
-async def test_a_new_certificate_gets_a_new_connection(server_context):
-    settings = tls()
-    async with (
-        Misbehaving(POD, POD, POD, context=server_context("127.0.0.1")) as server,
-        an_api(server, tls=settings) as api,
-    ):
-        await get(api)
-        await get(api)
-        assert server.connections == 1
-        settings._context = None
-        await get(api)
-        assert server.connections == 2
-
-
-async def test_connections_are_reused():
-    async with Misbehaving(*[POD] * 5, answers(200, a_pod_list())) as server, an_api(server) as api:
-        for _ in range(5):
-            await get(api)
-        await api.list(Pod)
-        assert server.connections == 1
 
 
 async def test_half_open_connections_are_probed(monkeypatch):

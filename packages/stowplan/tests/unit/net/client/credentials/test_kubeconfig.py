@@ -94,12 +94,6 @@ def test_deep_nesting_is_an_error_and_no_crash():
         parse_kubeconfig(b"{" + b'"a":{' * 100_000, "config")
 
 
-def test_a_missing_explicit_file(tmp_path):
-    with pytest.raises(ClientConfigError) as caught:
-        load_kubeconfig(str(tmp_path / "nope"))
-    assert str(caught.value) == f"stat {tmp_path}/nope: no such file or directory"
-
-
 def test_a_folder_instead_of_a_file(tmp_path):
     with pytest.raises(ClientConfigError, match="is a directory"):
         load_kubeconfigs([str(tmp_path)])
@@ -139,18 +133,6 @@ def test_relative_paths_are_relative_to_their_file(tmp_path, monkeypatch):
     assert user.path(user.value.token_file) == str(tmp_path / "token")
     assert user.path("/abs") == "/abs"
     assert user.path("") == ""
-
-
-def test_the_first_file_wins_per_entry(tmp_path):
-    one = write_kubeconfig(tmp_path / "one", a_kubeconfig(cluster={"server": "https://one"}, **{"current-context": ""}))
-    two = write_kubeconfig(
-        tmp_path / "two", a_kubeconfig(cluster={"server": "https://two", "tls-server-name": "two"}, users=[])
-    )
-    config = load_kubeconfigs([one, two])
-    assert config.clusters["c"].value.server == "https://one"
-    assert config.clusters["c"].value.tls_server_name == ""
-    assert config.current_context == "x"
-    assert config.users["u"].file == one
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

@@ -8,7 +8,6 @@ from stowplan.net.client.credentials.request_credentials import (
     FixedAuthorization,
     TokenFile,
     UserCredentials,
-    basic,
     bearer,
     is_sendable,
 )
@@ -47,24 +46,9 @@ async def test_a_fixed_token_cannot_be_refreshed():
     assert await credentials.refused() is False
 
 
-def test_basic_authentication():
-    assert basic("me", "pä:ss") == "Basic bWU6cMOkOnNz"
-
-
 @pytest.mark.parametrize(("token", "fits"), [("a.b-c_d==", True), ("a b", False), ("a\n", False), ("a\x7f", False)])
 def test_valid_header_values(token, fits):
     assert is_sendable(token) is fits
-
-
-async def test_impersonation_keeps_every_group():
-    credentials = UserCredentials(
-        FixedAuthorization(bearer("t")),
-        impersonation=[("Impersonate-User", "jane"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b")],
-    )
-    headers = await credentials.headers()
-    assert headers.getall("impersonate-group") == ["a", "b"]
-    assert headers["authorization"] == "Bearer t"
-    assert headers["Impersonate-User"] == "jane"
 
 
 async def test_headers_are_built_once_for_one_token(path, clock):

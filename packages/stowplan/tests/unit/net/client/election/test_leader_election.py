@@ -232,27 +232,6 @@ async def test_tries_are_a_jittered_retry_period_apart(chance, pause):
         assert [when for when, _ in api.asked] == pytest.approx([0, pause, 2 * pause, 3 * pause])
 
 
-async def test_a_released_lease_is_taken_at_the_next_try():
-    async with elections(chance=1.0) as world, leading(world) as (leader, _, task):
-        standby = world.elector("you")
-        world.start(standby.acquire())
-        await world.time.advance(7)
-        await stop(task)
-        await leader.release()
-        await world.time.advance(LONGEST_PAUSE)
-        assert standby.is_leader
-        assert world.spec["leaseTransitions"] == 1
-
-
-async def test_two_contenders_for_a_free_lease_do_not_both_lead():
-    async with elections() as world:
-        one, other = world.elector("one"), world.elector("other")
-        world.start(one.acquire())
-        world.start(other.acquire())
-        await settle()
-        assert [one.is_leader, other.is_leader].count(True) == 1
-
-
 @pytest.mark.parametrize(
     ("verb", "fate", "message"),
     [
