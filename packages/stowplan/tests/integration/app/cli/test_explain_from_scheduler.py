@@ -232,17 +232,6 @@ class TestWhatIf:
         assert (ran.exit_code, "need --from-scheduler" in ran.output) == (2, True)
 
 
-def test_without_a_name_pending_pods_and_decisions_are_shown(tmp_path, token, ca):
-    with scheduler(tmp_path) as url:
-        result = run("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca)
-        wide = run(
-            "--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "-o", "json", "pending"
-        )
-    assert result.output.startswith("activeQ:0; backoffQ:0; unschedulablePods:1\n  POD ")
-    assert "\n\nLast decisions\n" in result.output
-    assert [one["pod"] for one in json.loads(wide.output)["decisions"]] == ["default/big", "default/placed"]
-
-
 def test_text_and_json_of_a_node(tmp_path, token, ca):
     with scheduler(tmp_path) as url:
         common = ("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "node", "n1")
@@ -251,12 +240,6 @@ def test_text_and_json_of_a_node(tmp_path, token, ca):
     assert "default/placed" in page.output
     found = json.loads(data.output)
     assert (found["node"], [one["pods"] for one in found["refuses"]]) == ("n1", [["default/big"]])
-
-
-def test_suggestions_come_from_the_scheduler_too(tmp_path, token, ca):
-    with scheduler(tmp_path) as url:
-        result = run("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "pod", "big")
-    assert "cpu" in result.output.partition("What would help")[2]
 
 
 def refused(result):

@@ -163,14 +163,6 @@ def test_differences_are_reported_with_their_file(rotated, tmp_path):
     assert f"{tmp_path / 'r'}, line {number + 1}" in output
 
 
-def test_unknown_details_of_the_other_scheduler_are_mentioned(file, tmp_path):
-    sampling = tmp_path / "sampling.yaml"
-    sampling.write_text(ABOUT + "percentageOfNodesToScore: 50\n")
-    assert any("percentageOfNodesToScore" in note for note in data("shadow", "--recording", file)["notes"])
-    found = json.loads(run("shadow", "--recording", file, "--config", sampling, "-o", "json")[1])
-    assert any("percentageOfNodesToScore" in note for note in found["notes"])
-
-
 READS = ("explain", "fit", "drain", "survive", "what-if")
 
 

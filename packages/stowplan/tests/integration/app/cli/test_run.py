@@ -9,6 +9,7 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 
+import msgspec
 import pytest
 import yaml
 
@@ -38,12 +39,6 @@ def kubeconfig(tmp_path):
 
 
 # -- options
-
-
-def test_help(run):
-    ran = run("run", "--help")
-    assert ran.code == 0
-    assert "stowplan run --scheduler-name mine" in ran.out
 
 
 @pytest.fixture
@@ -182,12 +177,6 @@ def test_it_prints_its_cluster_and_the_remaining_pods(job, capsys):
     assert opener.schedulers[0].stopped
 
 
-def test_signal_handlers_are_restored_at_exit(job):
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    schedule(job)
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
 # -- another scheduler
 
 
@@ -240,20 +229,10 @@ def test_it_starts_if_no_other_scheduler_is_known(job, found, capsys):
     assert not captured.err
 
 
-def test_it_starts_beside_a_scheduler_of_another_name(kubeconfig, job, capsys):
-    from msgspec.structs import replace
-
+def test_it_starts_beside_a_scheduler_of_another_name(job, capsys):
     (profile,) = job.config.profiles
-    config = replace(job.config, profiles=(replace(profile, scheduler_name="mine"),))
-    other = Job(
-        connection=job.connection,
-        config=config,
-        registry=job.registry,
-        features=job.features,
-        max_in_unschedulable=300,
-        command="stowplan",
-    )
-    schedule(other, api=FakeApi(lease()))
+    config = msgspec.structs.replace(job.config, profiles=(msgspec.structs.replace(profile, scheduler_name="mine"),))
+    schedule(msgspec.structs.replace(job, config=config), api=FakeApi(lease()))
     assert not capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from stowplan.app.daemon.decision_pages import SchedulerPages
 from stowplan.ask.explain.text.tables import page_from_json, plain
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.kube.config.features import with_chosen
-from stowplan.plugins import Code, PermitPlugin, PostFilterPlugin, PostFilterResult, Status, unschedulable
+from stowplan.plugins import Code, PermitPlugin, Status
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 from support.observing.metrics import framework_metrics
@@ -112,21 +112,6 @@ async def test_a_pending_pods_page_has_verdict_queue_place_and_story():
         assert "attempt 1 (0.0 ms): no node (Unschedulable): 0/1 nodes are available: 1 Insufficient cpu." in page
 
 
-async def test_it_agrees_with_an_explanation_from_outside():
-    import stowplan
-
-    objects = [small("n1", "4"), small("n2", "8"), a_node("n3").tainted("gone").allocatable(cpu="99").obj()]
-    async with live(*objects) as cluster:
-        await cluster.create(*(a_pod(f"p{i}").requests(cpu="1").obj() for i in range(4)))
-        await cluster.create(a_pod("big").requests(cpu="7").obj())
-        api = [stored.to_dict() for kind in ("nodes", "pods") for stored in cluster.server.store.list(kind, "")]
-        outside = stowplan.Cluster(api)
-        for name in ("big", "p0", "p3"):
-            found = await answer_to(cluster, f"explain/default/{name}")
-            del found["scheduler"]
-            assert found == outside.explain(f"default/{name}").to_dict()
-
-
 class Holding(PermitPlugin):
     name = "Holding"
 
@@ -155,61 +140,6 @@ async def test_assumed_pods_count():
         assert second["rejected"]["n1"]["reasons"] == ["Insufficient cpu"]
         page = text(await answer_to(cluster, "explain/default/first", page="wide"))
         assert page.startswith("default/first waits on Permit for n1 and would go there again: ")
-
-
-class Acting(PostFilterPlugin):
-    name = "Acting"
-    acted = 0
-
-    def post_filter(self, state, pod, diagnosis):
-        Acting.acted += 1
-        return PostFilterResult(unschedulable())
-
-
-async def test_asking_evicts_no_pod_and_changes_nothing():
-    config = {**HOLDING, "profiles": [{"plugins": {"postFilter": {"enabled": [{"name": "Acting"}]}}}]}
-    classes = [
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
-    ]
-    async with live(small(), *classes, config=config, plugins=[Acting]) as cluster:
-        await cluster.create(a_pod("low").requests(cpu="2").obj())
-        high = a_pod("high").requests(cpu="2").obj()
-        high["spec"]["priorityClassName"] = "high"
-        # It may preempt and has not been tried yet: its next attempt is evaluated.
-        scheduler = cluster.scheduler
-        queue_pop, scheduler.queue.pop = scheduler.queue.pop, lambda: None
-        cluster.server.create_all([high])
-        for _ in range(50):
-            await asyncio.sleep(0)
-        framework = scheduler.frameworks["default-scheduler"]
-        before = scheduler.state.version
-        acted, metrics = Acting.acted, framework.metrics
-        found = await answer_to(cluster, "explain/default/high")
-        assert found["preemption"]["candidates"] == {"n1": {"victims": ["default/low"], "pdbViolations": 0}}
-        assert "would evict 1 pod from n1" in text(await answer_to(cluster, "explain/default/high", page="text"))
-        assert scheduler.state.version == before
-        assert not scheduler.state.nominator
-        assert framework.metrics is metrics
-        assert [plugin.name for plugin in framework.post_filter] == ["DynamicResources", "DefaultPreemption", "Acting"]
-        assert Acting.acted == acted
-        assert cluster.node_of("low") == "n1"
-        scheduler.queue.pop = queue_pop
-
-
-def standing(state):
-    placed = [(info.uid, info.node_name, info.row) for pods in state.row_pods for info in pods]
-    return placed, state.changes.position, state.table.generation, state.table.requested.tolist()
-
-
-async def test_a_placed_pod_is_evaluated_on_its_node():
-    async with live(small("n1"), small("n2")) as cluster:
-        await cluster.create(a_pod("p").requests(cpu="1").obj())
-        before = standing(cluster.scheduler.state)
-        found = await answer_to(cluster, "explain/default/p")
-        assert found["currentNode"] == cluster.node_of("p")
-        assert found["scheduler"]["place"] == "bound to"
-        assert found["scheduler"]["story"]["steps"][-1]["what"] == "bound"
-        assert standing(cluster.scheduler.state) == before
 
 
 async def test_a_deleted_pod_still_has_a_story():

@@ -263,12 +263,6 @@ async def guard():
         yield found
 
 
-async def test_results_are_passed_on(guard):
-    assert guard.call("P", "Filter", divmod, (7, 2), {}) == (3, 1)
-    with pytest.raises(ZeroDivisionError):
-        guard.call("P", "Filter", divmod, (7, 0), {})
-
-
 async def test_calls_of_a_turn_share_one_limit(guard):
     def given(plugin, point, share):
         """The part of the limit that a call is given; it takes so much of it."""

@@ -5,12 +5,10 @@ from base64 import b64encode
 
 import pytest
 
-from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.extenders.running import configuration, running_extender
 from support.http.certificates import make_ca, make_client_certificate, make_server_certificate
 from support.live.live_scheduler import live
-from support.live.recorded import Recorded
 from support.scheduling.preempting import priority_class
 
 
@@ -75,21 +73,6 @@ async def test_filter(extender, capable):
 
 
 @BOTH_WAYS
-async def test_all_nodes_are_filtered_out(extender, capable):
-    extender.dislikes("n1", "n2", "n3")
-    async with scheduling(
-        *nodes(), extenders=[extender.settings("good", "filter", nodeCacheCapable=capable)]
-    ) as cluster:
-        await create(cluster, a_pod("p").obj())
-        assert cluster.condition("p")["reason"] == "Unschedulable"
-        assert cluster.why_pending("p").startswith("0/3 nodes are available: 3 the extender does not like it.")
-        extender.dislikes()
-        await create(cluster, *nodes("n4"))
-        await cluster.advance(10)
-        assert cluster.node_of("p")
-
-
-@BOTH_WAYS
 async def test_prioritize(extender, capable):
     settings = extender.settings("good", "prioritize", nodeCacheCapable=capable, weight=100)
     async with scheduling(*nodes(), extenders=[settings]) as cluster:
@@ -151,23 +134,6 @@ async def test_plugins_bind_if_an_ignorable_binder_fails(extender, behaviour):
         assert cluster.node_of("p") == "n1"
 
 
-async def test_keys_in_any_case(extender):
-    extender.dislikes("n1", "n2")
-    settings = extender.settings("lowercase", "filter", nodeCacheCapable=True)
-    async with scheduling(*nodes(), extenders=[settings]) as cluster:
-        await create(cluster, a_pod("p").obj())
-        assert cluster.node_of("p") == "n3"
-
-
-async def test_several_extenders_with_different_weights(extender):
-    first = extender.settings("good", "prioritize", weight=1)
-    second = extender.settings("lowercase", "filter", nodeCacheCapable=True)
-    async with scheduling(*nodes(), extenders=[first, second]) as cluster:
-        await create(cluster, a_pod("p").obj())
-        assert cluster.node_of("p")
-    assert [asked.path for asked in extender.asked()] == ["/lowercase/filter", "/good/prioritize"]
-
-
 async def test_connections_are_reused(extender):
     async with scheduling(*nodes(), extenders=[extender.settings("good", "filter", "prioritize")]) as cluster:
         await create(cluster, *(a_pod(f"p{i}").obj() for i in range(10)))
@@ -192,25 +158,6 @@ async def test_only_pods_that_ask_for_managed_resources(extender):
         )
     # The node has no dongles, which only the extender manages.
     assert [asked.verb for asked in extender.asked()] == ["filter", "bind"]
-
-
-async def test_complete_objects_are_sent(extender):
-    node = a_node("n1").allocatable(cpu=4, pods=10).obj()
-    node["spec"] = node.get("spec", {}) | {"podCIDR": "10.1.2.0/24"}
-    pod = a_pod("p").obj()
-    pod["spec"]["containers"][0]["env"] = [{"name": "COLOUR", "value": "blue"}]
-    async with scheduling(node, extenders=[extender.settings("good", "filter")]) as cluster:
-        await create(cluster, pod)
-        stored = cluster.get("nodes", "n1")
-    (asked,) = extender.asked()
-    sent = asked.body["Pod"]
-    assert sent["spec"]["containers"][0]["env"] == [{"name": "COLOUR", "value": "blue"}]
-    assert "kind" not in sent
-    assert "managedFields" not in sent["metadata"]
-    (node,) = asked.body["Nodes"]["items"]
-    assert asked.body["Nodes"]["metadata"] == {}
-    assert node == {name: value for name, value in stored.items() if name not in ("kind", "apiVersion")}
-    assert node["spec"]["podCIDR"] == "10.1.2.0/24"
 
 
 # -- misbehaving extenders ---------------------------------------------------------------------------------------------
@@ -264,21 +211,6 @@ async def test_a_failed_prioritize_adds_no_score(extender, behaviour):
         assert cluster.node_of("p")
 
 
-async def test_null_means_no_node(extender):
-    async with scheduling(*nodes("n1", "n2"), extenders=[extender.settings("null", "filter")]) as cluster:
-        await create(cluster, a_pod("p").obj())
-        assert cluster.condition("p")["reason"] == "Unschedulable"
-        assert cluster.why_pending("p").startswith("0/2 nodes are available:")
-
-
-async def test_unknown_victims(extender):
-    victim = a_pod("v").on("n1").obj()
-    settings = extender.settings("unknown", "preempt")
-    async with scheduling(*nodes("n1", pods=1), victim, priority_class("high", 1000), extenders=[settings]) as cluster:
-        await create(cluster, a_pod("p").spec(priorityClassName="high").obj())
-        assert "no-such-node" in cluster.why_pending("p")
-
-
 @pytest.mark.parametrize(
     ("url", "why"),
     [
@@ -292,82 +224,6 @@ async def test_unreachable_extenders(url, why):
     async with scheduling(*nodes("n1"), extenders=[{"urlPrefix": f"{url}/", "filterVerb": "filter"}]) as cluster:
         await create(cluster, a_pod("p").obj())
         assert cluster.why_pending("p") == f'Post "{url}/filter": {why}'
-
-
-# -- serial and overlapping -------------------------------------------------------------------------------------------
-
-TWO_PROFILES = [{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]
-DONGLE = {"managedResources": [{"name": "example.com/dongle", "ignoredByScheduler": True}]}
-
-
-def dongle(name):
-    return a_pod(name).requests(**{"example.com/dongle": 1}).limits(**{"example.com/dongle": 1})
-
-
-async def test_a_hanging_extender_delays_only_its_own_pods(extender):
-    """Pods of another profile are bound while the extender has not responded at all."""
-    settings = extender.settings("hangs", "filter", nodeCacheCapable=True, httpTimeout="1h", **DONGLE)
-    config = configuration(settings, profiles=TWO_PROFILES)
-    async with live(*nodes("n1", cpu=4000, pods=1000), config=config, overlaps=True, validate=False) as cluster:
-        cluster.server.create_all([dongle(f"bad{i}").obj() for i in range(100)])
-        cluster.server.create_all([a_pod(f"good{i}").spec(schedulerName="other").obj() for i in range(500)])
-        await until(lambda: len(bound(cluster)) == 500)
-        engine = cluster.scheduler.engine
-        assert len(engine.suspended.under_way) == 100
-        # As many attempts as without the extender, none of which waited.
-        assert all(name.startswith("good") for name in bound(cluster))
-        assert {attempts_of(cluster, f"good{i}") for i in (0, 250, 499)} == {1}
-        await cluster.scheduler.drain()
-
-
-async def test_in_serial_mode_all_pods_wait(extender):
-    settings = extender.settings("hangs", "filter", nodeCacheCapable=True, httpTimeout="1h", **DONGLE)
-    async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
-        cluster.server.create_all([dongle("bad").obj()])
-        await until(lambda: cluster.scheduler.engine.suspended.under_way)
-        cluster.server.create_all([a_pod("good").obj()])
-        for _ in range(500):
-            await asyncio.sleep(0)
-        assert bound(cluster) == []
-        assert cluster.place("good") is Place.ACTIVE
-        await cluster.scheduler.drain()
-
-
-async def until(reached):
-    for _ in range(100_000):
-        if reached():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not come to that")
-
-
-def bound(cluster):
-    return [
-        pod["metadata"]["name"]
-        for pod in (stored.to_dict() for stored in cluster.server.store.list("pods", ""))
-        if pod["spec"].get("nodeName")
-    ]
-
-
-def attempts_of(cluster, name):
-    """How often a pod was tried."""
-    decisions = cluster.scheduler.stories.last_decisions(10_000)
-    return sum(decision.record().pod == f"default/{name}" for decision in decisions)
-
-
-# -- recordings -------------------------------------------------------------------------------------------------------
-
-
-async def test_a_recorded_run_is_replayed_without_the_extender(extender):
-    extender.dislikes("n1")
-    recorded = Recorded()
-    settings = extender.settings("good", "filter", "prioritize", "preempt", "bind")
-    objects = [*nodes("n1", "n2", pods=1), a_pod("v").on("n1").obj(), priority_class("high", 1000)]
-    async with scheduling(*objects, extenders=[settings], recorder=recorded.recorder) as cluster:
-        await create(cluster, a_pod("p").obj(), a_pod("q").spec(priorityClassName="high").obj())
-        await create(cluster, a_pod("r").spec(priorityClassName="high").obj())
-    assert {asked.verb for asked in extender.asked()} >= {"filter", "preempt", "bind"}
-    recorded.check()
 
 
 # -- TLS --------------------------------------------------------------------------------------------------------------

@@ -122,20 +122,6 @@ async def test_a_slow_extender_delays_only_its_own_pods():
         assert engine.under_way == 0
 
 
-async def test_an_unreachable_extender():
-    async def ask(verb, question):
-        raise Unreachable("connection refused")
-
-    extender_client = SlowExtender(first_node)
-    extender_client.ask = ask
-    async with live(
-        *nodes(), extenders=[FakeExtender("e", filters=True)], extender_clients={"e": extender_client}
-    ) as cluster:
-        await cluster.create(a_pod("p").obj())
-        assert cluster.condition("p")["reason"] == "SchedulerError"
-        assert cluster.condition("p")["message"] == "connection refused"
-
-
 async def test_shutdown_cancels_calls_of_extenders():
     extender_client = SlowExtender(first_node)
     async with live(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from stowplan.history.recordings.replaying import Replayed, difference, moment_of, parse_moment
 from stowplan.history.recordings.rerun import rerun
-from stowplan.kube.config import load_config
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
@@ -176,28 +175,3 @@ async def test_all_files_of_a_run_are_decided_again(tmp_path):
     assert {pod.key: bool(pod.node_now) for pod in found.pods.values()} == dict.fromkeys(keys, True)
     assert found.placed_differently == []
     assert found.refused == 0
-
-
-async def test_another_configuration_decides_differently(tmp_path):
-    path = tmp_path / "r"
-    await recorded(path, [[("pod", f"p{i}", 0) for i in range(6)]])
-    packing = {
-        "profiles": [
-            {
-                "pluginConfig": [
-                    {
-                        "name": "NodeResourcesFit",
-                        "args": {
-                            "scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
-                        },
-                    }
-                ]
-            }
-        ]
-    }
-    about = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    own = load_config(packing | about, plugins=REGISTRY.declarations)
-    found = rerun(str(path), REGISTRY, own)
-    assert len({pod.node_then for pod in found.pods.values()}) == 5
-    assert len({pod.node_now for pod in found.pods.values()}) == 1
-    assert found.placed_differently

@@ -108,24 +108,6 @@ async def test_a_user_who_may_list_nothing(against):
     assert ran.err == "error: you may list none of the kinds that stowplan reads; --rbac prints a role for it\n"
 
 
-async def test_an_older_version_is_read(against):
-    slices = answers(
-        200, {"kind": "DeviceClassList", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "gpu"}}]}
-    )
-    async with Misbehaving(*[NOT_SERVED] * 40).at("/apis/resource.k8s.io/v1beta2/deviceclasses", slices) as server:
-        ran = await against(server)
-    (found,) = json.loads(ran.out)["items"]
-    assert (found["apiVersion"], found["kind"]) == ("resource.k8s.io/v1beta2", "DeviceClass")
-
-
-async def test_a_refused_connection(against):
-    async with Misbehaving() as server:
-        pass
-    ran = await against(server)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: cannot reach the cluster: {server.url}: connection refused\n"
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -256,22 +256,6 @@ def test_output_is_plain_when_piped(files):
 
 
 @pytest.mark.slow
-def test_rich_is_not_loaded_for_plain_text(files):
-    code = (
-        f"import sys; from stowplan.app.cli.main import cli; sys.argv[1:] = ['explain', '-f', {files(NODE, HUGE)!r}]\n"
-    )
-    code += "try: cli()\nfinally: print('rich' in sys.modules, file=sys.stderr)"
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(STOWPLAN)},
-        timeout=60,
-    )
-    assert ran.stderr == "False\n"
-
-
-@pytest.mark.slow
 def test_a_reader_that_closes_the_pipe_is_no_error(files):
     pods = [a_pod(f"p-{i}").requests(cpu=str(10 + i)).obj() for i in range(300)]
     path = files(NODE, *pods)

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import sys
 from functools import partial
 
@@ -12,7 +11,6 @@ import yaml
 
 from stowplan import __version__
 from stowplan.app.cli.kube_scheduler import main
-from stowplan.net.serving.tls.certificates import self_signed
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler
@@ -111,10 +109,7 @@ def test_gates_are_checked_before_the_version_and_the_log_after_it(command):
     ("arguments", "error"),
     [
         (["--feature-gates=Nope=true"], "unrecognized feature gate: Nope"),
-        (["--feature-gates=Nope=true", "--version"], "unrecognized feature gate: Nope"),
         (["--emulated-version=1.35.1"], "patch version not allowed, got: kube=1.35.1"),
-        (["--config=/nonexist"], "open /nonexist: no such file or directory"),
-        (["--kubeconfig=/nope"], "stat /nope: no such file or directory"),
         (
             ["--secure-port=-1", "--requestheader-allowed-names=a,"],
             "[--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port, "
@@ -125,7 +120,6 @@ def test_gates_are_checked_before_the_version_and_the_log_after_it(command):
             r"unknown tls version \"VersionTLS14\"",
         ),
         (["--plugin=nowhere:X"], r"plugin \"nowhere:X\": cannot import nowhere: ModuleNotFoundError: "),
-        (["--emulated-version=1.37"], "emulation version 1.37 is not between [1.33, 1.36.0]"),
     ],
 )
 def test_later_errors_are_log_lines(command, arguments, error):
@@ -133,35 +127,6 @@ def test_later_errors_are_log_lines(command, arguments, error):
     assert (code, out, opener.jobs) == (1, "", [])
     assert re.match(r"E\d{4} \d\d:\d\d:\d\d\.\d{6} [ \d]{6}\d command\.py:\d+\] ", err)
     assert messages(err)[0].startswith(f'"command failed" err="{error}')
-
-
-def test_a_config_file_with_two_errors(command, tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        "parallelism: -1\npercentageOfNodesToScore: 101\n"
-    )
-    code, _, err, _ = command(f"--config={path}")
-    assert code == 1
-    assert messages(err) == [
-        '"command failed" err="[parallelism: Invalid value: -1: should be an integer value greater than zero, '
-        'percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]]"'
-    ]
-
-
-def test_a_missing_cluster_is_reported_as_by_the_reference(command, monkeypatch):
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    code, _, err, _ = command()
-    assert code == 1
-    first, second, last = messages(err)
-    assert first == (
-        "Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work."
-    )
-    assert second.startswith("error creating inClusterConfig, falling back to default config: ")
-    assert last == (
-        '"command failed" err="invalid configuration: no configuration has been provided, '
-        'try setting KUBERNETES_MASTER environment variable"'
-    )
 
 
 def failing(error):
@@ -283,16 +248,6 @@ def test_the_resulting_job(command, kubeconfig):
     assert job.command == "kube-scheduler"
 
 
-def test_a_file_takes_precedence_over_deprecated_flags(command, kubeconfig, tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-        f"clientConnection: {{kubeconfig: {kubeconfig}, qps: 11}}\n"
-    )
-    job = command(f"--config={path}", "--kube-api-qps=7", "--kubeconfig=/nope")[3].jobs[0]
-    assert job.config.client_connection.qps == 11
-
-
 def test_gates_that_will_be_removed_are_reported(command, kubeconfig):
     err = command(f"--kubeconfig={kubeconfig}", "--feature-gates=SidecarContainers=true,KMSv1=false")[2]
     assert messages(err)[:2] == [
@@ -351,17 +306,6 @@ def test_a_password_in_a_url_is_not_logged(command):
 def test_vmodule_patterns(command, kubeconfig):
     err = command(f"--kubeconfig={kubeconfig}", "--vmodule=assem*=3")[2]
     assert '"Handlers synced"' in messages(err)
-
-
-def test_json(command, kubeconfig):
-    import json
-
-    err = command(f"--kubeconfig={kubeconfig}", "--logging-format=json")[2]
-    assert [json.loads(line)["msg"] for line in err.splitlines()] == [
-        "Starting Kubernetes Scheduler",
-        "Python settings",
-        "Requested to terminate, exiting",
-    ]
 
 
 def test_split_streams_with_a_buffer(command, kubeconfig):
@@ -447,40 +391,16 @@ def test_the_port_is_served_until_the_end(serving, port):
     ]
 
 
-def test_a_port_in_use(serving, port):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port))
-        taken.listen()
-        code, said = serving()
-    assert code == 1
-    assert said[-1] == (
-        f'"command failed" err="failed to create listener: failed to listen on 127.0.0.1:{port}: '
-        f'listen tcp 127.0.0.1:{port}: bind: address already in use"'
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
         (["--tls-cert-file=/nope", "--tls-private-key-file=/nope"], "open /nope: no such file or directory"),
-        (["--tls-cert-file=/nope"], "missing filename for serving cert"),
-        (["--tls-sni-cert-key=/a,/b"], "failed to load SNI cert and key: open /a: no such file or directory"),
         (
             ["--authentication-kubeconfig=/nope"],
             "failed to get delegated authentication kubeconfig: failed to get delegated authentication kubeconfig: "
             "stat /nope: no such file or directory",
         ),
-        (
-            ["--authorization-kubeconfig=/nope"],
-            "failed to get delegated authorization kubeconfig: stat /nope: no such file or directory",
-        ),
         (["--client-ca-file=/nope"], "unable to load client CA provider: open /nope: no such file or directory"),
-        (
-            ["--requestheader-client-ca-file=/nope"],
-            "unable to create request header authentication config: open /nope: no such file or directory",
-        ),
-        (["--authorization-always-allow-paths=a*b"], r"only trailing * allowed in \"a*b\""),
-        (["--tls-cipher-suites=FOO,BAR"], "Cipher suite FOO not supported or doesn't exist"),
     ],
 )
 def test_errors_of_the_port_are_one_line(serving, arguments, error):
@@ -488,13 +408,3 @@ def test_errors_of_the_port_are_one_line(serving, arguments, error):
     assert code == 1
     assert said[-1] == f'"command failed" err="{error}"'
     assert len([line for line in said if "command failed" in line]) == 1
-
-
-def test_an_expired_certificate_is_served_with_a_warning(serving, tmp_path):
-    certificate = self_signed(["localhost"], wall_clock=1_000_000_000.0)
-    files = tmp_path / "tls.crt", tmp_path / "tls.key"
-    files[0].write_bytes(certificate.certificate)
-    files[1].write_bytes(certificate.key)
-    code, said = serving(f"--tls-cert-file={files[0]}", f"--tls-private-key-file={files[1]}")
-    assert code == 0
-    assert said[0].startswith(f"The serving certificate {files[0]} expired at ")

@@ -177,10 +177,6 @@ class TestDrain:
     def test_nodes_by_zone_and_labels(self, run, files, which):
         assert read(run("drain", "-f", files(*CLUSTER), *which, "-o", "json"))["nodes"] == ["a"]
 
-    def test_rolling(self, run, files):
-        ran = run("drain", "-f", files(*CLUSTER), "--all", "--max-unavailable", "1", "-o", "json")
-        assert read(ran)["stranded"] == []
-
     @pytest.mark.parametrize(
         ("asked", "says"),
         [
