@@ -48,6 +48,8 @@ def objects():
         a_pod("web-0", "shop").requests(cpu="3").on("a"),
         a_pod("api", "shop").requests(cpu="2"),
         a_pod("huge", "shop").requests(cpu="100"),
+        a_pod("theirs", "shop").scheduler("volcano"),
+        a_pod("job", "shop"),
         a_pod("cart-5d4-x", "shop").owner("ReplicaSet", "cart-5d4").on("b"),
     ]
     for kind, name in (("Deployment", "cart"), ("ReplicaSet", "cart-5d4"), ("StatefulSet", "db")):
@@ -80,6 +82,7 @@ def server(tmp_path_factory):
         }
         _patch_status(started, "huge", {"conditions": [condition]})
         _patch_status(started, "api", {"conditions": [condition | {"message": "0/1 nodes are available"}]})
+        _patch_status(started, "job", {"phase": "Succeeded"})
         uid = huge["metadata"]["uid"]
         repeated = {"series": {"count": 3, "lastObservedTime": "2026-01-02T12:08:00.000000Z"}}
         events = [
@@ -144,6 +147,27 @@ def test_a_placed_pod_is_evaluated_in_the_current_state(ask):
     out = ask("pod", "shop/web-0").out
     assert out.startswith("shop/web-0 is bound to a")
     assert "what the scheduler saw when it chose the node cannot be seen from outside" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("shop/hug", 'error: pod "shop/hug" not found; did you mean shop/huge?\n'),
+        ("shop/job", 'error: pod "shop/job" has finished (Succeeded): there is nothing to decide about it\n'),
+    ],
+)
+def test_pods_that_need_no_explanation(ask, name, message):
+    ran = ask("pod", name)
+    assert (ran.code, ran.out, ran.err) == (2, "", message)
+
+
+def test_a_pod_of_an_unknown_scheduler(ask):
+    ran = ask("pod", "shop/theirs", "--exit-code")
+    assert ran.code == 3
+    assert ran.out.startswith(
+        'shop/theirs is pending: not scheduled here\n  no profile schedules it: its schedulerName is "volcano", '
+        "this configuration is for default-scheduler; --config FILE names one that has\n"
+    )
 
 
 def test_a_bare_name_is_in_the_namespace_of_the_context(run, server, tmp_path):

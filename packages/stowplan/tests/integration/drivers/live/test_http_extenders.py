@@ -211,6 +211,14 @@ async def test_a_failed_prioritize_adds_no_score(extender, behaviour):
         assert cluster.node_of("p")
 
 
+async def test_unknown_victims(extender):
+    victim = a_pod("v").on("n1").obj()
+    settings = extender.settings("unknown", "preempt")
+    async with scheduling(*nodes("n1", pods=1), victim, priority_class("high", 1000), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("p").spec(priorityClassName="high").obj())
+        assert "no-such-node" in cluster.why_pending("p")
+
+
 @pytest.mark.parametrize(
     ("url", "why"),
     [

@@ -108,6 +108,14 @@ async def test_a_user_who_may_list_nothing(against):
     assert ran.err == "error: you may list none of the kinds that stowplan reads; --rbac prints a role for it\n"
 
 
+async def test_a_refused_connection(against):
+    async with Misbehaving() as server:
+        pass
+    ran = await against(server)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: cannot reach the cluster: {server.url}: connection refused\n"
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

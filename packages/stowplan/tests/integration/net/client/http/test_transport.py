@@ -626,6 +626,20 @@ async def test_an_untrusted_server_behind_a_proxy_is_refused(server_context):
     assert server.seen == []
 
 
+async def test_a_new_certificate_gets_a_new_connection(server_context):
+    settings = tls()
+    async with (
+        Misbehaving(POD, POD, POD, context=server_context("127.0.0.1")) as server,
+        an_api(server, tls=settings) as api,
+    ):
+        await get(api)
+        await get(api)
+        assert server.connections == 1
+        settings._context = None
+        await get(api)
+        assert server.connections == 2
+
+
 async def test_half_open_connections_are_probed(monkeypatch):
     """So that a stream, too, notices within two minutes that the peer has vanished."""
     made = []
