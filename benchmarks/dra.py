@@ -38,9 +38,9 @@ from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.types import DeviceClass, Node, Pod, ResourceClaim, ResourceSlice
 from stowplan.kube.config import load_config
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Schedule
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.framework.requests import Create, Delete, Request
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 

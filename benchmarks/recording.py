@@ -37,8 +37,8 @@ from stowplan.kube.api.decode import decode_json, decode_object, encode_json
 from stowplan.kube.api.port import Change, Listing
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import load_config
-from stowplan.scheduler.engine.decision.attempt import on_node
 from stowplan.scheduler.engine.inputs import Changes
+from stowplan.scheduler.engine.schedule_one import on_node
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:

@@ -38,9 +38,9 @@ from stowplan.kube.api.types import (
     StorageClass,
 )
 from stowplan.kube.config import load_config
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Schedule
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.framework.requests import Create
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 

@@ -34,8 +34,8 @@ from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.framework.requests import Create
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 

@@ -4,12 +4,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from stowplan.scheduler.engine.binding.binding_records import Binding, Stage
-from stowplan.scheduler.engine.binding.bindings import Bindings
-from stowplan.scheduler.engine.decision.attempt import Attempt
+from stowplan.scheduler.engine.binding_cycle import BindingCycle, BindingCycles, Stage
 from stowplan.scheduler.engine.decision.attempt_metrics import NoAttemptMetrics
 from stowplan.scheduler.engine.effects import Cancel, RunPlugin
 from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.engine.schedule_one import Attempt
 from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.runtime.binding import call_plugin
 from stowplan.scheduler.framework.status import error
@@ -18,12 +17,21 @@ from stowplan.scheduler.inspection.stories import NoStories
 from support.scheduling.recording_reporter import RecordingReporter
 
 
-class _Calls(Bindings):
+class _Binding(BindingCycle):
+    def _fail(self, failure):
+        cycles: Any = self.cycles
+        cycles.ended = failure.status
+
+    def _succeeded(self):
+        pass
+
+
+class _Calls(BindingCycles):
     """Ends at the end of the point; `ended` is the status, `problems` the reports."""
 
     def __init__(self, framework, state, pod, node_name):
         self.problems = []
-        parts: Any = SimpleNamespace(
+        context: Any = SimpleNamespace(
             outbox=Outbox(),
             state=framework.handle.cluster,
             queue=SimpleNamespace(done=lambda uid: None, activate=lambda pods: None),
@@ -34,7 +42,7 @@ class _Calls(Bindings):
         )
         # A status patch is always in progress, so that Bind does not follow PreBind.
         statuses: Any = SimpleNamespace(withdraw=lambda uid, listener: True)
-        super().__init__(parts, statuses=statuses, failures=None, metrics=NoAttemptMetrics(now=lambda: 0.0))
+        super().__init__(context, statuses=statuses, failures=None, metrics=NoAttemptMetrics(now=lambda: 0.0))
         self.call = framework, state, pod, node_name
         self.ended = None
         attempt = Attempt(
@@ -45,20 +53,14 @@ class _Calls(Bindings):
             started=0.0,
             state=state,
         )
-        self.binding = self.under_way[pod.uid] = Binding(self, attempt)
-
-    def _fail(self, binding, failure):
-        self.ended = failure.status
-
-    def _succeeded(self, binding):
-        pass
+        self.binding = self.under_way[pod.uid] = _Binding(self, attempt)
 
     async def run(self):
         """Run the driver's part until nothing is in progress."""
         tasks = {}
         while True:
-            self.outbox.finish()
-            for effect in self.outbox.take():
+            self.context.outbox.finish()
+            for effect in self.context.outbox.take():
                 if isinstance(effect.action, RunPlugin):
                     tasks[effect.number] = asyncio.ensure_future(self._called(effect.action))
                 elif isinstance(effect.action, Cancel):
@@ -69,7 +71,7 @@ class _Calls(Bindings):
             for number, task in list(tasks.items()):
                 if task.done():
                     del tasks[number]
-                    self.outbox.answered(number, Done(task.result()))
+                    self.context.outbox.answered(number, Done(task.result()))
 
     async def _called(self, action):
         framework, state, pod, node_name = self.call
@@ -84,13 +86,13 @@ async def run_pre_bind(framework, state, pod, node_name, groups):
     """Runs the plugins of each group in parallel, one group after the other; returns the failure."""
     calls = _Calls(framework, state, pod, node_name)
     calls.binding.groups = list(groups)
-    calls._prepare(calls.binding)
+    calls.binding._pre_bind()
     return await calls.run()
 
 
 async def run_bind(framework, state, pod, node_name):
     calls = _Calls(framework, state, pod, node_name)
-    calls.bind(calls.binding)
+    calls.binding.withdrawn()
     return await calls.run()
 
 
@@ -99,6 +101,6 @@ async def run_post_bind(framework, state, pod, node_name):
     calls = _Calls(framework, state, pod, node_name)
     calls.binding.stage = Stage.POST_BIND
     calls.binding.binders = iter([plugin.name for plugin in framework.post_bind])
-    calls._next_listener(calls.binding)
+    calls.binding._next_post_bind()
     await calls.run()
     return calls.problems

@@ -13,10 +13,10 @@ from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.port import Change
 from stowplan.kube.config import load_config
 from stowplan.net.client.client_errors import OutcomeUnknown
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.effects import Cancel, EmitEvent, RunPlugin, Wake, Withdraw
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.scheduler.engine.inputs import Answer, Changes, Started
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.framework.requests import Ask, Create, Delete, Done, Read, Refused, Unknown
 from stowplan.scheduler.framework.status import error as error_status
 from stowplan.scheduler.in_tree.registry import in_tree_registry
@@ -91,7 +91,7 @@ class EngineByHand:
             self.engine.validate()
         for hear in self.heard:
             hear(input_, effects)
-        assert self.under_way.keys() == self.engine.parts.outbox.awaited.keys(), "the engine waits for answers"
+        assert self.under_way.keys() == self.engine.context.outbox.awaited.keys(), "the engine waits for answers"
 
     def _take(self, number, action):
         match action:

@@ -219,7 +219,8 @@ class History:
     def gate_changes(self, gate, is_open):
         if is_open:
             self.switches.closed_gates.discard(gate)
-            self.engine.plugins.activate([info for info in self.engine.state.pending.values() if gate in info.labels])
+            opened = [info for info in self.engine.state.pending.values() if gate in info.labels]
+            self.engine.activation.activate(opened)
         else:
             self.switches.closed_gates.add(gate)
 
@@ -247,7 +248,7 @@ class History:
             waiting[which % len(waiting)].reject("Doorman", "no")
 
     def pod_in_pre_bind_is_cancelled(self, which):
-        pods = self.engine.parts.pods_in_pre_bind
+        pods = self.engine.context.pods_in_pre_bind
         uids = pods.uids()
         if uids:
             pods.get(uids[which % len(uids)]).cancel("somebody needs the room more")

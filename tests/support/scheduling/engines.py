@@ -17,10 +17,10 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.cluster.pod_info import scheduler_name_of
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.effects import Cancel, EmitEvent, Wake, Withdraw
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.scheduler.engine.inputs import Adopted, Answer, Changes, Offered, Started
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.framework.requests import Ask, Bind, Done, Patch
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.scheduling.scripted_effects import as_outcome

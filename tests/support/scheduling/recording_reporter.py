@@ -1,6 +1,6 @@
 """A reporter that records the reports."""
 
-from stowplan.scheduler.engine.reporter import Reporter
+from stowplan.scheduler.engine.context import Reporter
 
 
 class RecordingReporter(Reporter):

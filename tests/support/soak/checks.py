@@ -153,7 +153,7 @@ def nothing_is_under_way(scheduler):
     assert not scheduler.queue.in_flight_events()
     assert not scheduler.state._assumed
     assert not len(scheduler.waiting_pods)
-    assert not scheduler.engine.parts.pods_in_pre_bind._pods
+    assert not scheduler.engine.context.pods_in_pre_bind._pods
     assert not scheduler._effects.tasks
     assert not scheduler.engine.statuses._known
     assert not scheduler.busy

@@ -36,8 +36,8 @@ from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Namespace, Node, PodGroup, PriorityClass
 from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders
 from stowplan.scheduler.extenders.calls import Calls

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.pod import PodSpec
     from stowplan.kube.api.port import Change
-    from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
     from stowplan.scheduler.engine.decision.decision import Decision
+    from stowplan.scheduler.engine.schedule_one import Attempt, Failure
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Causes of waiting other than plugins.

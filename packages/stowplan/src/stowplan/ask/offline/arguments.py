@@ -23,7 +23,7 @@ from stowplan.kube.config.features import GateError, with_chosen
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from stowplan.scheduler.engine.settings import RandomSource
+    from stowplan.scheduler.engine.context import RandomSource
     from stowplan.scheduler.framework.interface import Plugin
     from stowplan.scheduler.framework.runtime.registry import Registry
 

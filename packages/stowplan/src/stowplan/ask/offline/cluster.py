@@ -46,8 +46,8 @@ from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.cluster.pod_names import PodNames
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls, kinds_wanted
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from stowplan.ask.loading.object_files import LoadedFiles
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.transaction import Transaction
+    from stowplan.scheduler.engine.context import RandomSource
     from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.engine.settings import RandomSource
     from stowplan.scheduler.engine.watched_kinds import WatchedKind
     from stowplan.scheduler.framework.interface import Plugin
     from stowplan.scheduler.framework.runtime.framework import Framework

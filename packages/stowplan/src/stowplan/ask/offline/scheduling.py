@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from stowplan.drivers.hang_guard.hang_guard import CallGuard
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.pod_names import PodNames
-    from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
     from stowplan.scheduler.engine.engine import Engine
+    from stowplan.scheduler.engine.schedule_one import Attempt, Failure
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.interface import Plugin
     from stowplan.scheduler.framework.requests import Ask, Outcome
@@ -342,7 +342,7 @@ class Scheduling:
 
     def _give_up_waiting(self) -> None:
         """End everything that waits for time. No pod is tried afterwards, as time would have passed."""
-        time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.parts.pods_in_pre_bind.uids()
+        time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.context.pods_in_pre_bind.uids()
         if not len(waiting) and not preparing:
             return
         time.submit(Stopped())

@@ -13,9 +13,9 @@ from stowplan.drivers.live.informers import Informers
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.klog import get_logger
 from stowplan.kube.timing.times import REAL_TIMES, Times
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Changes, Served
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 
 if TYPE_CHECKING:

@@ -29,9 +29,9 @@ from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.client.events.event_recorder import EventBroadcaster
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.scheduler.engine.inputs import Answer, Changes, Closing, Served, Started, Stopped, WallClock
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.engine.validation import InvalidStateError
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Api, Change
     from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.engine.context import RandomSource
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.effects import RunPlugin
     from stowplan.scheduler.engine.input_log.input_recorder import Recorder
     from stowplan.scheduler.engine.inputs import Input
-    from stowplan.scheduler.engine.settings import RandomSource
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
@@ -432,7 +432,7 @@ class Scheduler:
                     break
                 self.submit(SCHEDULE)
                 turn = clock() - began
-                if turn > (TURN_SECONDS_AFTER_REJECTION if engine.tried_again else TURN_SECONDS):
+                if turn > (TURN_SECONDS_AFTER_REJECTION if engine.schedule_one.tried_again else TURN_SECONDS):
                     break
             await (asyncio.sleep(0) if turn < LONG_TURN_SECONDS else self._times.sleep(PAUSE_AFTER_LONG_TURN))
 

@@ -13,11 +13,11 @@ from stowplan.kube.api.port import Change
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import ManualTime
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.dumped import objects_of
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.input_log.recording import InterruptedCalls, Replay, outcomes_of
 from stowplan.scheduler.engine.inputs import Changes, Served
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.engine.written_objects import kind_named
 
 if TYPE_CHECKING:

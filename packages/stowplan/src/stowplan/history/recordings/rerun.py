@@ -31,10 +31,10 @@ from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import ManualTime
 from stowplan.kube.timing.waits import WaitingPods, Waits
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.dumped import objects_of, set_chance
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Changes, Schedule, Served, Started
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.framework.requests import Create, Delete, Update
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
     from stowplan.kube.config import Configuration
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
     from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.engine.effects import Effect
     from stowplan.scheduler.engine.input_log.recording import Header
     from stowplan.scheduler.engine.inputs import Input
+    from stowplan.scheduler.engine.schedule_one import Attempt, Failure
     from stowplan.scheduler.framework.requests import Request
     from stowplan.scheduler.framework.runtime.registry import Registry
     from stowplan.scheduler.queue.queued_pod import QueuedPod

@@ -8,11 +8,10 @@ from stowplan.scheduler.cluster.transaction import TransactionError
 from stowplan.scheduler.engine.dumped import DumpError, EngineDump, UnfinishedError, dumped_state, restored_state
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.engine.binding.bindings import Bindings
+    from stowplan.scheduler.engine.binding_cycle import BindingCycles
+    from stowplan.scheduler.engine.context import EngineContext, QueueTimer
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.parts import Parts
-    from stowplan.scheduler.engine.queue_timer import QueueTimer
     from stowplan.scheduler.engine.statuses import PodStatuses
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
 class Dumping:
     def __init__(
         self,
-        parts: Parts,
+        context: EngineContext,
         *,
         algorithm: SchedulingAlgorithm,
         statuses: PodStatuses,
         suspended: SuspendedCycles,
-        bindings: Bindings,
+        bindings: BindingCycles,
         evictions: Evictions,
         queue_timer: QueueTimer,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._algorithm = algorithm
         self._statuses = statuses
         self._suspended = suspended
@@ -40,7 +39,7 @@ class Dumping:
     def unfinished(self) -> list[str]:
         """What is in progress and prevents a dump."""
         return [
-            *(["a transaction is open"] if self._parts.state.transactions.depth else ()),
+            *(["a transaction is open"] if self._context.state.transactions.depth else ()),
             *(f"{cycle}: {cycle.stage.value}" for cycle in self._suspended.under_way.values()),
             *(f"{binding}: {binding.stage.value}" for binding in self._bindings.under_way.values()),
             *self._evictions.unfinished,
@@ -54,37 +53,37 @@ class Dumping:
             raise UnfinishedError(unfinished)
         frameworks = self._algorithm.frameworks
         return EngineDump(
-            now=self._parts.outbox.now,
+            now=self._context.outbox.now,
             ahead=ahead,
             stopped=stopped,
             switched_off={name: sorted(framework.switched_off) for name, framework in frameworks.items()},
-            state=dumped_state(self._parts.state.dump()),
-            queue=self._parts.queue.dump(),
+            state=dumped_state(self._context.state.dump()),
+            queue=self._context.queue.dump(),
             timer=self._queue_timer.dump(),
-            outbox=self._parts.outbox.dump(),
+            outbox=self._context.outbox.dump(),
             evictions=self._evictions.dump(),
             statuses=self._statuses.dump(),
         )
 
     def load(self, dump: EngineDump) -> None:
         self._check(dump)
-        self._parts.outbox.now = dump.now
+        self._context.outbox.now = dump.now
         for name, off in dump.switched_off.items():
             self._algorithm.frameworks[name].switch_off(off)
         self._algorithm.forget()
         try:
-            self._parts.state.load(restored_state(dump.state))
+            self._context.state.load(restored_state(dump.state))
         except TransactionError as e:
             raise DumpError(str(e)) from e
-        self._parts.queue.load(dump.queue, self._parts.state.pending)
-        self._parts.outbox.load(dump.outbox)
+        self._context.queue.load(dump.queue, self._context.state.pending)
+        self._context.outbox.load(dump.outbox)
         self._queue_timer.load(dump.timer)
         self._evictions.load(dump.evictions)
         self._statuses.load(dump.statuses)
 
     def _check(self, dump: EngineDump) -> None:
         """Raise DumpError if the dump cannot be loaded, before anything is changed."""
-        if any(self._parts.state.version) or self._parts.outbox.number:
+        if any(self._context.state.version) or self._context.outbox.number:
             raise DumpError("a dump can only be loaded into an engine that has not taken a step")
         theirs, ours = (", ".join(sorted(names)) for names in (dump.switched_off, self._algorithm.frameworks))
         if theirs != ours:

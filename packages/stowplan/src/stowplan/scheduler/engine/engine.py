@@ -32,11 +32,16 @@ from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning
-from stowplan.scheduler.engine.binding.bindings import Bindings
-from stowplan.scheduler.engine.cycle.failure_handler import FailureHandler
-from stowplan.scheduler.engine.cycle.scheduling_cycle import SchedulingCycle
+from stowplan.scheduler.engine.binding_cycle import BindingCycles
+from stowplan.scheduler.engine.context import (
+    EngineContext,
+    EngineSettings,
+    QueueTimer,
+    QueueWatcher,
+    Reporter,
+    Stopwatch,
+)
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-from stowplan.scheduler.engine.decision.attempt import Failure
 from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics, NoAttemptMetrics
 from stowplan.scheduler.engine.decision.questions import Question
 from stowplan.scheduler.engine.decision.size_metrics import SizeMetrics
@@ -47,13 +52,18 @@ from stowplan.scheduler.engine.event_handlers import EventHandlers
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.groups.group_scheduling import GroupScheduling
 from stowplan.scheduler.engine.inputs import (
+    Activated,
     Adopted,
+    Allowed,
     Answer,
+    Cancelled,
     Changes,
     Closing,
     Declined,
+    EventEmitted,
     Input,
     Offered,
+    Rejected,
     Schedule,
     Served,
     Started,
@@ -63,14 +73,10 @@ from stowplan.scheduler.engine.inputs import (
 )
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
-from stowplan.scheduler.engine.parts import Parts
 from stowplan.scheduler.engine.ports.handles import Handles
-from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs
+from stowplan.scheduler.engine.ports.plugin_inputs import Activation, PluginInputs
 from stowplan.scheduler.engine.profiles import Profiles
-from stowplan.scheduler.engine.queue_timer import QueueTimer
-from stowplan.scheduler.engine.queue_watcher import QueueWatcher
-from stowplan.scheduler.engine.reporter import Reporter
-from stowplan.scheduler.engine.settings import EngineSettings, Stopwatch
+from stowplan.scheduler.engine.schedule_one import FailureHandler, ScheduleOne, SchedulingCycle
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.portions import Portions
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
@@ -89,18 +95,16 @@ if TYPE_CHECKING:
     from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.kube.metrics.scheduler import SchedulerMetrics
     from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.decision.attempt import Attempt
-    from stowplan.scheduler.engine.decision.decision_listener import DecisionListener
+    from stowplan.scheduler.engine.context import Meter, RandomSource
     from stowplan.scheduler.engine.dumped import EngineDump
     from stowplan.scheduler.engine.effects import Effect, RunPlugin
     from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
     from stowplan.scheduler.engine.ports.plugin_inputs import Driver
-    from stowplan.scheduler.engine.settings import Meter, RandomSource
+    from stowplan.scheduler.engine.schedule_one import DecisionListener
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.framework.runtime.registry import Registry
     from stowplan.scheduler.framework.status import Status
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Maximum number of concurrent writes of binding cycles. Deciding further ahead would only use an older state.
 MAX_BINDING_WRITES = 256
@@ -140,26 +144,23 @@ class Engine:
         #: The offset of the wall clock from the engine's time.
         self._ahead = 0.0
         self.plugins = PluginInputs(outbox)
-        #: Whether the last pod tried had been rejected before.
-        self.tried_again = False
         self.metrics = metrics
         #: The time of metrics is separate from the engine's.
         self._stopwatch = Stopwatch(meter, now)
-        #: Whether metrics or stories have a use for it.
-        self._timed = metrics is not None or settings.stories
         self._is_stopped = False
         self.state = ClusterState()
         self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
         self.state.in_flight.settled.append(lambda kind, key: outbox.changed((kind.__name__, key)))
-        self.parts = self._new_parts(settings)
-        self.stories, self.waiting_pods = self.parts.stories, self.parts.waiting_pods
-        self.plugins.begin(self.parts)
-        reporter = self.parts.reporter
+        self.context = self._new_context(settings)
+        self.stories, self.waiting_pods = self.context.stories, self.context.waiting_pods
+        reporter = self.context.reporter
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
-        self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
+        self.evictions = Evictions(self.context, statuses=self.statuses, metrics=metrics, now=meter.clock)
+        self.activation = Activation(self.context, self.plugins)
         handles = Handles(
-            self.parts,
+            self.context,
             self.plugins,
+            activation=self.activation,
             evictions=self.evictions,
             features=features,
             random=random,
@@ -184,7 +185,7 @@ class Engine:
         self._register_participants(random)
         self._begin_cycles(features, settings, listener)
         self.handlers = EventHandlers(
-            self.parts,
+            self.context,
             algorithm=self.algorithm,
             statuses=self.statuses,
             durations=None if metrics is None else metrics.event_handling_duration_seconds,
@@ -192,7 +193,7 @@ class Engine:
             gangs=features.enabled("GangScheduling"),
         )
         self._dumping = Dumping(
-            self.parts,
+            self.context,
             algorithm=self.algorithm,
             statuses=self.statuses,
             suspended=self.suspended,
@@ -200,10 +201,10 @@ class Engine:
             evictions=self.evictions,
             queue_timer=self._queue_timer,
         )
-        self._take = self._takers()
+        self._input_handlers = self._handlers_of_inputs()
 
-    def _new_parts(self, settings: EngineSettings) -> Parts:
-        return Parts(
+    def _new_context(self, settings: EngineSettings) -> EngineContext:
+        return EngineContext(
             outbox=self._outbox,
             state=self.state,
             waiting_pods=WaitingPods(now=self.now, outside=self.plugins),
@@ -220,66 +221,70 @@ class Engine:
         self._queue_settings = partial(
             QueueSettings, max_in_unschedulable=settings.max_in_unschedulable, pop_from_backoff=pops_from_backoff
         )
-        self.queue = self.parts.queue = SchedulingQueue(
+        self.queue = self.context.queue = SchedulingQueue(
             self.frameworks,
             self.state.nominator,
             self.state.pending,
             now=self.now,
             metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=meter.clock),
             settings=self._settings_of(config),
-            observer=QueueWatcher(self.stories, self.parts.reporter),
+            observer=QueueWatcher(self.stories, self.context.reporter),
         )
-        self._queue_timer = QueueTimer(self.parts, second=0.0 if pops_from_backoff else self.now())
+        self._queue_timer = QueueTimer(self.context, second=0.0 if pops_from_backoff else self.now())
         self._sizes = None if self.metrics is None else SizeMetrics(self.metrics, queue=self.queue, state=self.state)
 
     def _begin_cycles(
         self, features: FeatureGates, settings: EngineSettings, listener: DecisionListener | None
     ) -> None:
         """Create the parts that handle pods and pod groups."""
-        parts, metrics, stopwatch = self.parts, self.metrics, self._stopwatch.now
+        context, metrics, stopwatch = self.context, self.metrics, self._stopwatch.now
         attempts = NoAttemptMetrics(now=stopwatch) if metrics is None else AttemptMetrics(metrics, now=stopwatch)
-        self._failures = FailureHandler(
-            state=self.state,
+        failures = FailureHandler(
+            context,
             profiles=self.frameworks,
-            queue=self.queue,
             statuses=self.statuses,
             metrics=attempts,
-            reporter=parts.reporter,
             listener=listener,
             schedules_groups=features.enabled("GenericWorkload"),
         )
-        self._cycle = SchedulingCycle(
+        self.bindings = BindingCycles(
+            context, statuses=self.statuses, failures=failures, metrics=attempts, listener=listener
+        )
+        cycle = SchedulingCycle(
+            context,
             algorithm=self.algorithm,
-            queue=self.queue,
-            waiting_pods=self.waiting_pods,
-            stories=self.stories,
+            bindings=self.bindings,
+            failures=failures,
+            evictions=self.evictions,
             metrics=attempts,
-            reporter=parts.reporter,
             listener=listener,
         )
-        self.bindings = Bindings(
-            parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
-        )
-        portions = Portions(parts.outbox)
+        portions = Portions(context.outbox)
         self.suspended = SuspendedCycles(
-            parts,
+            context,
             algorithm=SuspendableAlgorithm(self.algorithm),
-            cycle=self._cycle,
-            settler=self,
+            cycle=cycle,
             portions=portions,
             overlaps=settings.overlaps,
         )
         self.groups = GroupScheduling(
-            parts,
+            context,
             algorithm=self.algorithm,
             features=features,
-            pods=self,
-            cycle=self._cycle,
+            cycle=cycle,
             evictions=self.evictions,
             portions=portions,
             metrics=metrics,
             wall_clock=self._wall_clock,
             stopwatch=stopwatch,
+        )
+        self.schedule_one = ScheduleOne(
+            context,
+            profiles=self.frameworks,
+            cycle=cycle,
+            suspended=self.suspended,
+            groups=self.groups.cycle,
+            stopwatch=stopwatch if metrics is not None or settings.stories else None,
         )
 
     def _settings_of(self, config: Configuration) -> QueueSettings:
@@ -287,12 +292,12 @@ class Engine:
             initial_backoff=config.pod_initial_backoff_seconds, max_backoff=config.pod_max_backoff_seconds
         )
 
-    def _takers(self) -> dict[type[Any], Callable[[Any], None]]:
+    def _handlers_of_inputs(self) -> dict[type[Any], Callable[[Any], None]]:
         """The handler of each input type."""
         return {
             Changes: self._changes,
             Answer: self._answer,
-            Schedule: self._schedule,
+            Schedule: self.schedule_one.run,
             Tick: self._tick,
             Served: self._served,
             Offered: self._offered,
@@ -302,7 +307,11 @@ class Engine:
             Stopped: self._stopped,
             Closing: self._closing,
             WallClock: self._wall_clock_moved,
-            **self.plugins.takers(),
+            Activated: self._activated,
+            Allowed: self._allowed,
+            Rejected: self._rejected,
+            Cancelled: self._cancelled,
+            EventEmitted: self._event_emitted,
         }
 
     def _register_participants(self, random: Any) -> None:
@@ -321,7 +330,7 @@ class Engine:
         outbox.now = now
         self.plugins.stepping = True
         try:
-            self._take[type(input_)](input_)
+            self._input_handlers[type(input_)](input_)
             if outbox.waking:
                 outbox.finish()
             if self.profiles.retired:
@@ -403,65 +412,27 @@ class Engine:
     def _wall_clock(self) -> float:
         return self._outbox.now + self._ahead
 
-    # -- one pod ------------------------------------------------------------------------------------------------------
+    def _activated(self, input_: Activated) -> None:
+        found = (self.state.pending.get(key) for key in input_.pods)
+        self.queue.activate([pod for pod in found if pod is not None])
 
-    def _schedule(self, input_: Schedule) -> None:
-        queued = self.queue.pop()
-        if queued is not None:
-            self.tried_again = bool(queued.unschedulable_count)
-            self._try(queued)
+    def _allowed(self, input_: Allowed) -> None:
+        waiting = self.waiting_pods.get(input_.uid)
+        if waiting is not None:
+            waiting.allow(input_.plugin)
 
-    def _try(self, queued: QueuedPod) -> None:
-        """Run a popped pod's scheduling cycle, and start its binding."""
-        pod = queued.pod
-        if self.groups.cycle is not None and pod.pod.spec.scheduling_group is not None:
-            self.groups.cycle.run(queued, started=self._stopwatch.now())
-            return
-        logged = _log.verbosity >= 3
-        if logged:
-            _log.v(4).info("About to try and schedule pod", pod=pod)
-        framework = self.frameworks.get(pod.shape.scheduler_name)
-        if framework is None:
-            name = pod.pod.spec.scheduler_name
-            _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
-            self.queue.done(pod.uid)
-            return
-        if (pod.terminating or self.state.is_assumed(pod.uid)) and self.skips(framework, pod):
-            self.queue.done(pod.uid)
-            return
-        if logged:
-            _log.v(3).info("Attempting to schedule pod", pod=pod)
-        started = self._stopwatch.now() if self._timed else 0.0
-        suspended = self.suspended
-        if suspended.portions.lines and suspended.portions.has_equal(framework, queued):
-            suspended.begin_later(framework, queued, started=started)
-        elif framework.suspends:
-            suspended.begin(framework, queued, started=started)
-        elif (outcome := self._cycle.run(framework, queued, started=started)) is None:
-            suspended.begin_later(framework, queued, started=started)
-        else:
-            self.settle(framework, queued, outcome, started=started)
+    def _rejected(self, input_: Rejected) -> None:
+        waiting = self.waiting_pods.get(input_.uid)
+        if waiting is not None:
+            waiting.turn_away(input_.status)
 
-    def settle(self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float) -> None:
-        """Handle the outcome of a completed scheduling cycle."""
-        if isinstance(outcome, Failure):
-            if outcome.plan is not None:
-                # First: PreEnqueue must hold the pod back when it returns to the queue.
-                self.evictions.carry_out(outcome.plan, framework.handle.event_recorder)
-            self._failures.handle(framework, queued, outcome, started=started)
-        else:
-            self.bindings.begin(outcome)
+    def _cancelled(self, input_: Cancelled) -> None:
+        preparing = self.context.pods_in_pre_bind.get(input_.uid)
+        if preparing is not None:
+            preparing.cancel(input_.reason)
 
-    def skips(self, framework: Framework, pod: PodInfo) -> bool:
-        """Whether a pod should not be tried."""
-        if pod.terminating:
-            recorder = framework.handle.event_recorder
-            if recorder is not None:
-                note = f"skip schedule deleting pod: {pod.key}"
-                recorder.event(pod.pod, type_="Warning", reason="FailedScheduling", action="Scheduling", note=note)
-            _log.v(3).info("Skip schedule deleting pod", pod=pod)
-            return True
-        return self.state.is_assumed(pod.uid)
+    def _event_emitted(self, input_: EventEmitted) -> None:
+        self._outbox.emit(input_.event)
 
     # -- drivers and plugins' coroutines ------------------------------------------------------------------------------
 
@@ -530,7 +501,7 @@ class Engine:
         For debugging and tests: it checks the whole cluster.
         """
         validation = Validation(
-            self.parts,
+            self.context,
             statuses=self.statuses,
             suspended=self.suspended,
             suspended_groups=self.groups.suspended,

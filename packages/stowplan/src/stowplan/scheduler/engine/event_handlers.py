@@ -19,7 +19,7 @@ from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.node_order import zone_of
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
-from stowplan.scheduler.engine.decision.attempt import on_node
+from stowplan.scheduler.engine.schedule_one import on_node
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Change
     from stowplan.kube.metrics.families import Histogram, HistogramVec
     from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.parts import Parts
     from stowplan.scheduler.engine.statuses import PodStatuses
 
 #: Events observed by a single handler.
@@ -62,7 +62,7 @@ _log = get_logger(__name__)
 class EventHandlers:
     def __init__(
         self,
-        parts: Parts,
+        context: EngineContext,
         *,
         algorithm: SchedulingAlgorithm,
         statuses: PodStatuses,
@@ -74,12 +74,12 @@ class EventHandlers:
 
         `gangs`: whether pods wait for the other pods of their group.
         """
-        self._outbox = parts.outbox
-        self._state = parts.state
-        self._queue = parts.queue
-        self._waiting_pods = parts.waiting_pods
-        self._leaving = parts.leaving
-        self._stories = parts.stories
+        self._outbox = context.outbox
+        self._state = context.state
+        self._queue = context.queue
+        self._waiting_pods = context.waiting_pods
+        self._leaving = context.leaving
+        self._stories = context.stories
         self._algorithm = algorithm
         self._statuses = statuses
         self._gangs = gangs

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from stowplan.kube.config import Configuration, FeatureGates, Profile
-    from stowplan.scheduler.engine.reporter import Reporter
+    from stowplan.scheduler.engine.context import Reporter
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.handle import Handle
     from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics

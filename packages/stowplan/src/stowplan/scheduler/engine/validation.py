@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.scheduler.cluster.pod_info import scheduler_name_of
 from stowplan.scheduler.cluster.recount import problems_of as problems_of_state
-from stowplan.scheduler.engine.binding.binding_checks import BindingChecks
-from stowplan.scheduler.engine.binding.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
+from stowplan.scheduler.engine.binding_checks import BindingChecks
+from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, PluginCall, Stage
 from stowplan.scheduler.engine.eviction.eviction_records import Eviction, Preemption
 from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
 from stowplan.scheduler.engine.groups.suspended_groups import SuspendableGroup
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.binding.bindings import Bindings
+    from stowplan.scheduler.engine.binding_cycle import BindingCycles
+    from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.groups.suspended_groups import SuspendedGroups
     from stowplan.scheduler.engine.outbox import Sleeper
-    from stowplan.scheduler.engine.parts import Parts
     from stowplan.scheduler.engine.statuses import PodStatuses
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 
@@ -56,17 +56,17 @@ class Validation:
 
     def __init__(
         self,
-        parts: Parts,
+        context: EngineContext,
         *,
         statuses: PodStatuses,
         suspended: SuspendedCycles,
         suspended_groups: SuspendedGroups,
-        bindings: Bindings,
+        bindings: BindingCycles,
         evictions: Evictions,
         profiles: Container[str],
         queue_timer: Sleeper,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._statuses = statuses
         self._suspended = suspended
         self._suspended_groups = suspended_groups
@@ -78,14 +78,14 @@ class Validation:
     def problems(self) -> list[str]:
         """Violated invariants between steps."""
         return [
-            *problems_of_state(self._parts.state),
-            *self._parts.queue.problems(),
-            *self._parts.outbox.problems(),
+            *problems_of_state(self._context.state),
+            *self._context.queue.problems(),
+            *self._context.outbox.problems(),
             *self._statuses.problems(),
             *self._evictions.problems(),
             *self._suspended.problems(),
             *self._suspended_groups.problems(),
-            *BindingChecks(self._parts, self._bindings).problems(),
+            *BindingChecks(self._context, self._bindings).problems(),
             *self._problems_of_pending_pods(),
             *self._problems_of_waiting_pods(),
             *self._problems_of_flights(),
@@ -97,8 +97,8 @@ class Validation:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _problems_of_pending_pods(self) -> Iterator[str]:
-        for info in self._parts.state.pending.values():
-            if scheduler_name_of(info.pod) not in self._profiles and not self._parts.state.is_assumed(info.uid):
+        for info in self._context.state.pending.values():
+            if scheduler_name_of(info.pod) not in self._profiles and not self._context.state.is_assumed(info.uid):
                 yield f"pod {info.key}: pending, but its scheduler {scheduler_name_of(info.pod)} is no profile"
             places = list(self._places_of(info))
             if len(places) != 1 and not info.terminating:
@@ -106,7 +106,7 @@ class Validation:
 
     def _places_of(self, info: PodInfo) -> Iterator[str]:
         """The places of a pending pod; there should be exactly one."""
-        queue, state = self._parts.queue, self._parts.state
+        queue, state = self._context.queue, self._context.state
         queued = queue.get(info.key)
         if queued is not None and queued.pod.uid == info.uid:
             yield f"waits in the queue: {queued.place.value}"
@@ -119,15 +119,15 @@ class Validation:
             yield f"is on node {placed.node_name}"
 
     def _problems_of_waiting_pods(self) -> Iterator[str]:
-        pending = self._parts.state.pending
-        for queued in self._parts.queue.pending():
+        pending = self._context.state.pending
+        for queued in self._context.queue.pending():
             newest = pending.get(queued.key)
             if newest is not queued.pod:
                 known = "nothing" if newest is None else f"another version ({newest.uid})"
                 yield f"pod {queued.key} ({queued.pod.uid}): waits in the queue, the pending pods have {known}"
 
     def _problems_of_flights(self) -> Iterator[str]:
-        queue, under_way = self._parts.queue, self._bindings.under_way
+        queue, under_way = self._context.queue, self._bindings.under_way
         if queue.closed:
             return
         for queued in queue.in_flight():
@@ -143,7 +143,7 @@ class Validation:
                 yield f"{binding} ({uid}): {binding.stage.value}, but the pod is not in flight"
 
     def _problems_of_assumed_pods(self) -> Iterator[str]:
-        state = self._parts.state
+        state = self._context.state
         for info in state.placed_pods():
             assumed = state.is_assumed(info.uid)
             if assumed and state.pending.by_uid(info.uid) is None and info.uid not in self._bindings.under_way:
@@ -160,7 +160,7 @@ class Validation:
 
     def _problems_of_waiters(self) -> Iterator[str]:
         """Check that all waiters belong to known records; each part verifies that its records are registered."""
-        outbox = self._parts.outbox
+        outbox = self._context.outbox
         for number, waiter in outbox.awaited.items():
             if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | AwaitedRequest | Portions):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
@@ -170,7 +170,7 @@ class Validation:
                 PodWrites
                 | GroupPatch
                 | Preemption
-                | Binding
+                | BindingCycle
                 | PluginCall
                 | SuspendedCycle
                 | SuspendableGroup

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stowplan.drivers.virtual_time.latency import Latency
-    from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
     from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.engine.effects import EmitEvent
+    from stowplan.scheduler.engine.schedule_one import Attempt, Failure
     from stowplan.scheduler.framework.interface import Plugin
     from stowplan.scheduler.inspection.records import StoryRecord
     from stowplan.scheduler.queue.queued_pod import QueuedPod

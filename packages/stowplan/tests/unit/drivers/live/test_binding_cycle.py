@@ -40,7 +40,7 @@ def uid(cluster, name="p"):
 def check_nothing_is_left(cluster):
     scheduler = cluster.scheduler
     assert len(scheduler.waiting_pods) == 0
-    assert scheduler.engine.parts.pods_in_pre_bind._pods == {}
+    assert scheduler.engine.context.pods_in_pre_bind._pods == {}
     assert scheduler.queue.in_flight() == []
     assert not scheduler._effects.tasks
 
@@ -221,10 +221,10 @@ async def test_events_from_pre_bind_on_are_not_kept_for_the_pod():
 
     async def look(state, pod, node_name):
         seen.append(cluster.scheduler.queue.is_in_flight(pod.uid))
-        seen.append(cluster.scheduler.engine.parts.pods_in_pre_bind.get(pod.uid) is not None)
+        seen.append(cluster.scheduler.engine.context.pods_in_pre_bind.get(pod.uid) is not None)
 
     async def after(state, pod, node_name):
-        seen.append(cluster.scheduler.engine.parts.pods_in_pre_bind.get(pod.uid) is not None)
+        seen.append(cluster.scheduler.engine.context.pods_in_pre_bind.get(pod.uid) is not None)
         return SKIP
 
     async with scheduler_with(answering("A", pre_bind=look, bind=after)) as cluster:
@@ -239,7 +239,7 @@ async def test_a_pod_cancelled_in_pre_bind_fails_with_the_reason():
 
     async with scheduler_with(answering("A", pre_bind=forever)) as cluster:
         await begin(cluster, a_pod("p"))
-        cluster.scheduler.engine.parts.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
+        cluster.scheduler.engine.context.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
         await cluster.settle()
         assert cluster.place("p") is Place.ERROR_BACKOFF
         condition = cluster.condition("p")
@@ -257,7 +257,7 @@ async def test_a_cancelled_pod_fails_even_if_the_plugin_succeeds():
     plugin = answering("A", pre_bind=stubborn)
     async with scheduler_with(plugin) as cluster:
         await begin(cluster, a_pod("p"))
-        cluster.scheduler.engine.parts.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
+        cluster.scheduler.engine.context.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
         await cluster.settle()
         assert (cluster.node_of("p"), cluster.place("p")) == ("", Place.ERROR_BACKOFF)
         assert cluster.condition("p")["message"] == "preempted by Somebody"

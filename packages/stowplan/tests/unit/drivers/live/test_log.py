@@ -13,8 +13,8 @@ from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.live_scheduler import live
 
 #: Lines of these modules only.
-MODULES = ("event_handlers", "engine", "scheduler", "failure_handler", "scheduling_cycle", "bindings", "default_binder")
-MODULES += ("queue_watcher", "scheduling_queue", "default_preemption")
+MODULES = ("event_handlers", "engine", "scheduler", "schedule_one", "binding_cycle", "default_binder")
+MODULES += ("context", "scheduling_queue", "default_preemption")
 
 
 class Lines:
@@ -169,7 +169,7 @@ async def test_a_node_that_changes_its_zone(log):
 
 
 async def test_a_pod_that_is_gated(log):
-    log.modules = ("engine", "queue_watcher", "gating", "scheduling_queue")
+    log.modules = ("engine", "context", "gating", "scheduling_queue")
     async with live(a_node("n").obj()) as cluster:
         await cluster.create(a_pod("p").spec(schedulingGates=[{"name": "g"}]).obj())
         status = "waiting for scheduling gates: [g]"

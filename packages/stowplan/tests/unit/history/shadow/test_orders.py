@@ -11,9 +11,9 @@ from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import load_config
 from stowplan.kube.timing.times import ManualTime
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Changes
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from support.examples import examples

@@ -72,7 +72,7 @@ def test_only_a_scheduler_is_quiet_in_a_program_without_logging(monkeypatch):
     monkeypatch.setattr(logging, "lastResort", logging.NullHandler())
     monkeypatch.setattr(logging.lastResort, "handle", lambda record: printed.append(record.name))
     for name in (
-        "stowplan.scheduler.engine.cycle.failure_handler",
+        "stowplan.scheduler.engine.schedule_one",
         "stowplan.scheduler.framework.runtime.framework",
         "stowplan.drivers.hang_guard.x",
     ):

@@ -156,7 +156,7 @@ def test_statuses_newer_than_the_watch_are_kept():
     assert hand.engine.statuses.dump(), "the patch's answer is newer"
     Twin(hand)
     hand.create(a_node("m").allocatable(cpu=2, pods=10))
-    hand.engine.plugins.activate([hand.engine.state.pending.get("default/p")])
+    hand.engine.activation.activate([hand.engine.state.pending.get("default/p")])
     hand.schedule()
     (patch,) = hand.under_way.values()
     assert set(patch.body["status"]["conditions"][0]) == {"type", "message"}, "only what changed"

@@ -13,7 +13,7 @@ from stowplan.kube.api.port import Change
 from stowplan.scheduler.engine.event_handlers import EventHandlers
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import scheduler_metrics
-from support.scheduling.engine_parts import parts
+from support.scheduling.engine_context import context
 from support.scheduling.worlds import struct
 
 NOW = "2026-01-01T00:00:00Z"
@@ -24,13 +24,13 @@ class HandlersHarness:
 
     def __init__(self, *objects):
         self.heard = []
-        self.parts = parts(queue=self)
-        self.state = self.parts.state
-        self.waiting = self.parts.waiting_pods
+        self.context = context(queue=self)
+        self.state = self.context.state
+        self.waiting = self.context.waiting_pods
         self.checks = []
         self.durations = scheduler_metrics().event_handling_duration_seconds
         self.handlers = EventHandlers(
-            self.parts,
+            self.context,
             algorithm=SimpleNamespace(frameworks={"default-scheduler", "other"}),
             statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
             durations=self.durations,
@@ -179,7 +179,7 @@ def test_waiters_for_an_object_are_woken_after_the_state_is_updated(step):
     )
     if before is not None:
         room.change(None, before)
-    outbox = room.parts.outbox
+    outbox = room.context.outbox
     outbox.watch(("Node", "/n"), Sleeper())
     room.change(None, at(a_node("other"), 1))
     room.change(before, after)

@@ -12,7 +12,7 @@ from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.observing.metrics import scheduler_metrics
-from support.scheduling.engine_parts import parts
+from support.scheduling.engine_context import context
 from support.scheduling.queues import QueueHarness
 from support.scheduling.worlds import struct
 
@@ -35,7 +35,7 @@ class World:
         self.harness = QueueHarness()
         self.state, self.queue = self.harness.state, self.harness.queue
         self.handlers = EventHandlers(
-            parts(state=self.state, queue=self.queue),
+            context(state=self.state, queue=self.queue),
             algorithm=SimpleNamespace(frameworks=self.harness.frameworks),
             statuses=SimpleNamespace(observe=lambda pod: None, forget=lambda uid: None),
             durations=scheduler_metrics().event_handling_duration_seconds,

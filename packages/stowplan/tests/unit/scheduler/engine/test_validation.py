@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.kube.api.types import Pod
-from stowplan.scheduler.engine.binding.binding_records import Stage
+from stowplan.scheduler.engine.binding_cycle import Stage
 from stowplan.scheduler.engine.inputs import Closing, Started, Stopped
 from stowplan.scheduler.engine.validation import InvalidStateError
 from stowplan.scheduler.framework.status import SUCCESS
@@ -177,7 +177,7 @@ BINDINGS = [
         id="late alarm",
     ),
     pytest.param(
-        lambda hand: hand.engine.parts.pods_in_pre_bind.remove("runs"),
+        lambda hand: hand.engine.context.pods_in_pre_bind.remove("runs"),
         "binding of pod default/runs: pre-bind, but the pod is not among those in PreBind",
         id="not among the pods in PreBind",
     ),
@@ -258,23 +258,23 @@ BINDINGS = [
 
 def ring_too_late(hand):
     """Advances time and skips an alarm."""
-    outbox = hand.engine.parts.outbox
+    outbox = hand.engine.context.outbox
     outbox.now += 100.0
     outbox._rung = (outbox.now, outbox._alarm_number)
 
 
 def wait_twice(hand):
-    hand.engine.parts.outbox._waiters[1] = call(hand, "binds")
+    hand.engine.context.outbox._waiters[1] = call(hand, "binds")
 
 
 OUTBOX = [
     pytest.param(
-        lambda hand: hand.engine.parts.outbox.soon(binding(hand, "runs")),
+        lambda hand: hand.engine.context.outbox.soon(binding(hand, "runs")),
         "the step is over, and to be woken before its end were binding of pod default/runs",
         id="pending wake-up",
     ),
     pytest.param(
-        lambda hand: hand.engine.parts.outbox._waiters.update({999: hand.engine.evictions}),
+        lambda hand: hand.engine.context.outbox._waiters.update({999: hand.engine.evictions}),
         "waits for effect 999, and the last was ",
         id="unknown effect",
     ),
@@ -289,17 +289,17 @@ OUTBOX = [
         id="missed alarm",
     ),
     pytest.param(
-        lambda hand: setattr(hand.engine.parts.outbox, "_announced_wake", 1900000000.0),
+        lambda hand: setattr(hand.engine.context.outbox, "_announced_wake", 1900000000.0),
         "the alarm of binding of pod default/waits rings at 1800000017.250, the driver knows of 1900000000.000",
         id="alarm unknown to the driver",
     ),
     pytest.param(
-        lambda hand: hand.engine.parts.outbox._waiters.update({1: STRANGER}),
+        lambda hand: hand.engine.context.outbox._waiters.update({1: STRANGER}),
         f"effect 1: its answer goes to {STRANGER}, which is no part's",
         id="answer without a waiter",
     ),
     pytest.param(
-        lambda hand: hand.engine.parts.outbox.wake(1900000000.0, STRANGER),
+        lambda hand: hand.engine.context.outbox.wake(1900000000.0, STRANGER),
         f"the alarm at 1900000000.000 wakes {STRANGER}, which is no part's",
         id="alarm without an owner",
     ),
@@ -405,12 +405,12 @@ OTHERS = [
         id="no turn for the queue",
     ),
     pytest.param(
-        lambda hand: hand.engine.parts.outbox._waiters.update({1: eviction(hand)}),
+        lambda hand: hand.engine.context.outbox._waiters.update({1: eviction(hand)}),
         "eviction of pod default/victim: announcing, but gets the answer to 1",
         id="answer of an eviction",
     ),
     pytest.param(
-        lambda hand: hand.engine.parts.outbox.wake(1900000000.0, eviction(hand).preemption),
+        lambda hand: hand.engine.context.outbox.wake(1900000000.0, eviction(hand).preemption),
         "preemption for pod default/preemptor on node m: last, but is woken at 1900000000.000",
         id="alarm of a preemption",
     ),

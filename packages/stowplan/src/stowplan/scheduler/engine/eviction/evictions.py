@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.kube.api.types import PodGroup
     from stowplan.kube.metrics.scheduler import SchedulerMetrics
     from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.parts import Parts
+    from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
     from stowplan.scheduler.framework.handle import EventRecorder
 
@@ -46,16 +46,21 @@ class Evictions:
     """Carries out eviction plans, and knows which are in progress (`Preemptions`)."""
 
     def __init__(
-        self, parts: Parts, *, statuses: PodStatuses, metrics: SchedulerMetrics | None, now: Callable[[], float]
+        self,
+        context: EngineContext,
+        *,
+        statuses: PodStatuses,
+        metrics: SchedulerMetrics | None,
+        now: Callable[[], float],
     ) -> None:
         # The queue is created after the profiles, which need this object.
-        self._parts = parts
-        self._outbox = parts.outbox
-        self._state = parts.state
-        self._leaving = parts.leaving
+        self._context = context
+        self._outbox = context.outbox
+        self._state = context.state
+        self._leaving = context.leaving
         self._statuses = statuses
         self._metrics = EvictionMetrics(metrics)
-        self._victims = VictimEvictions(parts, plans=self, statuses=statuses, metrics=self._metrics)
+        self._victims = VictimEvictions(context, plans=self, statuses=statuses, metrics=self._metrics)
         #: A stopwatch, for metrics only.
         self._now = now
         #: By the preemptor's UID: plans in progress, and finished ones while a victim has not left yet.
@@ -201,7 +206,7 @@ class Evictions:
         assert info is not None
         if failed is not None and not isinstance(failed, NotFound):
             preemption.cleared = False
-            self._parts.reporter.report(
+            self._context.reporter.report(
                 f"Preemption {preemption.purpose}: cannot clear nominatedNodeName of pod {info.key}: {failed}"
             )
         self._outbox.soon(preemption)
@@ -267,7 +272,7 @@ class Evictions:
         preemption.stage, preemption.alarm = PlanStage.OVER, None
         del self._plans[preemption]
         if preemption.stopped or not preemption.cleared or self._missed_deletion(preemption):
-            self._parts.queue.activate(preemption.preemptor.pods)
+            self._context.queue.activate(preemption.preemptor.pods)
         verbose = _log.v(2)
         if verbose.enabled:
             verbose.info(

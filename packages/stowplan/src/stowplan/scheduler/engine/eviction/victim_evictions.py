@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
     from stowplan.scheduler.engine.eviction.eviction_records import Preemption
     from stowplan.scheduler.engine.eviction.preemptors import Preemptor
-    from stowplan.scheduler.engine.parts import Parts
     from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
     from stowplan.scheduler.framework.requests import Outcome
 
@@ -56,10 +56,12 @@ class VictimEvictions:
     recorded, and the eviction continues at the end of the step.
     """
 
-    def __init__(self, parts: Parts, *, plans: Plans, statuses: PodStatuses, metrics: EvictionMetrics) -> None:
-        self._parts = parts
-        self._outbox = parts.outbox
-        self._state = parts.state
+    def __init__(
+        self, context: EngineContext, *, plans: Plans, statuses: PodStatuses, metrics: EvictionMetrics
+    ) -> None:
+        self._context = context
+        self._outbox = context.outbox
+        self._state = context.state
         self._plans = plans
         self._statuses = statuses
         self._metrics = metrics
@@ -93,7 +95,9 @@ class VictimEvictions:
         """A failure stops the plan. Evictions in progress are completed, so that every deleted pod gets its event."""
         preemption = eviction.preemption
         preemption.stopped = preemption.refused = True
-        self._parts.reporter.report(f"Preemption {preemption.purpose}: cannot evict pod {eviction.victim.key}: {error}")
+        self._context.reporter.report(
+            f"Preemption {preemption.purpose}: cannot evict pod {eviction.victim.key}: {error}"
+        )
         self._over(eviction, None)
 
     def _over(self, eviction: Eviction, result: Result | None) -> None:
@@ -137,14 +141,14 @@ class VictimEvictions:
     def _reject_binding(self, preemption: Preemption, victim: PodInfo) -> bool:
         """Reject the binding of a pod that is not bound yet; False if there is none, or it is too late."""
         keys = {"preemptorType": preemption.preemptor.type, "preemptor": preemption.preemptor}
-        waiting = self._parts.waiting_pods.get(victim.uid)
+        waiting = self._context.waiting_pods.get(victim.uid)
         if waiting is not None:
             rejected = waiting.preempt(preemption.plugin, PREEMPTED)
             if rejected:
                 text = "Preemptor preempted a waiting pod"
                 _log.v(2).info(text, **keys, waitingPod=victim, node=preemption.node_name)
             return rejected
-        binding = self._parts.pods_in_pre_bind.get(victim.uid)
+        binding = self._context.pods_in_pre_bind.get(victim.uid)
         if binding is None:
             return False
         rejected = binding.cancel(f"preempted by {preemption.plugin}")

@@ -9,18 +9,17 @@ Upstream: pkg/scheduler/schedule_one_podgroup.go; docs/reference/behaviour.md, P
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
-from stowplan.scheduler.engine.cycle.scheduling_cycle import undecided
-from stowplan.scheduler.engine.decision.attempt import Failure
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
 from stowplan.scheduler.engine.decision.suspendable_algorithm import MAX_TRIES
 from stowplan.scheduler.engine.groups.group_stories import record_trial
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
 from stowplan.scheduler.engine.groups.suspendable_trial import GIVEN_UP, SuspendableTrials
 from stowplan.scheduler.engine.groups.suspended_groups import SuspendableGroup, broken
+from stowplan.scheduler.engine.schedule_one import Failure, failure_from_decision
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.status import Code, Status, error
@@ -29,9 +28,7 @@ from stowplan.scheduler.framework.unfinished import UnfinishedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.cycle.scheduling_cycle import SchedulingCycle
-    from stowplan.scheduler.engine.decision.attempt import Attempt
+    from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.groups.group_metrics import GroupMetrics
     from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
@@ -39,31 +36,18 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
     from stowplan.scheduler.engine.groups.suspendable_trial import TrialSteps
     from stowplan.scheduler.engine.groups.suspended_groups import SuspendedGroups
-    from stowplan.scheduler.engine.parts import Parts
+    from stowplan.scheduler.engine.schedule_one import Attempt, SchedulingCycle
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
 
 
-class Pods(Protocol):
-    """The engine's handling of single pods."""
-
-    def framework_for(self, pod: PodInfo, /) -> Framework | None: ...
-
-    def skips(self, framework: Framework, pod: PodInfo, /) -> bool: ...
-
-    def settle(
-        self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, /, *, started: float
-    ) -> None: ...
-
-
 class GroupCycle:
     def __init__(
         self,
-        parts: Parts,
+        context: EngineContext,
         *,
-        pods: Pods,
         trials: GroupTrials,
         suspended: SuspendedGroups,
         preemption: GroupPreemption | None,
@@ -73,10 +57,9 @@ class GroupCycle:
         metrics: GroupMetrics,
     ) -> None:
         """`preemption` of None: the pods of a group preempt individually."""
-        self._state = parts.state
-        self._queue = parts.queue
-        self._stories = parts.stories
-        self._pods = pods
+        self._state = context.state
+        self._queue = context.queue
+        self._stories = context.stories
         self._trials = trials
         self._suspendable = SuspendableTrials(trials)
         self._suspended = suspended
@@ -95,7 +78,7 @@ class GroupCycle:
             return
         tried = []
         for queued in members:
-            if self._pods.skips(framework, queued.pod):
+            if self._cycle.skip_pod_schedule(framework, queued.pod):
                 self._queue.done(queued.pod.uid)
             else:
                 tried.append(queued)
@@ -171,7 +154,7 @@ class GroupCycle:
         """The profile of all pods; None if they have several, or an unknown one: they have then failed."""
         first = scheduler_name_of(members[0].pod.pod)
         other = next((name for queued in members if (name := scheduler_name_of(queued.pod.pod)) != first), None)
-        framework = self._pods.framework_for(members[0].pod)
+        framework = self._trials.algorithm.framework_for(members[0].pod)
         if framework is not None and other is None:
             return framework
         text = f'profile not found for scheduler name "{first}"'
@@ -181,11 +164,11 @@ class GroupCycle:
                 f'got: "{other}" and "{first}"'
             )
         for queued in members:
-            own = self._pods.framework_for(queued.pod)
+            own = self._trials.algorithm.framework_for(queued.pod)
             if own is None:
                 self._queue.done(queued.pod.uid)
             else:
-                self._pods.settle(own, queued, Failure(status=error(text)), started=started)
+                self._cycle.handle_outcome(own, queued, Failure(status=error(text)), started=started)
         return None
 
     # -- outcome -------------------------------------------------------------------------------------------------------
@@ -202,18 +185,18 @@ class GroupCycle:
             if pod is None:
                 outcome = _failure_of_group(trial, Failure(status=trial.status))
             else:
-                self._cycle.note(framework, queued, pod.decision, started=started)
+                self._cycle.record(framework, queued, pod.decision, started=started)
                 outcome = self._outcome(framework, pod, trial, started)
-            self._pods.settle(framework, queued, outcome, started=started)
+            self._cycle.handle_outcome(framework, queued, outcome, started=started)
 
     def _outcome(self, framework: Framework, pod: TriedPod, trial: GroupTrial, started: float) -> Attempt | Failure:
         own = pod.failed
         if own is None and pod.decision.status is not None:
-            own = undecided(pod.decision)
+            own = failure_from_decision(pod.decision)
         if own is not None:
             return _failure_of_group(trial, own, needs_preemption=pod.needs_preemption, wait=pod.wait)
         if trial.status.code == Code.Success:
-            return self._cycle.assume(framework, pod.queued, pod.decision, started=started)
+            return self._cycle.assume_and_reserve(framework, pod.queued, pod.decision, started=started)
         if trial.waiting:
             return Failure(status=trial.status, nominated_node_name=pod.host)
         if trial.status.code == Code.Error:

@@ -20,22 +20,20 @@ if TYPE_CHECKING:
 
     from stowplan.kube.config import FeatureGates
     from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.engine.cycle.scheduling_cycle import SchedulingCycle
+    from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.groups.group_cycle import Pods
-    from stowplan.scheduler.engine.parts import Parts
+    from stowplan.scheduler.engine.schedule_one import SchedulingCycle
     from stowplan.scheduler.engine.suspension.portions import Portions
 
 
 class GroupScheduling:
     def __init__(
         self,
-        parts: Parts,
+        context: EngineContext,
         *,
         algorithm: SchedulingAlgorithm,
         features: FeatureGates,
-        pods: Pods,
         cycle: SchedulingCycle,
         evictions: Evictions,
         portions: Portions,
@@ -43,10 +41,10 @@ class GroupScheduling:
         wall_clock: Callable[[], float],
         stopwatch: Callable[[], float],
     ) -> None:
-        """`pods`: the handling of single pods. `stopwatch`: time for metrics."""
+        """`stopwatch`: time for metrics."""
         self._algorithm = algorithm
-        self.suspended = SuspendedGroups(parts, portions)
-        self.statuses = GroupStatuses(parts.outbox, parts.state, wall_clock=wall_clock)
+        self.suspended = SuspendedGroups(context, portions)
+        self.statuses = GroupStatuses(context.outbox, context.state, wall_clock=wall_clock)
         self.trials: GroupTrials | None = None
         #: None: the pods of a group preempt individually.
         self.preemption: GroupPreemption | None = None
@@ -55,12 +53,11 @@ class GroupScheduling:
         if not features.enabled("GenericWorkload"):
             return
         placements = features.enabled("TopologyAwareWorkloadScheduling")
-        self.trials = trials = GroupTrials(algorithm, parts.state, parts.reporter, placements=placements)
+        self.trials = trials = GroupTrials(algorithm, context.state, context.reporter, placements=placements)
         if features.enabled("WorkloadAwarePreemption"):
             self.preemption = GroupPreemption(trials)
         self.cycle = GroupCycle(
-            parts,
-            pods=pods,
+            context,
             trials=trials,
             suspended=self.suspended,
             preemption=self.preemption,

@@ -21,8 +21,8 @@ from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.scheduler.engine.decision.attempt import Failure
     from stowplan.scheduler.engine.decision.decision import Decision
+    from stowplan.scheduler.engine.schedule_one import Failure
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.eviction_plan import GroupEvictionPlan
     from stowplan.scheduler.framework.interface import Placement, PodGroupInfo

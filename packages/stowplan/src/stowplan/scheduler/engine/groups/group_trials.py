@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.engine.context import Reporter
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.reporter import Reporter
     from stowplan.scheduler.framework.interface import Placement
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.queue.queued_pod import QueuedPod

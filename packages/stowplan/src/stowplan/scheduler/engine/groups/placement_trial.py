@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.cycle.reservation import reserve
-from stowplan.scheduler.engine.cycle.scheduling_cycle import failure_of
 from stowplan.scheduler.engine.groups.group_trial import TriedPod
+from stowplan.scheduler.engine.schedule_one import failure_of, reserve
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.status import Code
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.cluster.transaction import Transaction
+    from stowplan.scheduler.engine.context import Reporter
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.engine.reporter import Reporter
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 

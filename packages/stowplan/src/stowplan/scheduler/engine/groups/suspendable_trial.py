@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from stowplan.scheduler.engine.cycle.reservation import reserve
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.decision.suspendable_algorithm import MAX_TRIES, Needs, SuspendableAlgorithm
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod, rejected
 from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
+from stowplan.scheduler.engine.schedule_one import reserve
 from stowplan.scheduler.framework.boundary import Raised, call_steps
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.requests import Outcome

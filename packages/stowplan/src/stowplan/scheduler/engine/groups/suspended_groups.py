@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.port import Change
     from stowplan.kube.api.types import Pod
+    from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.decision.suspendable_algorithm import Needs
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial
     from stowplan.scheduler.engine.groups.suspendable_trial import TrialSteps
-    from stowplan.scheduler.engine.parts import Parts
     from stowplan.scheduler.engine.suspension.portions import Portions
     from stowplan.scheduler.framework.requests import Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
@@ -96,12 +96,12 @@ class SuspendableGroup(Suspended):
 
 
 class SuspendedGroups:
-    def __init__(self, parts: Parts, portions: Portions) -> None:
+    def __init__(self, context: EngineContext, portions: Portions) -> None:
         # The queue is created after the profiles.
-        self._parts = parts
-        self.outbox = parts.outbox
+        self._context = context
+        self.outbox = context.outbox
         self.portions = portions
-        self._state = parts.state
+        self._state = context.state
         #: Waiting trials, by the UIDs of their pods.
         self.under_way: dict[str, SuspendableGroup] = {}
 
@@ -184,13 +184,13 @@ class SuspendedGroups:
         trial.asks = False
         self._over(trial)
         if (problem := close(trial.steps)) is not None:
-            self._parts.reporter.report(f"aborted trial of a pod group: {problem.cause}")
+            self._context.reporter.report(f"aborted trial of a pod group: {problem.cause}")
         for queued in trial.members:
             newest = self._state.pending.by_uid(queued.pod.uid)
             if newest is None or not give_back:
-                self._parts.queue.done(queued.pod.uid)
+                self._context.queue.done(queued.pod.uid)
             else:
-                self._parts.queue.give_back(queued, newest, PROFILE_SWAPPED)
+                self._context.queue.give_back(queued, newest, PROFILE_SWAPPED)
 
     def pods_changed(self, changes: Sequence[Change[Pod]]) -> None:
         """Pods were added, changed or deleted; the cluster state is already updated."""
@@ -240,7 +240,7 @@ class SuspendedGroups:
             for queued in trial.members:
                 if self.under_way.get(queued.pod.uid) is not trial:
                     yield f"{trial}: pod {queued.pod.key} is not under way"
-                if not self._parts.queue.closed and not self._parts.queue.is_in_flight(queued.pod.uid):
+                if not self._context.queue.closed and not self._context.queue.is_in_flight(queued.pod.uid):
                     yield f"{trial}: pod {queued.pod.key} is not in flight"
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan.kube.config import Configuration, FeatureGates
+    from stowplan.scheduler.engine.context import EngineSettings, RandomSource
     from stowplan.scheduler.engine.effects import Effect
     from stowplan.scheduler.engine.engine import Engine
     from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
     from stowplan.scheduler.engine.input_log.recording import InterruptedCall
     from stowplan.scheduler.engine.inputs import Input
-    from stowplan.scheduler.engine.settings import EngineSettings, RandomSource
 
 _log = get_logger(__name__)
 

@@ -40,6 +40,7 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.dumped import EngineDump, objects_of, set_chance
 from stowplan.scheduler.engine.effects import EmitEvent, RunPlugin
 from stowplan.scheduler.engine.engine import Engine
@@ -63,7 +64,6 @@ from stowplan.scheduler.engine.inputs import (
     Tick,
     WallClock,
 )
-from stowplan.scheduler.engine.settings import EngineSettings
 from stowplan.scheduler.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
 from stowplan.scheduler.framework.requests import Bind, Delete, Done, Outcome, Refused, Unknown
 from stowplan.scheduler.framework.runtime.binding import PluginCancelledItselfError
@@ -72,9 +72,9 @@ from stowplan.scheduler.framework.status import Code, Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from stowplan.scheduler.engine.context import Meter
     from stowplan.scheduler.engine.effects import Effect
     from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
-    from stowplan.scheduler.engine.settings import Meter
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.runtime.registry import Registry
 

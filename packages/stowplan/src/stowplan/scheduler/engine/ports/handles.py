@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Api
     from stowplan.kube.config import FeatureGates
     from stowplan.kube.metrics.scheduler import SchedulerMetrics
+    from stowplan.scheduler.engine.context import EngineContext, Meter, RandomSource
     from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.parts import Parts
-    from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs
-    from stowplan.scheduler.engine.settings import Meter, RandomSource
+    from stowplan.scheduler.engine.ports.plugin_inputs import Activation, PluginInputs
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.requests import Request
 
@@ -25,9 +24,10 @@ if TYPE_CHECKING:
 class Handles:
     def __init__(
         self,
-        parts: Parts,
+        context: EngineContext,
         plugins: PluginInputs,
         *,
+        activation: Activation,
         evictions: Evictions,
         features: FeatureGates,
         random: RandomSource | None,
@@ -38,8 +38,9 @@ class Handles:
         wall_clock: Callable[[], float],
     ) -> None:
         """`plugins`: calls of coroutines between steps. `events`: whether Events are recorded."""
-        self._parts = parts
+        self._context = context
         self._plugins = plugins
+        self._activation = activation
         self._evictions = evictions
         self._features = features
         self._random = random
@@ -51,15 +52,15 @@ class Handles:
 
     def new(self, profile: str, extenders: Sequence[Extender], *, in_force: bool) -> Handle:
         """`in_force`: whether the profile is active from the start."""
-        parts = self._parts
+        context = self._context
         return Handle(
-            cluster=parts.state,
+            cluster=context.state,
             profile_name=profile,
             features=self._features,
             random=self._random,
-            activation=self._plugins,
-            waiting_pods=parts.waiting_pods,
-            pods_in_pre_bind=parts.pods_in_pre_bind,
+            activation=self._activation,
+            waiting_pods=context.waiting_pods,
+            pods_in_pre_bind=context.pods_in_pre_bind,
             api=self._api,
             extenders=extenders,
             event_recorder=EffectRecorder(self._plugins, profile) if self._events else None,
@@ -77,4 +78,4 @@ class Handles:
         return FrameworkMetrics(metrics, profile=profile, now=meter.clock, chance=meter.random)
 
     def _carry_out(self, request: Request) -> None:
-        self._parts.outbox.emit(request)
+        self._context.outbox.emit(request)

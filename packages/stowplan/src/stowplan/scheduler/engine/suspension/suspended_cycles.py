@@ -30,10 +30,10 @@ from __future__ import annotations
 from collections import Counter
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.engine.decision.attempt import on_node
+from stowplan.scheduler.engine.schedule_one import on_node
 from stowplan.scheduler.engine.suspension.portions import key_of
 from stowplan.scheduler.engine.suspension.suspended import (
     AwaitedRequest,
@@ -52,10 +52,9 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Change
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.cycle.scheduling_cycle import SchedulingCycle
-    from stowplan.scheduler.engine.decision.attempt import Attempt, Failure
+    from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.decision.suspendable_algorithm import Cycle, Needs, SuspendableAlgorithm
-    from stowplan.scheduler.engine.parts import Parts
+    from stowplan.scheduler.engine.schedule_one import Attempt, Failure, SchedulingCycle
     from stowplan.scheduler.engine.suspension.portions import Portions
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.requests import Outcome
@@ -67,16 +66,6 @@ if TYPE_CHECKING:
 MAX_CYCLES = 64
 
 _log = get_logger(__name__)
-
-
-class CycleOutcomeHandler(Protocol):
-    """Handles the outcomes of cycles, and decides which pods to skip."""
-
-    def skips(self, framework: Framework, pod: PodInfo) -> bool: ...
-
-    def settle(
-        self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float
-    ) -> None: ...
 
 
 class SuspendedCycle(Suspended):
@@ -134,11 +123,10 @@ class SuspendedCycles:
 
     def __init__(
         self,
-        parts: Parts,
+        context: EngineContext,
         *,
         algorithm: SuspendableAlgorithm,
         cycle: SchedulingCycle,
-        settler: CycleOutcomeHandler,
         portions: Portions,
         overlaps: bool = False,
     ) -> None:
@@ -150,13 +138,12 @@ class SuspendedCycles:
         #: Extenders -> cycles in line to call them: urgency, turn, cycle.
         self._lines: dict[tuple[str, ...], list[tuple[int, int, SuspendedCycle]]] = {}
         self._turns = count(1)
-        self.outbox = parts.outbox
-        self._state = parts.state
-        self._parts = parts
-        self._stories = parts.stories
+        self.outbox = context.outbox
+        self._state = context.state
+        self._context = context
+        self._stories = context.stories
         self._algorithm = algorithm
         self._cycle = cycle
-        self._settler = settler
         self.portions = portions
         #: Waiting cycles, by the pod's UID.
         self.under_way: dict[str, SuspendedCycle] = {}
@@ -205,14 +192,14 @@ class SuspendedCycles:
             needed = resume(cycle.steps, (Done(False),))
         if isinstance(needed, Ended):
             self._over(cycle)
-            outcome = self._cycle.conclude(framework, queued, needed.value, started=started)
+            outcome = self._cycle.finish(framework, queued, needed.value, started=started)
         elif isinstance(needed, Raised):
             self._over(cycle)
             outcome = self._cycle.broken(queued, needed.cause, started=started)
         else:
             self._wait(cycle, needed)
             return
-        self._settler.settle(framework, queued, outcome, started=started)
+        self._cycle.handle_outcome(framework, queued, outcome, started=started)
         # Must come last: the pod must not be woken by its own release.
         self._free(cycle)
 
@@ -223,7 +210,7 @@ class SuspendedCycles:
         for node_name in sorted(held):
             if placed is None or placed.node_name != node_name:
                 was = on_node(pod.pod, node_name)
-                self._parts.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(cycle.uid))
+                self._context.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(cycle.uid))
         cycle.held = None
 
     def _over(self, cycle: SuspendedCycle) -> None:
@@ -318,7 +305,7 @@ class SuspendedCycles:
         self._over(cycle)
         newest = self._state.pending.by_uid(cycle.uid)
         assert newest is not None, "cycles of pods that are gone have ended"
-        self._parts.queue.give_back(cycle.queued, newest, EQUAL_POD_DECIDED)
+        self._context.queue.give_back(cycle.queued, newest, EQUAL_POD_DECIDED)
 
     # -- aborting ------------------------------------------------------------------------------------------------------
 
@@ -336,13 +323,13 @@ class SuspendedCycles:
         if steps is None:
             return
         if (problem := close(steps)) is not None:
-            self._parts.reporter.report(f"aborted scheduling cycle: {problem.cause}")
+            self._context.reporter.report(f"aborted scheduling cycle: {problem.cause}")
         self._free(cycle)
 
     def _end(self, cycle: SuspendedCycle, why: str) -> None:
         self._abort(cycle, why)
         self._over(cycle)
-        self._parts.queue.done(cycle.uid)
+        self._context.queue.done(cycle.uid)
 
     def _abort_to_restart(self, cycle: SuspendedCycle, why: str) -> None:
         """Abort a cycle and restart it at the end of the step, when all changes of the step are known."""
@@ -354,10 +341,10 @@ class SuspendedCycles:
     def _restart(self, cycle: SuspendedCycle) -> None:
         newest = self._state.pending.by_uid(cycle.uid)
         del self.under_way[cycle.uid]
-        if newest is None or self._settler.skips(cycle.framework, newest):
+        if newest is None or self._cycle.skip_pod_schedule(cycle.framework, newest):
             cycle.stage = Stage.OVER
             self._give_way(cycle)
-            self._parts.queue.done(cycle.uid)
+            self._context.queue.done(cycle.uid)
             return
         cycle.queued.pod = newest
         cycle.portions_before = self.portions.taken
@@ -392,10 +379,10 @@ class SuspendedCycles:
             self._abort(cycle, "the profile was swapped")
             self._over(cycle)
             newest = self._state.pending.by_uid(cycle.uid)
-            if framework is None or newest is None or self._settler.skips(framework, newest):
-                self._parts.queue.done(cycle.uid)
+            if framework is None or newest is None or self._cycle.skip_pod_schedule(framework, newest):
+                self._context.queue.done(cycle.uid)
             else:
-                self._parts.queue.give_back(cycle.queued, newest, PROFILE_SWAPPED)
+                self._context.queue.give_back(cycle.queued, newest, PROFILE_SWAPPED)
 
     def stop(self) -> None:
         """Scheduling has stopped."""
@@ -403,7 +390,7 @@ class SuspendedCycles:
             self._end(cycle, "the scheduler stops")
             newest = self._state.pending.by_uid(cycle.uid)
             if newest is not None:
-                self._parts.queue.add(newest)
+                self._context.queue.add(newest)
 
     # -- invariants ----------------------------------------------------------------------------------------------------
 
@@ -413,7 +400,7 @@ class SuspendedCycles:
             whose = str(cycle)
             if cycle.uid != uid:
                 yield f"{whose}: is kept under UID {uid}"
-            if not self._parts.queue.closed and not self._parts.queue.is_in_flight(uid):
+            if not self._context.queue.closed and not self._context.queue.is_in_flight(uid):
                 yield f"{whose}: the pod is not in flight"
             if cycle.began > self.outbox.now:
                 yield f"{whose}: began later than now"

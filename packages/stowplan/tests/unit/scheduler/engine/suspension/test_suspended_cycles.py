@@ -508,7 +508,7 @@ def test_cancelled_steps_are_closed_with_their_alarms_and_watches():
     engine.answer_number(number)
     engine.delete(engine.pod("p"))
     assert engine.suspended() == []
-    assert not engine.engine.parts.outbox.watched_by
+    assert not engine.engine.context.outbox.watched_by
     engine.advance(600)
     assert engine.notes() == []
 

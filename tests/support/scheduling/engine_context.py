@@ -3,15 +3,15 @@
 from typing import Any
 
 from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
-from stowplan.scheduler.engine.parts import Parts
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.scheduler.inspection.stories import Stories
 from support.scheduling.recording_reporter import RecordingReporter
 
 
-def parts(*, reports=None, **given):
+def context(*, reports=None, **given):
     """The clock is the outbox's; `reports` collects problems."""
     outbox = given.setdefault("outbox", Outbox())
 
@@ -26,4 +26,4 @@ def parts(*, reports=None, **given):
         "stories": Stories(now=now),
         "reporter": RecordingReporter(reports),
     }
-    return Parts(**(made | given))
+    return EngineContext(**(made | given))

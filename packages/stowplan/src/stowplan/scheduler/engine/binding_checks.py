@@ -5,21 +5,21 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from stowplan.scheduler.engine.binding.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
+from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, PluginCall, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.scheduler.engine.binding.bindings import Bindings
-    from stowplan.scheduler.engine.parts import Parts
+    from stowplan.scheduler.engine.binding_cycle import BindingCycles
+    from stowplan.scheduler.engine.context import EngineContext
 
 #: Number of plugin calls in progress per stage.
 _CALLS = {Stage.PRE_BIND: (1, inf), Stage.BIND: (1, 1), Stage.POST_BIND: (1, 1)}
 
 
 class BindingChecks:
-    def __init__(self, parts: Parts, bindings: Bindings) -> None:
-        self._parts = parts
+    def __init__(self, context: EngineContext, bindings: BindingCycles) -> None:
+        self._context = context
         self._bindings = bindings
 
     def problems(self) -> list[str]:
@@ -31,7 +31,7 @@ class BindingChecks:
             *self._problems_of_sums(),
         ]
 
-    def _problems_of(self, uid: str, binding: Binding) -> Iterator[str]:
+    def _problems_of(self, uid: str, binding: BindingCycle) -> Iterator[str]:
         stage = binding.stage
         if binding.uid != uid:
             yield f"{binding} ({binding.uid}): under way under the UID {uid}"
@@ -39,7 +39,7 @@ class BindingChecks:
             yield f"{binding}: {stage.value} between steps"
         yield from self._problems_of_permit(binding)
         stoppable = binding.stoppable if stage is Stage.PRE_BIND else None
-        known = self._parts.pods_in_pre_bind.get(uid)
+        known = self._context.pods_in_pre_bind.get(uid)
         if known is not stoppable:
             yield f"{binding}: {stage.value}, but the pod is {_among(known)} those in PreBind"
         low, high = _CALLS.get(stage, (0, 0))
@@ -49,10 +49,10 @@ class BindingChecks:
             yield from self._problems_of_call(call)
         yield from self._problems_of_place(binding)
 
-    def _problems_of_permit(self, binding: Binding) -> Iterator[str]:
+    def _problems_of_permit(self, binding: BindingCycle) -> Iterator[str]:
         stage, waiting, timer = binding.stage, binding.waiting, binding.timer
         wanted = waiting if stage in IN_FLIGHT else None
-        known = self._parts.waiting_pods.get(binding.uid)
+        known = self._context.waiting_pods.get(binding.uid)
         if known is not wanted:
             yield f"{binding}: {stage.value}, but the pod is {_among(known)} those that wait on Permit"
         if stage is not Stage.PERMIT:
@@ -66,7 +66,7 @@ class BindingChecks:
             yield f"{binding}: waits on Permit until {deadline:.3f}, but its alarm rings at {at:.3f}"
 
     def _problems_of_call(self, call: PluginCall) -> Iterator[str]:
-        waits_for = self._parts.outbox.awaited.get(call.number) if call.number else None
+        waits_for = self._context.outbox.awaited.get(call.number) if call.number else None
         if call.number and waits_for is not call:
             yield f"{call}: waits for effect {call.number}, whose answer goes to {waits_for}"
         if not call.number and call.steps is None:
@@ -74,36 +74,36 @@ class BindingChecks:
         if call.writes and not call.number:
             yield f"{call}: counted as a write, but no effect is under way"
 
-    def _problems_of_place(self, binding: Binding) -> Iterator[str]:
+    def _problems_of_place(self, binding: BindingCycle) -> Iterator[str]:
         """A pod in its binding cycle is assumed, or was bound by another client, unless it is terminating."""
         attempt = binding.attempt
-        placed, newest = self._parts.state.placed(binding.uid), self._parts.state.newest(binding.uid)
+        placed, newest = self._context.state.placed(binding.uid), self._context.state.newest(binding.uid)
         if binding.stage is Stage.POST_BIND or newest is None or newest.metadata.deletion_timestamp is not None:
             return
         if placed is None:
             yield f"{binding} to {attempt.node_name}: {binding.stage.value}, but the pod is on no node"
-        elif self._parts.state.is_assumed(binding.uid) and placed.node_name != attempt.node_name:
+        elif self._context.state.is_assumed(binding.uid) and placed.node_name != attempt.node_name:
             yield f"{binding} to {attempt.node_name}: but the pod is assumed on {placed.node_name}"
 
     def _problems_of_waiting_pods(self) -> Iterator[str]:
-        for waiting in self._parts.waiting_pods:
+        for waiting in self._context.waiting_pods:
             if waiting.uid not in self._bindings.under_way:
                 yield f"pod {waiting.pod.key}: waits on Permit, but its binding is not under way"
-        for uid in self._parts.pods_in_pre_bind.uids():
+        for uid in self._context.pods_in_pre_bind.uids():
             if uid not in self._bindings.under_way:
                 yield f"pod {uid}: in PreBind, but its binding is not under way"
 
     def _problems_of_the_outbox(self) -> Iterator[str]:
-        for number, waiter in self._parts.outbox.awaited.items():
+        for number, waiter in self._context.outbox.awaited.items():
             if isinstance(waiter, PluginCall) and (waiter.number != number or not self._knows(waiter)):
                 yield f"{waiter}: not under way, but gets the answer to {number}"
-        for alarm in self._parts.outbox.alarms:
+        for alarm in self._context.outbox.alarms:
             sleeper = alarm.sleeper
-            if isinstance(sleeper, Binding) and (sleeper.timer is not alarm or sleeper.stage is not Stage.PERMIT):
+            if isinstance(sleeper, BindingCycle) and (sleeper.timer is not alarm or sleeper.stage is not Stage.PERMIT):
                 yield f"{sleeper}: {sleeper.stage.value}, but is woken at {alarm.at:.3f}"
             if isinstance(sleeper, PluginCall) and not (self._knows(sleeper) and sleeper.is_woken_by(alarm)):
                 yield f"{sleeper}: does not sleep, but is woken at {alarm.at:.3f}"
-        for key, watcher in self._parts.outbox.watchers:
+        for key, watcher in self._context.outbox.watchers:
             if isinstance(watcher, PluginCall) and not self._knows(watcher):
                 yield f"{watcher}: not under way, but waits for {' '.join(key)} to change"
 

@@ -104,8 +104,8 @@ def no_binding_is_left(engine):
     assert engine.engine.under_way == 0
     assert bindings(engine).writes == 0
     assert engine.under_way == {}
-    assert engine.engine.parts.outbox.awaited == {}
-    assert not engine.engine.parts.outbox.watched_by
+    assert engine.engine.context.outbox.awaited == {}
+    assert not engine.engine.context.outbox.watched_by
 
 
 def failed_for(engine, text, name="p"):
@@ -422,7 +422,7 @@ def test_steps_may_cancel_their_own_pod():
     closed = []
 
     def script(state, pod, node_name):
-        assert engine.engine.parts.pods_in_pre_bind.get(pod.uid).cancel("not worth it")
+        assert engine.engine.context.pods_in_pre_bind.get(pod.uid).cancel("not worth it")
         try:
             yield READ
         finally:
@@ -437,7 +437,7 @@ def test_steps_may_cancel_their_own_pod():
 
 def test_a_pod_cancelled_within_its_last_step_still_fails():
     def script(state, pod, node_name):
-        assert engine.engine.parts.pods_in_pre_bind.get(pod.uid).cancel("not worth it")
+        assert engine.engine.context.pods_in_pre_bind.get(pod.uid).cancel("not worth it")
         return
         yield
 

@@ -8,14 +8,13 @@ from msgspec.structs import replace
 from stowplan.kube.api.types import PodCondition
 from stowplan.kube.klog.logger import configure
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.engine.cycle.failure_handler import FailureHandler
-from stowplan.scheduler.engine.decision.attempt import Failure, refused_by_node
 from stowplan.scheduler.engine.decision.decision import NO_NODES
+from stowplan.scheduler.engine.schedule_one import Failure, FailureHandler, failure_of
 from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import attempt_metrics
-from support.scheduling.recording_reporter import RecordingReporter
+from support.scheduling.engine_context import context
 from support.scheduling.worlds import struct
 
 REJECTED = Status(Code.Unschedulable, ("no room",))
@@ -37,12 +36,10 @@ class HandlerHarness:
             self.state.pending.put(self.state.pod_info(newest))
         self.queued = QueuedPod(pod=self.state.pod_info(tried), timestamp=0.0, attempts=1)
         self.handler = FailureHandler(
-            state=self.state,
+            context(state=self.state, queue=self, reports=self.reports),
             profiles={"default-scheduler"},
-            queue=self,
             statuses=SimpleNamespace(write=self._written),
             metrics=attempt_metrics(),
-            reporter=RecordingReporter(self.reports),
             schedules_groups=True,
         )
         handle = SimpleNamespace(event_recorder=SimpleNamespace(event=self._told))
@@ -150,14 +147,14 @@ def test_event_and_condition(status, reason):
     ids=lambda what: what.name if isinstance(what, Code) else "",
 )
 def test_a_rejection_by_reserve_or_permit_is_about_one_node(code, pending):
-    failure = refused_by_node(Status(code, ("b is full", "a is full"), "P"))
+    failure = failure_of(Status(code, ("b is full", "a is full"), "P"))
     assert (failure.status.code, failure.nominated_node_name) == (code, "")
     assert failure.message == "0/1 nodes are available: 1 a is full, 1 b is full."
     assert (sorted(failure.unschedulable_plugins), sorted(failure.pending_plugins)) == (["P"], pending)
 
 
 def test_a_rejection_without_a_reason():
-    assert refused_by_node(Status(Code.Unschedulable, (), "P")).message == "0/1 nodes are available:"
+    assert failure_of(Status(Code.Unschedulable, (), "P")).message == "0/1 nodes are available:"
 
 
 # -- the log ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,545 @@
+"""Schedule one pod, from the queue to its binding cycle. Read it from the top.
+
+    ScheduleOne        pop a pod, prepare its attempt
+    SchedulingCycle    find nodes, score and choose (`decision/algorithm.py`), assume, reserve, permit
+    BindingCycle       wait on Permit, PreBind, Bind, PostBind; done or failed (`binding_cycle.py`)
+    FailureHandler     requeue, nomination, Event, pod condition
+
+Everything up to the binding cycle is synchronous: nothing else changes the cluster state between the pod's pop and the
+end of its scheduling cycle. If an extender or plugin has to be waited for, the decision is made in a suspended cycle
+(`suspension/`), which ends in `SchedulingCycle.finish` as well. Pods of a group are tried together (`groups/`).
+
+Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle, Assume, Reserve, Permit,
+bind, and Failures.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from stowplan.kube.api.types import PodCondition
+from stowplan.kube.klog import get_logger
+from stowplan.kube.klog.value_text import stack_trace
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
+from stowplan.scheduler.engine.decision.attempt_outcome import attempt_outcome
+from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE, NO_NODES
+from stowplan.scheduler.engine.decision.error_locations import LoggedLocations
+from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import histogram_text
+from stowplan.scheduler.framework.runtime.binding import run_assumed, run_permit, run_reserve, run_unreserve
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.status import Code, Status, error, raised
+from stowplan.scheduler.framework.unfinished import unfinished_of
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.kube.api.types import Pod
+    from stowplan.scheduler.engine.binding_cycle import BindingCycles
+    from stowplan.scheduler.engine.context import EngineContext
+    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
+    from stowplan.scheduler.engine.decision.decision import Decision
+    from stowplan.scheduler.engine.eviction.evictions import Evictions
+    from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
+    from stowplan.scheduler.engine.inputs import Schedule
+    from stowplan.scheduler.engine.statuses import PodStatuses
+    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
+    from stowplan.scheduler.framework.eviction_plan import EvictionPlan
+
+_log = get_logger(__name__)
+
+_NOBODY: frozenset[str] = frozenset()
+
+
+class Attempt(msgspec.Struct, kw_only=True, eq=False):
+    """A popped pod on its way to a node."""
+
+    queued: QueuedPod
+    framework: Framework
+    #: The pod as the cluster has it; updated by the watch once it is assumed. The pod as of the start of the attempt is
+    #: `queued.pod`.
+    pod: PodInfo
+    node_name: str
+    #: When the attempt began.
+    started: float
+    #: The attempt's own state, not shared.
+    state: CycleState
+    #: Permit plugins that make the pod wait -> timeout in seconds.
+    permit_timeouts: Mapping[str, float] = msgspec.field(default_factory=dict)
+    evaluated: int = 0
+    feasible: int = 0
+    #: Whether its binding cycle starts with Bind: there is no Permit wait, no PreBind work, and no metrics for either.
+    skip_to_bind: bool = False
+
+
+class Failure(PlainStruct, frozen=True, kw_only=True):
+    """How an attempt ended without binding the pod, and the consequences."""
+
+    status: Status
+    #: Plugins that rejected the pod, whose events requeue it. If empty, the pod failed with an error.
+    unschedulable_plugins: frozenset[str] = _NOBODY
+    pending_plugins: frozenset[str] = _NOBODY
+    #: The node that the pod is nominated to; "" removes the nomination; None keeps it.
+    nominated_node_name: str | None = ""
+    #: The evictions that clear that node.
+    plan: EvictionPlan | None = None
+
+    @property
+    def reason(self) -> str:
+        """The condition's reason."""
+        return "Unschedulable" if self.status.rejected else "SchedulerError"
+
+    @property
+    def message(self) -> str:
+        return self.status.message
+
+
+class DecisionListener(Protocol):
+    """Follows decisions: a simulation, or `Cluster.schedule`."""
+
+    def decided(self, decision: Decision, /) -> None:
+        """Called after a node was chosen for the pod, or none was found."""
+
+    def failed(self, queued: QueuedPod, failure: Failure, /) -> None:
+        """An attempt failed at any point; the pod was requeued."""
+
+    def bound(self, attempt: Attempt, /) -> None:
+        """A pod was bound."""
+
+
+# -- pop and prepare --------------------------------------------------------------------------------------------------
+
+
+class ScheduleOne:
+    def __init__(
+        self,
+        context: EngineContext,
+        *,
+        profiles: Mapping[str, Framework],
+        cycle: SchedulingCycle,
+        suspended: SuspendedCycles,
+        groups: GroupCycle | None,
+        stopwatch: Callable[[], float] | None,
+    ) -> None:
+        """`groups`: None if pods of a group are tried one by one. `stopwatch`: None if nobody measures attempts."""
+        self._queue = context.queue
+        self._state = context.state
+        self._profiles = profiles
+        self._cycle = cycle
+        self._suspended = suspended
+        self._groups = groups
+        self._stopwatch = stopwatch
+        #: Whether the last pod tried had been rejected before.
+        self.tried_again = False
+
+    def run(self, input_: Schedule) -> None:
+        """Pop a pod, and take it as far as it gets without waiting."""
+        queued = self._queue.pop()
+        if queued is None:
+            return
+        pod, logged = queued.pod, _log.verbosity >= 3
+        self.tried_again = bool(queued.unschedulable_count)
+        started = 0.0 if self._stopwatch is None else self._stopwatch()
+        if self._groups is not None and pod.pod.spec.scheduling_group is not None:
+            self._groups.run(queued, started=started)
+            return
+        if logged:
+            _log.v(4).info("About to try and schedule pod", pod=pod)
+        framework = self._profiles.get(pod.shape.scheduler_name)
+        if framework is None:
+            name = pod.pod.spec.scheduler_name
+            _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
+            self._queue.done(pod.uid)
+            return
+        if (pod.terminating or self._state.is_assumed(pod.uid)) and self._cycle.skip_pod_schedule(framework, pod):
+            self._queue.done(pod.uid)
+            return
+        if logged:
+            _log.v(3).info("Attempting to schedule pod", pod=pod)
+        suspended = self._suspended
+        if suspended.portions.lines and suspended.portions.has_equal(framework, queued):
+            # An equal pod's decision is being made in portions, and this one would start the same work again.
+            suspended.begin_later(framework, queued, started=started)
+        elif framework.suspends:
+            suspended.begin(framework, queued, started=started)
+        elif (outcome := self._cycle.run(framework, queued, started=started)) is None:
+            suspended.begin_later(framework, queued, started=started)
+        else:
+            self._cycle.handle_outcome(framework, queued, outcome, started=started)
+
+
+# -- find nodes, score, choose, assume, reserve, permit ---------------------------------------------------------------
+
+
+class SchedulingCycle:
+    """The steps of an attempt. `started` is always when it began, by the stopwatch."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        *,
+        algorithm: SchedulingAlgorithm,
+        bindings: BindingCycles,
+        failures: FailureHandler,
+        evictions: Evictions,
+        metrics: AttemptMetrics,
+        listener: DecisionListener | None = None,
+    ) -> None:
+        self._context = context
+        self._algorithm = algorithm
+        self._bindings = bindings
+        self._failures = failures
+        self._evictions = evictions
+        self._metrics = metrics
+        self._listener = listener
+
+    def skip_pod_schedule(self, framework: Framework, pod: PodInfo) -> bool:
+        """Whether a pod should not be tried: it is being deleted, or has a node already."""
+        if pod.terminating:
+            recorder = framework.handle.event_recorder
+            if recorder is not None:
+                note = f"skip schedule deleting pod: {pod.key}"
+                recorder.event(pod.pod, type_="Warning", reason="FailedScheduling", action="Scheduling", note=note)
+            _log.v(3).info("Skip schedule deleting pod", pod=pod)
+            return True
+        return self._context.state.is_assumed(pod.uid)
+
+    def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure | None:
+        """Run the cycle at once. None: a plugin has more to do, and the cycle continues later."""
+        if framework.metrics is not None:
+            framework.metrics.begin_cycle()
+        decision = call(self._algorithm.schedule, framework, queued.pod, check=None, failed=Raised)
+        if isinstance(decision, Raised):
+            return self.broken(queued, decision.cause, started=started)
+        if unfinished_of(decision.status) is not None:
+            return None
+        return self.finish(framework, queued, decision, started=started)
+
+    def broken(self, queued: QueuedPod, cause: BaseException, *, started: float) -> Failure:
+        """The failure for an unexpected exception, such as a plugin returning an invalid value.
+
+        Only this attempt fails.
+        """
+        self._metrics.decided(started)
+        _log.error(cause, "the scheduling cycle failed", trace=True, pod=queued.pod)
+        return Failure(status=raised(cause))
+
+    def finish(
+        self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
+    ) -> Attempt | Failure:
+        """Record the decision and assume the pod, within the step that decided: the next one may see other nodes."""
+        self.record(framework, queued, decision, started=started)
+        if not decision.node_name:
+            return failure_from_decision(decision)
+        return self.assume_and_reserve(framework, queued, decision, started=started)
+
+    def record(self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float) -> None:
+        """Record the decision in metrics, stories and listeners."""
+        stories = self._context.stories
+        if self._metrics.counts:
+            self._metrics.decided(started)
+        if stories.kept:
+            seconds = self._metrics.now() - started
+            stories.decided(attempt_outcome(decision, time=stories.now(), attempt=queued.attempts, seconds=seconds))
+        if self._listener is not None:
+            self._listener.decided(decision)
+        if not decision.node_name and decision.diagnosis is not None:
+            _log_filters(framework, decision)
+
+    def assume_and_reserve(
+        self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
+    ) -> Attempt | Failure:
+        """Place the pod on the chosen node, if Reserve and Permit succeed; everything is undone if not."""
+        attempt = Attempt(
+            queued=queued,
+            framework=framework,
+            # The cluster keeps this copy up to date; the queue's stays as it was tried.
+            pod=PodInfo(queued.pod.pod, queued.pod.shape),
+            node_name=decision.node_name,
+            started=started,
+            # Equal pods share the decision's state; plugins write to it from here on.
+            state=CycleState() if decision.state is None else decision.state.clone(),
+            evaluated=decision.evaluated,
+            feasible=decision.feasible,
+        )
+        try:
+            reservation = reserve(framework, attempt.state, attempt.pod, attempt.node_name)
+        except ValueError as e:
+            _log.error(e, "Scheduler cache AssumePod failed", pod=attempt.pod)
+            return Failure(status=error(e))
+        if reservation is None:
+            attempt.skip_to_bind = True
+        else:
+            for problem in reservation.problems:
+                self._context.reporter.report(problem)
+            if reservation.failed is not None:
+                return failure_of(reservation.failed)
+            if reservation.permit_timeouts:
+                self._wait_on_permit(attempt, reservation.permit_timeouts)
+        if pods := attempt.state.take_pods_to_activate():
+            self._context.queue.activate(pods)
+        return attempt
+
+    def _wait_on_permit(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
+        pod, stories = attempt.pod, self._context.stories
+        attempt.permit_timeouts = timeouts
+        self._context.waiting_pods.add(pod, timeouts)
+        stories.step(pod.key, pod.uid, "waits on Permit", ", ".join(timeouts), f"for {attempt.node_name}")
+
+    def handle_outcome(
+        self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float
+    ) -> None:
+        """Begin the pod's binding cycle, or handle its failure."""
+        if isinstance(outcome, Attempt):
+            self._bindings.begin(outcome)
+            return
+        if outcome.plan is not None:
+            # First: PreEnqueue must hold the pod back when it returns to the queue.
+            self._evictions.carry_out(outcome.plan, framework.handle.event_recorder)
+        self._failures.handle(framework, queued, outcome, started=started)
+
+
+class Reservation(PlainStruct, eq=False):
+    """The result of Reserve and Permit for a pod on a node."""
+
+    #: Why the pod cannot use the node: a rejection or an error. Everything was unreserved.
+    failed: Status | None = None
+    #: Permit's status if the pod has to wait.
+    wait: Status | None = None
+    #: Permit plugins that make the pod wait -> timeout in seconds.
+    permit_timeouts: Mapping[str, float] = msgspec.field(default_factory=dict)
+    #: Failures of Unreserve.
+    problems: list[str] = msgspec.field(default_factory=list)
+
+
+def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation | None:
+    """Assume the pod on the node and run Reserve and Permit.
+
+    None: the pod has the node, and its binding cycle can begin with Bind. No Reserve, Permit or PreBind plugin has
+    anything to do for it, and there are no metrics for their calls.
+
+    Raises ValueError if the pod is already on a node.
+    """
+    cluster = framework.handle.cluster
+    if framework.assuming and (failed := run_assumed(framework, state, pod, node_name)) is not None:
+        return Reservation(failed=failed)
+    cluster.assume(pod, node_name)
+    if framework.metrics is None and not framework.permit:
+        concerned = framework.concerned(pod.shape)
+        if not concerned.reserve and not concerned.pre_bind:
+            return None
+    result = Reservation()
+    result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)
+    if result.failed is None:
+        answer, result.permit_timeouts = run_permit(framework, state, pod, node_name)
+        if answer is not None and answer.code == Code.Wait:
+            result.wait = answer
+        elif answer is not None:
+            result.failed = answer
+            result.problems += run_unreserve(framework, state, pod, node_name)
+    if result.failed is not None:
+        # Last: plugins unreserve while the pod is still on its node.
+        cluster.forget(pod)
+    return result
+
+
+# -- failed -----------------------------------------------------------------------------------------------------------
+
+
+def failure_from_decision(decision: Decision) -> Failure:
+    """The failure for a decision without a node."""
+    assert decision.status is not None
+    if decision.diagnosis is None:
+        return Failure(status=decision.status)
+    return Failure(
+        status=decision.status,
+        unschedulable_plugins=decision.unschedulable_plugins,
+        pending_plugins=decision.pending_plugins,
+        nominated_node_name=decision.nominated_node_name,
+        plan=decision.plan,
+    )
+
+
+def failure_of(status: Status) -> Failure:
+    """The failure for an error or rejection of Reserve, Permit, or waiting on Permit: a fit error for one node."""
+    if not status.rejected:
+        return Failure(status=status)
+    listed = histogram_text(Counter(status.shown_reasons))
+    text = f"0/1 nodes are available: {listed}." if listed else "0/1 nodes are available:"
+    # Parity: a pod rejected because it is being deleted has a rejecting plugin without a name, so no event requeues it.
+    plugins = frozenset((status.plugin,))
+    return Failure(
+        status=Status(status.code, (text,), status.plugin),
+        unschedulable_plugins=plugins,
+        pending_plugins=plugins if status.code == Code.Pending else _NOBODY,
+    )
+
+
+class FailureHandler:
+    """Upstream's handleSchedulingFailure."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        *,
+        profiles: Mapping[str, Framework],
+        statuses: PodStatuses,
+        metrics: AttemptMetrics,
+        listener: DecisionListener | None = None,
+        schedules_groups: bool = False,
+    ) -> None:
+        """`schedules_groups`: whether pods of a group are tried together."""
+        self._schedules_groups = schedules_groups
+        self._listener = listener
+        self._state = context.state
+        self._profiles = profiles
+        self._queue = context.queue
+        self._statuses = statuses
+        self._metrics = metrics
+        self._reporter = context.reporter
+        self._locations = LoggedLocations()
+
+    def handle(self, framework: Framework, queued: QueuedPod, failure: Failure, *, started: float) -> None:
+        """`started`: when the attempt began."""
+        if self._listener is not None:
+            self._listener.failed(queued, failure)
+        self._metrics.failed(failure.status, profile=framework.profile_name, started=started)
+        queued.unschedulable_plugins = set(failure.unschedulable_plugins)
+        queued.pending_plugins = set(failure.pending_plugins)
+        queued.gating_plugin = ""
+        self._log_failure(queued, failure)
+        tried = queued.pod.pod
+        newest = self._state.pending.get(queued.pod.key)
+        pod = None if newest is None else newest.pod
+        if pod is not None and pod.metadata.uid != tried.metadata.uid:
+            # The pod was replaced by another one of the same name, which has its own entry in the queue.
+            _log.v(2).info(
+                "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
+                pod=tried,
+                oldUID=tried.metadata.uid,
+                newUID=pod.metadata.uid,
+            )
+            self._queue.done(queued.pod.uid)
+            return
+        if newest is not None and scheduler_name_of(newest.pod) not in self._profiles:
+            self._leave(newest)
+            return
+        if newest is None:
+            self._log_absence(queued)
+            self._queue.done(queued.pod.uid)
+        else:
+            self._requeue(queued, newest)
+            self._queue.nominate(queued.pod, failure.nominated_node_name)
+        if failure.status.code == Code.Skip:
+            # Every Bind plugin skipped the pod: there is no message to report.
+            return
+        recorder = framework.handle.event_recorder
+        if recorder is not None:
+            recorder.event(
+                pod or tried, type_="Warning", reason="FailedScheduling", action="Scheduling", note=failure.message
+            )
+        if pod is not None:
+            _log_update(pod, failure)
+            self._statuses.write(
+                pod, condition=_condition(pod, failure), nominated_node_name=failure.nominated_node_name
+            )
+
+    def _log_failure(self, queued: QueuedPod, failure: Failure) -> None:
+        verbose, pod = _log.v(2), queued.pod
+        group = group_key(pod.pod) if self._schedules_groups else ""
+        # Parity: the reference's logger carries the group through its cycle.
+        keys: dict[str, Any] = {"podGroup": group, "pod": pod} if group else {"pod": pod}
+        if failure.unschedulable_plugins or failure.pending_plugins:
+            if verbose.enabled:
+                verbose.info("Unable to schedule pod; no fit; waiting", **keys, err=failure.message)
+        elif failure.message == NO_NODES:
+            verbose.info("Unable to schedule pod; no nodes are registered to the cluster; waiting", **keys)
+        elif str(failure.status.error) == GROUP_UNSCHEDULABLE:
+            if verbose.enabled:
+                text = "Unable to schedule pod belonging to a pod group; waiting"
+                verbose.info(text, **keys, err=failure.message)
+        else:
+            cause = self._locations.first_error_at(failure.status)
+            trace: dict[str, Any] = {} if cause is None else {"stacktrace": stack_trace(cause)}
+            _log.unhandled(failure.message, "Error scheduling pod; retrying", **keys, **trace)
+
+    def _leave(self, pod: PodInfo) -> None:
+        """Handle a pod whose profile was removed from the configuration during the attempt."""
+        self._state.pending.remove(pod.key)
+        self._statuses.forget(pod.uid)
+        self._queue.done(pod.uid)
+        _log.v(3).info("Pod is left to the scheduler that now has its scheduler name", pod=pod)
+
+    def _log_absence(self, queued: QueuedPod) -> None:
+        placed = self._state.placed(queued.pod.uid)
+        if placed is None:
+            _log.info("Pod doesn't exist in informer cache", pod=queued.pod)
+        else:
+            text = "Pod has been assigned to node. Abort adding it back to queue."
+            _log.info(text, pod=queued.pod, node=placed.node_name)
+
+    def _requeue(self, queued: QueuedPod, newest: PodInfo) -> None:
+        queued.pod = newest
+        try:
+            self._queue.add_unschedulable_if_not_present(queued)
+        except ValueError as e:
+            self._reporter.report(str(e))
+
+
+def _condition(pod: Pod, failure: Failure) -> PodCondition:
+    return PodCondition(
+        type="PodScheduled",
+        status="False",
+        reason=failure.reason,
+        message=failure.message,
+        observed_generation=pod.metadata.generation,
+    )
+
+
+def _log_update(pod: Pod, failure: Failure) -> None:
+    verbose = _log.v(3)
+    if not verbose.enabled:
+        return
+    keys: dict[str, object] = {"conditionType": "PodScheduled", "conditionStatus": "False"}
+    keys["conditionReason"] = failure.reason
+    if failure.nominated_node_name is not None:
+        keys |= {"nominatedNodeName": failure.nominated_node_name, "nominatingMode": 1}
+    verbose.info("Updating pod condition and nominated node name", pod=pod, **keys)
+
+
+def _log_filters(framework: Framework, decision: Decision) -> None:
+    """Log the statuses of plugins before and after filtering."""
+    pod, diagnosis = decision.pod, decision.diagnosis
+    verbose = _log.v(5)
+    if verbose.enabled and diagnosis is not None and diagnosis.pre_filter_message:
+        text = "Status after running PreFilter plugins for pod"
+        verbose.info(text, pod=pod, status=diagnosis.pre_filter_message)
+    if not framework.post_filter:
+        _log.v(3).info("No PostFilter plugins are registered, so no preemption will be performed")
+    elif decision.post_filter:
+        text = "Status after running PostFilter plugins for pod"
+        last = decision.post_filter[-1][1].status
+        if last.code == Code.Error:
+            _log.unhandled(None, text, pod=pod, status=last.message)
+        elif verbose.enabled:
+            verbose.info(text, pod=pod, status=_post_filter_message(decision))
+
+
+def _post_filter_message(decision: Decision) -> str:
+    last = decision.post_filter[-1][1].status
+    if last.code not in (Code.Unschedulable, Code.Pending):
+        return last.message
+    return ", ".join(reason for _, result in decision.post_filter for reason in result.status.shown_reasons)
+
+
+def on_node(pod: Pod, node_name: str) -> Pod:
+    """A copy of the pod, bound to the node."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
