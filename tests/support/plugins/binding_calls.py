@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from stowplan.scheduler.engine.binding_cycle import BindingCycle, BindingCycles, Stage
-from stowplan.scheduler.engine.decision.attempt_metrics import NoAttemptMetrics
 from stowplan.scheduler.engine.effects import Cancel, RunPlugin
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.schedule_one import Attempt
@@ -42,7 +41,7 @@ class _Calls(BindingCycles):
         )
         # A status patch is always in progress, so that Bind does not follow PreBind.
         statuses: Any = SimpleNamespace(withdraw=lambda uid, listener: True)
-        super().__init__(context, statuses=statuses, failures=None, metrics=NoAttemptMetrics(now=lambda: 0.0))
+        super().__init__(context, statuses=statuses, failures=None, metrics=None)
         self.call = framework, state, pod, node_name
         self.ended = None
         attempt = Attempt(

@@ -1,5 +1,6 @@
 """The shared parts of an engine, for tests of one part."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from stowplan.scheduler.cluster.state import ClusterState
@@ -19,6 +20,7 @@ def context(*, reports=None, **given):
         return outbox.now
 
     made: dict[str, Any] = {
+        "stopwatch": SimpleNamespace(now=now),
         "state": ClusterState(),
         "waiting_pods": WaitingPods(now=now),
         "pods_in_pre_bind": PodsInPreBind(),

@@ -48,8 +48,8 @@ _PAUSE = 0.01
 _log = get_logger(__name__)
 
 
-class Engine(Protocol):
-    """The engine, as the source of effects and receiver of their results."""
+class EffectSource(Protocol):
+    """Whose effects are carried out, and who receives the outcomes: `Scheduler`."""
 
     def run_plugin(
         self, action: RunPlugin, /, *, cancelled: tuple[type[BaseException], ...]
@@ -91,7 +91,7 @@ class Effects:
     def __init__(
         self,
         api: Api,
-        engine: Engine,
+        engine: EffectSource,
         *,
         broadcaster: EventBroadcaster,
         hostname: str,

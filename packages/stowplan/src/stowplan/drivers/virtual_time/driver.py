@@ -25,7 +25,7 @@ import msgspec
 
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
-from stowplan.drivers.virtual_time.plugin_calls import PluginCall
+from stowplan.drivers.virtual_time.plugin_calls import PluginRun
 from stowplan.drivers.virtual_time.simulated_cluster import ClaimCheck, PodEnd, SimulatedCluster
 from stowplan.drivers.virtual_time.virtual_api import PendingCall
 from stowplan.kube.api.api_errors import ApiError, NotFound
@@ -53,7 +53,7 @@ _HANDED_IN = tuple(kind for kind in get_args(Input) if kind not in (Answer, Chan
 _NOBODY = "there is no one to answer {who} in this simulation"
 
 
-class Engine(Protocol):
+class SteppedEngine(Protocol):
     """The part of `engine.engine.Engine` that its driver uses."""
 
     @property
@@ -76,7 +76,7 @@ class _Sent(NamedTuple):
     """A request on its way to the store."""
 
     #: The recipient of the response: a plugin's call, or the engine, by the effect's number.
-    sender: PluginCall | int
+    sender: PluginRun | int
     pending: PendingCall
     #: Duration of the response in seconds.
     back: float
@@ -101,7 +101,7 @@ class _Feed:
 class VirtualTime:
     def __init__(
         self,
-        engine: Engine,
+        engine: SteppedEngine,
         store: ObjectStore,
         *,
         start: float = 0.0,
@@ -138,7 +138,7 @@ class VirtualTime:
         )
         self._started = False
         #: Effects without an outcome yet: number -> call, for effects of a plugin's call.
-        self._under_way: dict[int, PluginCall | None] = {}
+        self._under_way: dict[int, PluginRun | None] = {}
         #: Object -> when its last request is answered.
         self._free_at: dict[str, float] = {}
         self._sweep_at = 1024
@@ -165,7 +165,7 @@ class VirtualTime:
             Answer: self._answer,
             Changes: self._news,
             _Sent: self._arrive,
-            PluginCall: self._resume,
+            PluginRun: self._resume,
             PodEnd: self._cluster.end,
             ClaimCheck: self._cluster.check_claims,
             _Feed: self._take_from,
@@ -303,7 +303,7 @@ class VirtualTime:
         if call is not None:
             self._stop(call, "")
 
-    def _stop(self, call: PluginCall, why: str) -> None:
+    def _stop(self, call: PluginRun, why: str) -> None:
         call.stopped_for = why
         # As a separate event: it may be the call that is currently running.
         self._agenda.put(self.now, call)
@@ -344,7 +344,7 @@ class VirtualTime:
             self._sweep()
         self._agenda.put(at + there, _Sent(effect.number, PendingCall(request), back))
 
-    def _post(self, call: PluginCall, pending: PendingCall) -> None:
+    def _post(self, call: PluginRun, pending: PendingCall) -> None:
         """Send a request of a plugin's coroutine, which only waits for its own requests."""
         request, latency = pending.request, self._latency
         there, back = latency.request(request), latency.answer(request)
@@ -399,12 +399,12 @@ class VirtualTime:
     # -- plugins' coroutines ------------------------------------------------------------------------------------------
 
     def _run_plugin(self, effect: Effect) -> None:
-        call = PluginCall(effect.number, effect.action, self._engine.run_plugin(effect.action))
+        call = PluginRun(effect.number, effect.action, self._engine.run_plugin(effect.action))
         self._under_way[effect.number] = call
         # Also as a separate event: what it does may be an input.
         self._agenda.line.append(call)
 
-    def _resume(self, call: PluginCall) -> None:
+    def _resume(self, call: PluginRun) -> None:
         if call.ended:
             return
         pending = call.resume(self.now) if call.stopped_for is None else call.stop()

@@ -37,7 +37,7 @@ MAX_REQUESTS_AT_A_MOMENT = 10_000
 _NO_LOOP, _LOOPS = "no running event loop", "asyncio"
 
 
-class PluginCall:
+class PluginRun:
     """One run of a plugin's coroutine."""
 
     __slots__ = ("_action", "_at", "_coroutine", "_requests_now", "ended", "number", "outcome", "stopped_for")

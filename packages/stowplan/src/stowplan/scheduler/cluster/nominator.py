@@ -22,16 +22,15 @@ _Copy = tuple[dict[str, str], "dict[str, list[PodInfo]]", int]
 class Nominator(CopiedBeforeChange):
     """Node name -> pods nominated to it, in order of nomination."""
 
-    def __init__(self, remembered: int = 8192) -> None:
-        """`remembered`: the length of the change log."""
+    def __init__(self, compiled: Callable[[Pod], PodInfo], remembered: int = 8192) -> None:
+        """`compiled`: compiles a loaded pod. `remembered`: the length of the change log."""
         super().__init__()
         self._node_of: dict[str, str] = {}
         #: Lists are replaced, never modified.
         self._pods: dict[str, list[PodInfo]] = {}
         #: Nodes whose nominations changed.
         self._changes: ChangeLog[str] = ChangeLog(remembered)
-        #: Compiles a pod into a `PodInfo`; required by `load`.
-        self.compile: Callable[[Pod], PodInfo] | None = None
+        self._compiled = compiled
 
     def __bool__(self) -> bool:
         return bool(self._node_of)
@@ -105,12 +104,11 @@ class Nominator(CopiedBeforeChange):
         return [(node_name, [info.pod for info in pods]) for node_name, pods in self._pods.items()]
 
     def load(self, dumped: list[tuple[str, list[Pod]]]) -> None:
-        assert self.compile is not None, "only a ClusterState's nominator can be loaded"
         for uid in list(self._node_of):
             self.delete(uid)
         for node_name, pods in dumped:
             for pod in pods:
-                self.add(self.compile(pod), node_name)
+                self.add(self._compiled(pod), node_name)
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

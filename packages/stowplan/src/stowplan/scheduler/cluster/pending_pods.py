@@ -30,14 +30,14 @@ _NONE: Mapping[str, PodInfo] = MappingProxyType({})
 class PendingPods(CopiedBeforeChange):
     """`namespace/name` -> pod without a node, in the order in which the names appeared."""
 
-    def __init__(self) -> None:
+    def __init__(self, compiled: Callable[[Pod], PodInfo]) -> None:
+        """`compiled`: compiles a loaded pod."""
         super().__init__()
         self._by_key: dict[str, PodInfo] = {}
         self._by_uid: dict[str, PodInfo] = {}
         #: Group -> its pods by UID; groups without pods are absent.
         self._of_group: dict[str, dict[str, PodInfo]] = {}
-        #: Compiles a pod into a `PodInfo`; required by `load`.
-        self.compile: Callable[[Pod], PodInfo] | None = None
+        self._compiled = compiled
         #: Set that collects the UIDs of changed pods; None if nobody follows (`ClusterState.follow`).
         self.touched: set[str] | None = None
 
@@ -116,10 +116,9 @@ class PendingPods(CopiedBeforeChange):
         return [info.pod for info in self._by_key.values()]
 
     def load(self, dumped: list[Pod]) -> None:
-        assert self.compile is not None, "only a ClusterState's pending pods can be loaded"
         self._by_key, self._by_uid, self._of_group = {}, {}, {}
         for pod in dumped:
-            self.put(self.compile(pod))
+            self.put(self._compiled(pod))
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class PodsOnNodes:
         self.ports = UsedPorts()
         self.disks = DiskIndex()
         self.volumes = MountedVolumes()
-        self.pending = PendingPods()
+        self.pending = PendingPods(self.pod_info)
         self.pod_groups = PodGroups(self.pending)
         #: Rows whose pods changed, in order; read by reuse.
         self.changes: ChangeLog[int] = ChangeLog()

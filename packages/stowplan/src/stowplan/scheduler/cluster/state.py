@@ -47,8 +47,7 @@ class ClusterState(PodsOnNodes):
         self.assumed = AssumedObjects(self.objects)
         #: The lookup objects, with the pending writes of decisions that take several requests.
         self.in_flight = InFlightObjects(self.objects)
-        self.nominator = Nominator()
-        self.nominator.compile = self.pending.compile = self.pod_info
+        self.nominator = Nominator(self.pod_info)
         #: Owners of related state register here to have it restored by transactions.
         self.transactions = Transactions()
         self._placements = Placements(self)

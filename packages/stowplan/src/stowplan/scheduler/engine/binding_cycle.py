@@ -90,7 +90,7 @@ class BindingCycles:
         *,
         statuses: PodStatuses,
         failures: FailureHandler,
-        metrics: AttemptMetrics,
+        metrics: AttemptMetrics | None,
         listener: DecisionListener | None = None,
     ) -> None:
         self.context = context
@@ -109,7 +109,7 @@ class BindingCycles:
         return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
 
     def begin(self, attempt: Attempt) -> None:
-        if self.metrics.counts:
+        if self.metrics is not None:
             self.metrics.binding_began()
         binding = self.under_way[attempt.pod.uid] = BindingCycle(self, attempt)
         if attempt.skip_to_bind:
@@ -200,7 +200,7 @@ class BindingCycle(msgspec.Struct, eq=False):
             self._pre_bind()
             return
         _log.v(4).info("Pod waiting on permit", pod=self.attempt.pod)
-        self.stage, self.started = Stage.PERMIT, self.cycles.metrics.now()
+        self.stage, self.started = Stage.PERMIT, self.cycles.context.stopwatch.now()
         waiting.on_decided(self.go_on_at_step_end)
         self._set_timer(waiting)
 
@@ -243,7 +243,8 @@ class BindingCycle(msgspec.Struct, eq=False):
         if self.timer is not None:
             self.timer.cancel()
         context.waiting_pods.remove(pod.uid)
-        self.cycles.metrics.waited(decision, self.started)
+        if self.cycles.metrics is not None:
+            self.cycles.metrics.waited(decision, self.started)
         text = f"wait on Permit ended: {decision.code.name}"
         context.stories.step(pod.key, pod.uid, text, decision.plugin, decision.message)
         failed = permit_outcome(decision)
@@ -410,7 +411,7 @@ class BindingCycle(msgspec.Struct, eq=False):
             )
         if cycles.listener is not None:
             cycles.listener.bound(attempt)
-        if cycles.metrics.counts:
+        if cycles.metrics is not None:
             cycles.metrics.scheduled(queued, profile=attempt.framework.profile_name, started=attempt.started)
         if queued.was_flushed:
             _log.v(4).info(
@@ -484,7 +485,7 @@ class BindingCycle(msgspec.Struct, eq=False):
 
     def _over(self) -> None:
         cycles, uid = self.cycles, self.attempt.pod.uid
-        if cycles.metrics.counts:
+        if cycles.metrics is not None:
             cycles.metrics.binding_ended()
         self.stage = Stage.OVER
         if cycles.under_way.get(uid) is self:

@@ -79,6 +79,8 @@ class EngineContext(PlainStruct, kw_only=True, eq=False):
     """Objects shared by the parts of the engine."""
 
     outbox: Outbox
+    #: Time for metrics and stories.
+    stopwatch: Stopwatch
     state: ClusterState
     waiting_pods: WaitingPods
     pods_in_pre_bind: PodsInPreBind

@@ -42,7 +42,7 @@ from stowplan.scheduler.engine.context import (
     Stopwatch,
 )
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics, NoAttemptMetrics
+from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.engine.decision.questions import Question
 from stowplan.scheduler.engine.decision.size_metrics import SizeMetrics
 from stowplan.scheduler.engine.decision.suspendable_algorithm import SuspendableAlgorithm
@@ -145,13 +145,11 @@ class Engine:
         self._ahead = 0.0
         self.plugins = PluginInputs(outbox)
         self.metrics = metrics
-        #: The time of metrics is separate from the engine's.
-        self._stopwatch = Stopwatch(meter, now)
         self._is_stopped = False
         self.state = ClusterState()
         self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
         self.state.in_flight.settled.append(lambda kind, key: outbox.changed((kind.__name__, key)))
-        self.context = self._new_context(settings)
+        self.context = self._new_context(settings, Stopwatch(meter, now))
         self.stories, self.waiting_pods = self.context.stories, self.context.waiting_pods
         reporter = self.context.reporter
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
@@ -203,9 +201,10 @@ class Engine:
         )
         self._input_handlers = self._handlers_of_inputs()
 
-    def _new_context(self, settings: EngineSettings) -> EngineContext:
+    def _new_context(self, settings: EngineSettings, stopwatch: Stopwatch) -> EngineContext:
         return EngineContext(
             outbox=self._outbox,
+            stopwatch=stopwatch,
             state=self.state,
             waiting_pods=WaitingPods(now=self.now, outside=self.plugins),
             pods_in_pre_bind=PodsInPreBind(outside=self.plugins),
@@ -237,8 +236,8 @@ class Engine:
         self, features: FeatureGates, settings: EngineSettings, listener: DecisionListener | None
     ) -> None:
         """Create the parts that handle pods and pod groups."""
-        context, metrics, stopwatch = self.context, self.metrics, self._stopwatch.now
-        attempts = NoAttemptMetrics(now=stopwatch) if metrics is None else AttemptMetrics(metrics, now=stopwatch)
+        context, metrics, stopwatch = self.context, self.metrics, self.context.stopwatch.now
+        attempts = None if metrics is None else AttemptMetrics(metrics, now=stopwatch)
         failures = FailureHandler(
             context,
             profiles=self.frameworks,
@@ -284,7 +283,7 @@ class Engine:
             cycle=cycle,
             suspended=self.suspended,
             groups=self.groups.cycle,
-            stopwatch=stopwatch if metrics is not None or settings.stories else None,
+            timed=metrics is not None or settings.stories,
         )
 
     def _settings_of(self, config: Configuration) -> QueueSettings:

@@ -39,8 +39,6 @@ from stowplan.scheduler.framework.unfinished import unfinished_of
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
     from stowplan.scheduler.engine.context import EngineContext
@@ -127,16 +125,16 @@ class ScheduleOne:
         cycle: SchedulingCycle,
         suspended: SuspendedCycles,
         groups: GroupCycle | None,
-        stopwatch: Callable[[], float] | None,
+        timed: bool,
     ) -> None:
-        """`groups`: None if pods of a group are tried one by one. `stopwatch`: None if nobody measures attempts."""
+        """`groups`: None if pods of a group are tried one by one. `timed`: whether anything measures attempts."""
         self._queue = context.queue
         self._state = context.state
         self._profiles = profiles
         self._cycle = cycle
         self._suspended = suspended
         self._groups = groups
-        self._stopwatch = stopwatch
+        self._stopwatch = context.stopwatch if timed else None
         #: Whether the last pod tried had been rejected before.
         self.tried_again = False
 
@@ -147,7 +145,7 @@ class ScheduleOne:
             return
         pod, logged = queued.pod, _log.verbosity >= 3
         self.tried_again = bool(queued.unschedulable_count)
-        started = 0.0 if self._stopwatch is None else self._stopwatch()
+        started = 0.0 if self._stopwatch is None else self._stopwatch.now()
         if self._groups is not None and pod.pod.spec.scheduling_group is not None:
             self._groups.run(queued, started=started)
             return
@@ -190,7 +188,7 @@ class SchedulingCycle:
         bindings: BindingCycles,
         failures: FailureHandler,
         evictions: Evictions,
-        metrics: AttemptMetrics,
+        metrics: AttemptMetrics | None,
         listener: DecisionListener | None = None,
     ) -> None:
         self._context = context
@@ -228,7 +226,8 @@ class SchedulingCycle:
 
         Only this attempt fails.
         """
-        self._metrics.decided(started)
+        if self._metrics is not None:
+            self._metrics.decided(started)
         _log.error(cause, "the scheduling cycle failed", trace=True, pod=queued.pod)
         return Failure(status=raised(cause))
 
@@ -244,10 +243,10 @@ class SchedulingCycle:
     def record(self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float) -> None:
         """Record the decision in metrics, stories and listeners."""
         stories = self._context.stories
-        if self._metrics.counts:
+        if self._metrics is not None:
             self._metrics.decided(started)
         if stories.kept:
-            seconds = self._metrics.now() - started
+            seconds = self._context.stopwatch.now() - started
             stories.decided(attempt_outcome(decision, time=stories.now(), attempt=queued.attempts, seconds=seconds))
         if self._listener is not None:
             self._listener.decided(decision)
@@ -392,7 +391,7 @@ class FailureHandler:
         *,
         profiles: Mapping[str, Framework],
         statuses: PodStatuses,
-        metrics: AttemptMetrics,
+        metrics: AttemptMetrics | None,
         listener: DecisionListener | None = None,
         schedules_groups: bool = False,
     ) -> None:
@@ -411,7 +410,8 @@ class FailureHandler:
         """`started`: when the attempt began."""
         if self._listener is not None:
             self._listener.failed(queued, failure)
-        self._metrics.failed(failure.status, profile=framework.profile_name, started=started)
+        if self._metrics is not None:
+            self._metrics.failed(failure.status, profile=framework.profile_name, started=started)
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)
         queued.pending_plugins = set(failure.pending_plugins)
         queued.gating_plugin = ""

@@ -22,7 +22,7 @@ def picture(nominator):
 
 @given(STEPS, st.integers(0, 30))
 def test_a_reader_gets_each_node_that_changed(steps, looked_after):
-    nominator = Nominator()
+    nominator = Nominator(ClusterState().pod_info)
     version, before = nominator.version, picture(nominator)
     for i, (pod, node) in enumerate(steps):
         if i == looked_after:
@@ -35,7 +35,7 @@ def test_a_reader_gets_each_node_that_changed(steps, looked_after):
 
 
 def test_a_renewed_nomination_is_a_change():
-    nominator = Nominator()
+    nominator = Nominator(ClusterState().pod_info)
     nominator.add(PODS[0], "a")
     nominator.add(PODS[1], "b")
     version = nominator.version
@@ -52,7 +52,7 @@ def test_a_renewed_nomination_is_a_change():
     ],
 )
 def test_nodes_that_changed_long_ago_are_forgotten(looked_after, changed):
-    nominator = Nominator(remembered=2)
+    nominator = Nominator(ClusterState().pod_info, remembered=2)
     versions = [nominator.version]
     for pod, node in zip(PODS, NODES, strict=False):
         nominator.add(pod, node)

@@ -72,7 +72,7 @@ class Plain:
                 failures[NOT_HELPFUL] += 1
                 continue
             # The nominator is bypassed: nominated pods are added explicitly.
-            keep, self.state.nominator = self.state.nominator, Nominator()
+            keep, self.state.nominator = self.state.nominator, Nominator(self.state.pod_info)
             try:
                 found = self.on_node(name, row)
             finally:

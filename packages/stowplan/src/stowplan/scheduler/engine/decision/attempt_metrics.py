@@ -6,7 +6,7 @@ Upstream: pkg/scheduler/metrics/profile_metrics.go; observed at the same points 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from stowplan.scheduler.framework.status import Code, Status
 
@@ -23,9 +23,6 @@ _MAX_ATTEMPTS_LABEL = 15
 
 class AttemptMetrics:
     """`now` is the queue's clock, because a pod's waiting time starts there."""
-
-    #: Whether anything is counted; code that runs for every pod checks this first.
-    counts: ClassVar[bool] = True
 
     def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:
         self._metrics = metrics
@@ -83,30 +80,3 @@ class AttemptMetrics:
             found = self._ended[result, profile] = counter, durations
         found[0].value += 1
         found[1].observe(seconds)
-
-
-class NoAttemptMetrics(AttemptMetrics):
-    """Counts nothing, but returns durations for stories."""
-
-    counts = False
-
-    def __init__(self, *, now: Callable[[], float]) -> None:
-        self.now = now
-
-    def binding_began(self) -> None:
-        pass
-
-    def binding_ended(self) -> None:
-        pass
-
-    def decided(self, started: float) -> None:
-        pass
-
-    def scheduled(self, queued: QueuedPod, *, profile: str, started: float) -> None:
-        pass
-
-    def failed(self, status: Status, *, profile: str, started: float) -> None:
-        pass
-
-    def waited(self, decision: Status, started: float) -> None:
-        pass
