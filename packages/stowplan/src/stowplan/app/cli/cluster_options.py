@@ -15,6 +15,7 @@ import click
 from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.live_cluster import live_cluster
 from stowplan.app.cli.shell_completion import complete_file, complete_namespace
+from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.plugin_option import PLUGINS
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ EXIT_CODES = f"""\b
 Exit codes:
   0    there is an answer; with --exit-code: it is yes
   1    a bug in Stowplan
-  2    the question, the files or the cluster are at fault
+  2    the question, the files, the cluster or a plugin are at fault
   {NO}    with --exit-code: it is no
 """
 
@@ -285,6 +286,8 @@ def answer(
         write_data(record.to_dict(), output)
     else:
         write(page(record), sys.stdout)
+    if cluster.failures:
+        raise SystemExit(InputError.exit_code)
     if exit_code and no:
         raise SystemExit(NO)
 

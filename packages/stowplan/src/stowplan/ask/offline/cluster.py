@@ -249,11 +249,16 @@ class Cluster:
         options["config"] = config
         if isinstance(config, Configuration):
             options["feature_gates"] = None
-        return Cluster(self.state.everything(), **options)
+        copy = Cluster(self.state.everything(), **options)
+        copy._scheduling.failures = self._scheduling.failures
+        return copy
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Why attempts failed for which not the cluster, but a plugin or an extender is to blame; different ones."""
+        """Why attempts failed for which not the cluster, but a plugin or an extender is to blame; different ones.
+
+        Also those of the copies with other configurations.
+        """
         return tuple(self._scheduling.failures)
 
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:

@@ -46,18 +46,25 @@ class Failing(NodeFilterPlugin):
 
 
 @pytest.mark.parametrize(
-    "words", [("fit", "web-0"), ("drain", "a"), ("survive", "--by", "node"), ("what-if", "--remove", "a")]
+    ("words", "option"),
+    [
+        (("fit", "web-0"), "--config"),
+        (("drain", "a"), "--config"),
+        (("survive", "--by", "node"), "--config"),
+        (("what-if", "--remove", "a"), "--base-config"),
+        (("what-if", "--remove", "a"), "--config"),
+    ],
 )
-def test_an_answer_that_a_failing_plugin_decided_says_so(run, files, tmp_path, monkeypatch, words):
+def test_an_answer_that_a_failing_plugin_decided_says_so(run, files, tmp_path, monkeypatch, words, option):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "failing_plugins.py").write_text(FAILING)
     profile = {"plugins": {"filter": {"enabled": [{"name": "Failing"}]}}}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({**kind, "profiles": [profile]}))
-    option = "--base-config" if words[0] == "what-if" else "--config"
     plugin = ("--plugin", "failing_plugins:Failing")
-    found = read(run(*words, "-f", files(*CLUSTER), option, str(tmp_path / "config.yaml"), *plugin, "-o", "json"))
-    assert found["notes"][-1] == (
+    ran = run(*words, "-f", files(*CLUSTER), option, str(tmp_path / "config.yaml"), *plugin, "-o", "json")
+    assert ran.code == 2
+    assert json.loads(ran.out)["notes"][-1] == (
         'not an answer about the cluster alone, as this failed: running "Failing" filter plugin: '
         "KeyError: 'no team' (failing_plugins.py:8 in filter_node)"
     )
