@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, contextmanager
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ from msgspec.structs import replace
 from stowplan.app.cli.shell_completion import complete_context, complete_file
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.net.client.cluster_flags import ClusterFlags
+from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
+    from stowplan.kube.api.port import Api
     from stowplan.kube.config import Configuration
     from stowplan.net.client.connection import Connection
 
@@ -70,3 +73,41 @@ def connection_of(configuration: Configuration, live: ClusterFlags) -> Connectio
         return replace(live, kubeconfig=live.kubeconfig or configuration.client_connection.kubeconfig or None).connect()
     except ClientConfigError as error:
         raise InputError(str(error)) from error
+
+
+@contextmanager
+def must_answer(server: str) -> Iterator[None]:
+    """Raise InputError if the cluster does not answer a request, or refuses it."""
+    from stowplan.kube.api.api_errors import ApiError
+    from stowplan.kube.api.port import Unreachable
+    from stowplan.net.client.client_errors import unreachable_message
+    from stowplan.net.client.endpoint.config_error import CredentialsError
+
+    try:
+        yield
+    except CredentialsError as error:
+        raise InputError(str(error)) from error
+    except (ApiError, Unreachable) as error:
+        raise InputError(unreachable_message(server, error)) from error
+
+
+@asynccontextmanager
+async def readable(connection: Connection, *, command: str) -> AsyncIterator[Api]:
+    """The API of a cluster to follow, once it has answered: whoever follows it waits for a server forever."""
+    from stowplan import __version__
+    from stowplan.kube.api.types import Node
+    from stowplan.kube.config import ClientConnection
+    from stowplan.net.client.http.user_agent import user_agent
+    from stowplan.net.client.http_api import HttpApi
+
+    agent = user_agent(command="stowplan", version=__version__, purpose=command)
+    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+        with must_answer(connection.server):
+            await api.list(Node, limit=1)
+        yield api
+
+
+def not_read(awaited: Mapping[str, str]) -> InputError:
+    """Of a command that was stopped before the first list of each kind; `awaited` has the others, and why."""
+    why = listed(sorted(set(awaited.values())))
+    return InputError(f"stopped before the cluster was read; no list yet of {listed(list(awaited))}: {why}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.live_cluster import connection_of, live_cluster
+from stowplan.app.cli.live_cluster import connection_of, live_cluster, not_read, readable
 from stowplan.app.cli.recording_options import recording_options
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line import event_loop
@@ -129,15 +129,10 @@ async def _follow(
     recorder: Recorder,
     stop: StopSignals,
 ) -> None:
-    from stowplan import __version__
     from stowplan.drivers.live.follower import SETTINGS, Follower
-    from stowplan.kube.config import ClientConnection
-    from stowplan.net.client.http.user_agent import user_agent
-    from stowplan.net.client.http_api import HttpApi
 
     stopped = stop.event()
-    agent = user_agent(command="stowplan", version=__version__, purpose="record")
-    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+    async with readable(connection, command="record") as api:
         follower = Follower(api, configuration, recorder, registry=registry)
         recorder.begin(
             configuration,
@@ -149,7 +144,9 @@ async def _follow(
         )
         async with running(follower.run()) as following, running(_failing(recorder)) as failing:
             await first_of(stopped.wait(), follower.synced.wait(), following, failing)
-            if follower.synced.is_set() and not stopped.is_set():
+            if not follower.synced.is_set() and recorder.failure is None:
+                raise not_read(follower.awaited)
+            if not stopped.is_set():
                 click.echo(_ready(follower, connection.server, file))
                 await first_of(stopped.wait(), following, failing)
 

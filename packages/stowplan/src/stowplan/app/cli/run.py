@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from stowplan.app.cli.live_cluster import CONTEXT, KUBECONFIG
+from stowplan.app.cli.live_cluster import CONTEXT, KUBECONFIG, must_answer
 from stowplan.app.cli.recording_options import recording_options
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line import event_loop
@@ -314,22 +314,14 @@ async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> Asy
 
 async def _refuse_if_other_scheduler(api: Api, job: Job, now: float, *, force: bool) -> None:
     """Refuse to start if another scheduler of the same name is active, or the API server does not respond."""
-    from stowplan.kube.api.api_errors import ApiError, Forbidden, NotFound
+    from stowplan.kube.api.api_errors import Forbidden, NotFound
     from stowplan.kube.api.policy import Lease
-    from stowplan.kube.api.port import Unreachable
-    from stowplan.net.client.client_errors import unreachable_message
-    from stowplan.net.client.endpoint.config_error import CredentialsError
 
     election = job.config.leader_election
     names = [profile.scheduler_name for profile in job.config.profiles]
     lease = None
-    try:
-        with suppress(NotFound, Forbidden):
-            lease = await api.get(Lease, election.resource_name, namespace=election.resource_namespace)
-    except CredentialsError as error:
-        raise InputError(str(error)) from error
-    except (ApiError, Unreachable) as error:
-        raise InputError(unreachable_message(job.connection.server, error)) from error
+    with must_answer(job.connection.server), suppress(NotFound, Forbidden):
+        lease = await api.get(Lease, election.resource_name, namespace=election.resource_namespace)
     if DEFAULT_SCHEDULER_NAME not in names or lease is None or not is_held(lease, now):
         heard = await recently_reported_scheduler(api, names, hostname=socket.gethostname(), now=now)
         if heard:

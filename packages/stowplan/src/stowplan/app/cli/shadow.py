@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stowplan.app.cli.data_output import OUTPUT, write_data
-from stowplan.app.cli.live_cluster import connection_of, live_cluster
+from stowplan.app.cli.live_cluster import connection_of, live_cluster, not_read, readable
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
@@ -295,22 +295,17 @@ async def _follow(
     metrics: _MetricsFile,
     stop: StopSignals,
 ) -> None:
-    from stowplan import __version__
     from stowplan.drivers.live.follower import Follower
-    from stowplan.kube.config import ClientConnection
-    from stowplan.net.client.http.user_agent import user_agent
-    from stowplan.net.client.http_api import HttpApi
 
     stopped, enough = stop.event(), asyncio.Event()
-    agent = user_agent(command="stowplan", version=__version__, purpose="shadow")
-    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+    async with readable(connection, command="shadow") as api:
         shadow = comparison.shadow(configuration, enough.set)
         follower = Follower(api, configuration, shadow, registry=comparison.registry)
         shadow.synced = follower.synced.is_set
         async with running(follower.run()) as following, running(_ticking(shadow, follower)) as ticking:
             await first_of(stopped.wait(), follower.synced.wait(), following)
-            if not follower.synced.is_set() or stopped.is_set():
-                return
+            if not follower.synced.is_set():
+                raise not_read(follower.awaited)
             state = follower.engine.state
             nodes, pending = count(state.table.count, "node"), count(len(state.pending), "pod")
             click.echo(f"watching {connection.server} : {nodes}, {pending} pending", err=True)

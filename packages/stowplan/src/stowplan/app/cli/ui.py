@@ -18,7 +18,7 @@ from stowplan.app.cli.cluster_options import (
     scheduler_options,
 )
 from stowplan.app.cli.config import known_plugins
-from stowplan.app.cli.live_cluster import connection_of
+from stowplan.app.cli.live_cluster import connection_of, readable
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line import event_loop
@@ -396,16 +396,12 @@ async def _follow(
 ) -> None:
     """Follow the cluster with an engine that judges for the page but is never started."""
     from stowplan.drivers.live.follower import Follower
-    from stowplan.kube.config import ClientConnection
-    from stowplan.net.client.http.user_agent import user_agent
-    from stowplan.net.client.http_api import HttpApi
     from stowplan.ui.event_stream import PlanStreams
     from stowplan.ui.page_routes import PREFIX, page_routes
     from stowplan.ui.plan_follower import stream_plan
 
     stopped, streams = stop.event(), PlanStreams()
-    agent = user_agent(command="stowplan", version=__version__, purpose="ui")
-    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+    async with readable(connection, command="ui") as api:
         follower = Follower(api, configuration, _SteppingListener(), registry=registry, features=features)
         async with running(follower.run()) as following:
             await first_of(stopped.wait(), follower.synced.wait(), following)

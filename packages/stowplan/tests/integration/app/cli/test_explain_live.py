@@ -404,6 +404,42 @@ async def test_connection_refused(against):
     assert ran.err == f"error: cannot reach the cluster: {server.url}: connection refused\n"
 
 
+@pytest.mark.parametrize("command", ["record", "shadow", "ui"])
+async def test_what_follows_a_cluster_ends_at_once_if_that_does_not_answer(following, command):
+    async with Misbehaving() as server:
+        pass
+    process = await following(server, command)
+    _, error = await process.communicate()
+    assert process.returncode == 2
+    assert error == f"error: cannot reach the cluster: {server.url}: connection refused\n".encode()
+
+
+@pytest.mark.parametrize("command", ["record", "shadow"])
+async def test_what_follows_a_cluster_that_it_may_not_read_does_not_end_as_if_it_had(following, command):
+    forbidden = answers(403, status(403, "Forbidden", "not yours"))
+    may_list_nodes = Misbehaving(*[forbidden] * 1000).at("/api/v1/nodes", *[a_list("NodeList", a_node("a").obj())] * 9)
+    async with may_list_nodes as server:
+        process = await following(server, command)
+        while b"waiting for the first list of" not in await process.stderr.readline():
+            pass
+        process.terminate()
+        output, error = await process.communicate()
+    assert (process.returncode, output) == (2, b"")
+    assert b"error: stopped before the cluster was read; no list yet of " in error
+    assert error.endswith(b": not yours\n")
+
+
+@pytest.fixture
+def following(tmp_path):
+    def start(server, command):
+        path = write_kubeconfig(tmp_path / "config", a_kubeconfig(cluster={"server": server.url}))
+        file = [str(tmp_path / "recording")] if command == "record" else []
+        words = [sys.executable, "-m", "stowplan", command, *file, "--kubeconfig", path]
+        return asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    return start
+
+
 def test_an_invalid_kubeconfig(run, tmp_path):
     path = tmp_path / "config"
     path.write_text("clusters: 3\n")
