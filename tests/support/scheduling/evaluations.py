@@ -1,5 +1,7 @@
 """What an evaluation says about a pod, to compare two of them."""
 
+from typing import Any
+
 import numpy as np
 
 
@@ -10,7 +12,7 @@ def findings(framework, evaluation, pod):
     if outcome.error is not None:
         return {"error": str(outcome.error)}
     feasible = outcome.feasible
-    found = {"feasible": [table.names[row] for row in np.flatnonzero(feasible)]}
+    found: dict[str, Any] = {"feasible": [table.names[row] for row in np.flatnonzero(feasible)]}
     if outcome.diagnosis is not None:
         found["message"] = outcome.diagnosis.message()
         found["plugins"] = outcome.diagnosis.unschedulable_plugins
