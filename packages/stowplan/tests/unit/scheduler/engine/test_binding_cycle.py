@@ -5,18 +5,17 @@ answers plugins' requests.
 """
 
 import pytest
-from msgspec.structs import replace
 
 from stowplan.kube.api.meta import ObjectMeta
-from stowplan.kube.api.port import Change, Unreachable
+from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Lease, PersistentVolumeClaim
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine import engine as engine_module
 from stowplan.scheduler.engine.effects import RunPlugin
-from stowplan.scheduler.engine.inputs import Answer, Cancelled, Changes
+from stowplan.scheduler.engine.inputs import Answer, Cancelled
 from stowplan.scheduler.framework.interface import BindPlugin, PostBindPlugin, PreBindPlugin, PreBindPreFlightResult
 from stowplan.scheduler.framework.requests import Ask, Create, Done, Read, Refused, Unknown, Wait
-from stowplan.scheduler.framework.status import SKIP, error, unschedulable
+from stowplan.scheduler.framework.status import SKIP, error
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import configuration, profile
@@ -177,15 +176,6 @@ def test_a_wait_for_an_object_ends_when_the_object_changes(point, change):
     no_binding_is_left(engine)
 
 
-def test_a_wait_for_an_object_without_a_namespace():
-    script = Script(Wait(keys=frozenset({("Node", "/n")})))
-    engine = driven(stepping("Mine", script))
-    engine.create(a_pod("p"))
-    engine.change(replace(engine.node("n"), metadata=replace(engine.node("n").metadata, resource_version="9")))
-    assert script.sent == [Done()]
-    assert engine.bound == {"p": "n"}
-
-
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("seconds", [0.0, -1.0, 600.0])
 def test_a_timed_wait_ends_at_its_time(point, seconds):
@@ -217,19 +207,6 @@ def test_the_first_of_several_conditions_ends_the_wait_and_the_others_have_no_ef
         assert script.sent == [Done()]
     engine.answer_number(next(iter(engine.under_way)))
     assert engine.bound == {"p": "n"}
-
-
-def test_two_changes_in_one_step_end_one_wait():
-    anew = Wait(keys=frozenset({OTHER_CLAIM}))
-    script = Script(Wait(keys=frozenset({CLAIM, OTHER_CLAIM})), anew)
-    engine = driven(stepping("Mine", script))
-    engine.create(a_pod("p"))
-    objects = [claim(), claim("d"), claim(version=2)]
-    engine.step(Changes(PersistentVolumeClaim, [Change(None, objects[0]), Change(None, objects[1])]))
-    assert script.sent == [Done()]
-    engine.step(Changes(PersistentVolumeClaim, [Change(objects[1], claim("d", version=3))]))
-    assert script.sent == [Done(), Done()]
-    no_binding_is_left(engine)
 
 
 def test_a_wait_takes_no_request_slot_and_a_request_takes_one(monkeypatch):
@@ -298,14 +275,6 @@ def test_a_step_that_fails_after_an_answer_fails_the_attempt():
     engine.create(a_pod("p"))
     engine.answer_number(next(iter(engine.under_way)))
     failed_for(engine, 'running PreBind plugin "Mine": a bug')
-
-
-@pytest.mark.parametrize("point", ["PreBind", "Bind"])
-def test_steps_may_reject_the_pod(point):
-    engine = driven(stepping("Mine", Script(READ, answer=unschedulable("not here")), point))
-    engine.create(a_pod("p"))
-    engine.answer_number(next(iter(engine.under_way)))
-    failed_for(engine, "not here")
 
 
 @pytest.mark.parametrize(
@@ -490,13 +459,6 @@ def test_a_plugin_that_fails_at_once_stops_the_rest_of_its_group_from_starting()
     assert before.closed
     assert engine.under_way == {}
     failed_for(engine, 'running PreBind plugin "B": a bug')
-
-
-def test_no_group_starts_after_a_failed_one():
-    engine = driven(stepping("A", raising(BUG, READ)), stepping("B", Script(READ)))
-    engine.create(a_pod("p"))
-    engine.answer_number(next(iter(engine.under_way)))
-    failed_for(engine, 'running PreBind plugin "A": a bug')
 
 
 def test_preemption_cancels_a_whole_group():

@@ -22,7 +22,6 @@ from support.plugins.recording_plugins import Recording, recorder
 OOPS = ValueError("oops")
 PENDING, WAIT = Status(Code.Pending, ("later",)), Status(Code.Wait, ("for friends",))
 NO, NEVER, BAD = unschedulable("no"), unresolvable("never"), error("bad")
-PARALLEL = PreBindPreFlightResult(allow_parallel=True)
 MULTIPLE = [point for point in EXTENSION_POINTS if point != "queueSort" and not point.startswith("placement")]
 
 
@@ -88,13 +87,6 @@ async def test_a_successful_attempt():
         assert cluster.condition("p") is None
         log.clear()
     assert log == both("close"), "plugins are closed at shutdown"
-
-
-async def test_a_single_feasible_node_is_not_scored():
-    log = []
-    async with run(log, a_node("n1").obj()) as cluster:
-        await cluster.create(a_pod("p").obj())
-    assert log[:-2] == both(f"{FILTERED} reserve permit pre_bind_pre_flight pre_bind A.bind post_bind")
 
 
 # -- one point rejects ------------------------------------------------------------------------------------------------
@@ -393,49 +385,12 @@ async def test_a_wait_on_permit_that_is_ended_early(end, calls, place, reason, m
         assert "nominatedNodeName" not in cluster.pod("p")["status"]
 
 
-async def test_a_wait_on_permit_that_times_out():
-    """The earliest deadline wins."""
-    log = []
-    async with run(log, a={"permit": (WAIT, 60)}, b={"permit": (WAIT, 10)}) as cluster:
-        await waiting(cluster, log)
-        await cluster.advance(9.9)
-        assert log == []
-        await cluster.advance(0.2)
-        assert log == both(UNDONE)
-        text = f"{ON_ONE} 1 rejected due to timeout after waiting 10s at plugin B."
-        assert cluster.condition("p")["message"] == text
-        assert cluster.scheduler.queue.get("default/p").unschedulable_plugins == {"B"}
-
-
-async def test_a_waiting_pod_does_not_block_others():
-    log = []
-    answers = {"permit": (WAIT, 60)}
-    async with run(log, a=answers) as cluster:
-        await waiting(cluster, log)
-        answers["permit"] = (None, 0)
-        next(iter(cluster.scheduler.frameworks["default-scheduler"].permit)).answers.update(answers)
-        await cluster.create(a_pod("q").obj())
-        assert log == both(BOUND)
-
-
 # -- PreBind in groups -------------------------------------------------------------------------------------------------
 
 
 async def taking_a_while(plugin):
     await asyncio.sleep(0)
     plugin.log.append(f"{plugin.name}.done")
-
-
-async def taking_forever(plugin):
-    try:
-        await asyncio.Event().wait()
-    except asyncio.CancelledError as e:
-        plugin.log.append(f"{plugin.name}.stopped: {e}")
-        raise
-
-
-async def failing(plugin):
-    return error("bad")
 
 
 @pytest.mark.parametrize(
@@ -457,46 +412,7 @@ async def test_adjacent_plugins_that_allow_it_run_in_parallel(a_parallel, b_para
     assert found == (side_by_side if a_parallel and b_parallel else one_by_one)
 
 
-async def test_the_first_failure_cancels_parallel_plugins():
-    log = []
-    beside = {"pre_bind_pre_flight": PARALLEL}
-    async with run(log, a={**beside, "pre_bind": taking_forever}, b={**beside, "pre_bind": failing}) as cluster:
-        await cluster.create(a_pod("p").obj())
-        stopped = "A.stopped: some other PreBind operation failed"
-        assert log == [*both(PREBOUND), stopped, *both(f"{UNDONE} {QUEUED}")]
-        assert cluster.condition("p")["message"] == 'running PreBind plugin "B": bad'
-
-
 # -- around the attempts -----------------------------------------------------------------------------------------------
-
-
-async def test_the_queue_sort_plugin_decides_which_pod_is_next():
-    """Both wait for a node; then they are tried in the plugin's order."""
-    log = []
-
-    class Backwards(Quiet):
-        def less(self, a, b):
-            return a.pod.pod.metadata.name > b.pod.pod.metadata.name
-
-        def pre_filter(self, state, pod, nodes):
-            log.append(pod.pod.metadata.name)
-
-    plugin = recorder("A", [], Backwards)
-    async with live(config=configuration(["A"], sort="A"), plugins=[plugin]) as cluster:
-        cluster.api.create("nodes", a_node("n1").obj())
-        for name in ("a", "c", "b"):
-            cluster.api.create("pods", a_pod(name).obj())
-        await cluster.settle()
-    assert log == ["c", "b", "a"]
-
-
-async def test_without_nodes_no_plugin_is_called():
-    log = []
-    async with live(config=configuration(), plugins=[recorder(name, log, Quiet) for name in "AB"]) as cluster:
-        await cluster.create(a_pod("p").obj())
-        assert log == both(f"{QUEUED} {QUEUED}"), "once when added, once when it backs off"
-        assert cluster.condition("p")["message"] == "no nodes available to schedule pods"
-        assert cluster.place("p") is Place.ERROR_BACKOFF
 
 
 async def test_a_failed_attempt_is_tried_again_from_the_start():

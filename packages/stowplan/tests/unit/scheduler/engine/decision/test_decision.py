@@ -1,7 +1,5 @@
 """A decision's results besides the node: nominations, plugins, counts, and the attempt's state."""
 
-from random import Random
-
 import pytest
 
 from stowplan.plugins import NodeFilterPlugin, PostFilterPlugin, PostFilterResult, Reads, ShapeSigned, unschedulable
@@ -138,34 +136,8 @@ def test_counts_of_evaluated_and_feasible_nodes(pod, evaluated, feasible):
     assert (decision.evaluated, decision.feasible) == (evaluated, feasible)
 
 
-@pytest.mark.parametrize("cpu", ["1", "5"], ids=["fits", "does not fit"])
-def test_the_decision_carries_the_cycle_state(cpu):
-    decision = schedule(*a_scheduler(Waits, first=True), a_pod().requests(cpu=cpu))
-    assert decision.state.get("Waits") == "was here"
-
-
 def test_without_nodes_no_plugin_is_called():
     decision = schedule(*a_scheduler(nodes=0))
     assert (decision.state, decision.message) == (None, "no nodes available to schedule pods")
     assert decision.status.code == Code.UnschedulableAndUnresolvable
     assert decision.nominated_node_name == CLEARED
-
-
-def test_ties_are_broken_evenly():
-    scheduler, profile = a_scheduler(random=Random(7))
-    counts = {f"n{i}": 0 for i in range(4)}
-    for _ in range(400):
-        counts[schedule(scheduler, profile).node_name] += 1
-    assert min(counts.values()) > 60
-
-
-def test_everything_is_recomputed_after_forgetting():
-    """After plugins were disabled, results computed with them must not be reused."""
-    scheduler, profile = a_scheduler(Waits)
-    assert schedule(scheduler, profile).feasible == 2
-    profile.switch_off({"Waits"})
-    scheduler.forget()
-    assert schedule(scheduler, profile).feasible == 4
-    profile.switch_on({"Waits"})
-    scheduler.forget()
-    assert schedule(scheduler, profile).feasible == 2

@@ -383,46 +383,6 @@ def test_terms_of_other_pods_allow_filling(neighbour, count):
     assert filled(web(), a_cluster(pods=[neighbour.uid("db").on("n0")])) == count
 
 
-def test_pods_that_need_each_other_attract_those_that_follow():
-    """First there is nothing to prefer one of two zones by."""
-    placed = [a_pod(f"web-{i}").uid(f"web-{i}").labels(app="web").on(f"n{i}") for i in (1, 2)]
-    assert filled(web().requires_pods(ZONE, WEB), a_cluster(nodes=9, pods=placed)) == 40
-
-
-def test_scores_follow_the_nodes_that_spreading_refuses():
-    nodes = [a_node(f"n{i}").zone("aabbcc"[i]).allocatable(cpu="2", pods=str(20 - i)).obj() for i in range(6)]
-    assert filled(web().spreads(ZONE, WEB), (nodes, [], []), plugins=(Ranks,)) == 40
-
-
-def test_preferences_are_normalized_over_the_nodes_that_spreading_leaves():
-    nodes = [a_node(f"n{i}").zone("abc"[i]).labels(rank=str(i)).allocatable(cpu="10").obj() for i in range(3)]
-    busy = a_pod("busy").uid("busy").requests(cpu="8").on("n1").obj()
-    shape = web().spreads(ZONE, WEB)
-    for rank, weight in (("0", 10), ("1", 2)):
-        shape = shape.prefers_node(weight, {"key": "rank", "operator": "In", "values": [rank]})
-    assert filled(shape, (nodes, [busy], []), count=6) == 6
-
-
-def test_pods_on_nodes_without_all_keys_do_not_count_in_their_zone():
-    nodes = [a_node(f"n{i}").zone("aab"[i]).allocatable(cpu="64", pods="5") for i in range(3)]
-    for node in nodes[1:]:
-        node.labels(rack="r")
-    shape = web().prefers_node(100, {"key": "rack", "operator": "DoesNotExist"})
-    for key in (ZONE, "rack"):
-        shape = shape.spreads(key, WEB, when_unsatisfiable="ScheduleAnyway")
-    assert filled(shape, ([node.obj() for node in nodes], [], [])) == 15
-
-
-def test_pods_on_nodes_that_do_not_count_refuse_nothing():
-    nodes = [
-        a_node("n0").zone("a").tainted("dedicated").obj(),
-        a_node("n1").zone("a").obj(),
-        a_node("n2").zone("b").obj(),
-    ]
-    shape = web().spreads(ZONE, WEB, node_taints_policy="Honor")
-    refusals_agree(Bench((nodes, [], []), shape.obj()), [0, 0, 1, 0, 2, 2])
-
-
 def test_filling_ends_where_a_plugin_fails():
     assert 0 < filled(web(), plugins=(ByRoom,)) < 40
 

@@ -9,7 +9,6 @@ from stowplan.plugins import (
     NodeFilterPlugin,
     NodePodExtensions,
     PreFilterPlugin,
-    PreFilterResult,
     Reads,
     ShapeSigned,
     unschedulable,
@@ -172,21 +171,6 @@ def test_only_changed_nodes_are_evaluated_again(monkeypatch):
     assert sum(judged) == 99
 
 
-def test_pods_added_to_and_removed_from_a_nominated_node_are_noticed():
-    world = World()
-    world.state.nominator.add(world.pod("small", 1), "n0")
-    evaluation, placed = Evaluation(world.framework), world.pod("small", 0)
-
-    def refused():
-        return list(evaluation.filter(world.pod("large", 1)).refused)
-
-    assert refused() == []
-    world.state.assume(placed, "n0")
-    assert refused() == [0]
-    world.state.forget(placed)
-    assert refused() == []
-
-
 def test_results_are_dropped_when_a_plugin_starts_to_skip():
     """Parity: without a placed pod with anti-affinity, nominated pods' anti-affinity is not checked."""
     world = World()
@@ -197,23 +181,6 @@ def test_results_are_dropped_when_a_plugin_starts_to_skip():
     assert list(evaluation.filter(world.pod("small", 1)).refused) == [1]
     world.state.forget(placed)
     assert list(evaluation.filter(world.pod("small", 1)).refused) == []
-
-
-def test_nodes_that_pre_filter_newly_allows_are_evaluated():
-    wanted = [frozenset(("n0",))]
-
-    class Narrow(PreFilterPlugin, ShapeSigned):
-        name = "Narrow"
-
-        def pre_filter(self, state, pod, nodes):
-            return PreFilterResult(wanted[0])
-
-    world = World(Narrow)
-    world.state.nominator.add(world.pod("large", 1), "n1")
-    evaluation = Evaluation(world.framework)
-    assert list(evaluation.filter(world.pod("large", 1)).refused) == []
-    wanted[0] = frozenset(("n0", "n1"))
-    assert list(evaluation.filter(world.pod("large", 1)).refused) == [1]
 
 
 def test_equal_refusals_are_one_object():

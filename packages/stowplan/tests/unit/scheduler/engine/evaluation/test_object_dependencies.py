@@ -454,22 +454,6 @@ def test_each_declaration_is_needed(scenario, monkeypatch):
     assert after[0] != after[1]
 
 
-def test_services_are_in_the_signature():
-    """PodTopologySpread declares no objects: another selector gives another evaluation."""
-    state = ClusterState()
-    for node in NODES:
-        state.add_node(struct(node))
-    profile = framework_on(state)
-    pod = state.pod_info(struct(a_pod().labels(app="web")))
-    before = profile.signature(pod)
-    state.put_object(struct(service("other", app="db")))
-    assert profile.signature(pod) == before
-    state.put_object(struct(service("web", app="web")))
-    assert profile.signature(pod) != before
-    state.remove_object(struct(service("web", app="web")))
-    assert profile.signature(pod) == before
-
-
 UNRELATED = {
     "claims": claim("other"),
     "volumes": csi_volume("other"),
@@ -572,21 +556,6 @@ def test_only_plugins_whose_objects_changed_are_called_again():
         assert says() == ["Quota", "Remembers"]
     assert says() == ["Quota", "Remembers"]
     assert says() == []
-
-
-def test_skipped_scores_are_recomputed_later():
-    state = ClusterState()
-    for node in NODES:
-        state.add_node(struct(node))
-    profile = framework_on(state, Favourite)
-    shared, pod = Evaluation(profile), state.pod_info(struct(a_pod()))
-    before = findings(profile, shared, pod)
-    state.put_object(quota("other", "n1", team="default"))
-    shared.filter(pod)
-    shared.filter(pod)
-    after = findings(profile, shared, pod)
-    assert after == findings(profile, Evaluation(profile), pod)
-    assert after != before
 
 
 @pytest.mark.parametrize("plugin", [Undeclared, CannotSay, SaysNonsense])
@@ -718,37 +687,6 @@ def test_reuse_is_exact_while_objects_change(switched, without):
                 assert findings(profile, evaluation, pod) == findings(profile, Evaluation(profile), pod)
 
     holds()
-
-
-def test_pods_of_a_stateful_set_share_results():
-    """Each pod has its own claim; while those can be shared, results of one pod are valid for the next."""
-    state = ClusterState()
-    for node in NODES:
-        state.add_node(struct(node))
-    profile = framework_on(state)
-    sums, shared = NodeSums(profile), {}
-
-    def judged(i, mode):
-        name = f"data-web-{i}"
-        state.put_object(
-            struct(bound_claim(name, f"pv-{i}") | {"spec": {"accessModes": [mode], "volumeName": f"pv-{i}"}})
-        )
-        state.put_object(struct(csi_volume(f"pv-{i}", f"h{i}", zone="a")))
-        pod = with_volume(a_pod(f"web-{i}").labels({"app": "web", "pod-index": str(i)}), {"name": "data"})
-        pod["spec"]["volumes"][0]["persistentVolumeClaim"] = {"claimName": name}
-        info = state.pod_info(struct(pod))
-        evaluation = shared.setdefault(profile.signature(info), Evaluation(profile, sums))
-        assert findings(profile, evaluation, info) == findings(profile, Evaluation(profile), info)
-        reused = evaluation.filter(info).reused
-        state.assume(info, f"n{i % 4}")
-        return reused
-
-    for i in range(5):
-        assert judged(i, "ReadWriteOnce")
-    assert len(shared) == 1
-    for i in range(5, 8):
-        judged(i, "ReadWriteOncePod")
-    assert len(shared) == 4
 
 
 def test_waiting_pods_of_a_stateful_set_share_results():

@@ -36,13 +36,6 @@ from support.examples import examples
 from support.plugins.profiles import framework
 from support.plugins.users_plugins import (
     USERS,
-    ByName,
-    CrowdUnsaid,
-    FewPods,
-    FirstLetters,
-    Narrow,
-    Picky,
-    Unsigned,
 )
 from support.scheduling.evaluations import findings
 from support.scheduling.worlds import (
@@ -484,43 +477,6 @@ def filler(node, cpu="4"):
     return struct(a_pod(f"filler-{node}").uid(f"filler-{node}").requests(cpu=cpu).on(node))
 
 
-def test_equal_pods_spread_as_they_fill_the_cluster():
-    world = world_of(sizes=(4, 3, 2, 1))
-    found = []
-    for _ in range(11):
-        pod = world.next_pod(0)
-        node = world.check(pod)
-        found.append(node)
-        if node:
-            world.state.assume(pod, node)
-    assert sorted(found) == ["", *["n0"] * 4, *["n1"] * 3, *["n2"] * 2, "n3"]
-
-
-@pytest.mark.parametrize("plugin", [FirstLetters, FewPods, CrowdUnsaid])
-def test_a_newly_feasible_node_is_passed_to_filters_that_were_not_called_before(plugin):
-    world = world_of(plugin)
-    world.state.add_pod(filler("n3"))
-    world.check(world.next_pod(0))
-    world.state.remove_pod("filler-n3")
-    world.check(world.next_pod(0))
-
-
-def test_a_newly_feasible_node_is_scored_by_plugins_that_read_nodes_only():
-    world = world_of(ByName)
-    world.state.add_pod(filler("n3"))
-    assert world.check(world.next_pod(0)) != "n3"
-    world.state.remove_pod("filler-n3")
-    world.check(world.next_pod(0))
-
-
-def test_pre_filter_may_widen_the_nodes_again():
-    world = world_of(Narrow)
-    world.state.add_pod(filler("n3", "1"))
-    world.check(world.next_pod(0))
-    world.state.remove_pod("filler-n3")
-    world.check(world.next_pod(0))
-
-
 def test_a_filter_that_starts_to_skip_is_not_in_the_diagnosis():
     """InterPodAffinity skips once the pod with anti-affinity has left; the last plugin refuses everything."""
 
@@ -579,60 +535,6 @@ def test_only_changed_rows_are_evaluated_for_equal_pods(monkeypatch):
     assert (full.node_name, full.feasible) == ("n3", 39)
     assert (free.node_name, free.feasible, free.evaluated) == ("n2", 40, 40)
     assert decided(free) == decided(world.plain.schedule(world.framework, world.next_pod(0)))
-
-
-def test_an_evaluation_from_inside_a_transaction_is_not_used_afterwards():
-    world = world_of(sizes=(2, 1))
-    world.state.add_pod(filler("n0", "2"))
-    other = world.state.add_pod(filler("n1", "1"))
-    with world.state.transaction():
-        world.state.remove_pod(other.uid)
-        assert world.check(world.next_pod(0)) == "n1"
-    assert world.check(world.next_pod(0)) == ""
-    world.state.remove_pod("filler-n0")
-    assert world.check(world.next_pod(0)) == "n0"
-
-
-def test_preemption_sees_terms_whose_only_pod_was_removed_in_a_transaction():
-    world = world_of(shape=a_pod().labels(app="web").priority(10), sizes=(4,))
-    avoider = a_pod("avoider").uid("avoider").avoids_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
-    avoider = world.state.add_pod(struct(avoider))
-    world.check(world.next_pod(0))
-    with world.state.transaction():
-        world.state.remove_pod(avoider.uid)
-    world.check(world.next_pod(0))
-
-
-def test_a_nominated_pod_may_request_a_new_resource_name():
-    world = world_of()
-    pod = world.state.pod_info(struct(a_pod("nominated").uid("nominated").requests({"example.com/new": 1}, cpu="4")))
-    world.state.nominator.add(pod, "n0")
-    assert world.check(world.next_pod(0)) != "n0"
-
-
-def test_pods_that_differ_in_a_plugins_signature_share_nothing():
-    world = world_of(Picky)
-    for wants in ("n2", "n1", "n2", ""):
-        pod = world.next_pod(0, wants=wants)
-        assert wants in world.check(pod)
-
-
-def test_a_plugin_that_cannot_sign_disables_sharing():
-    world = world_of(Unsigned)
-    pod = world.next_pod(0, wants="n2")
-    assert world.framework.signature(pod) is None
-    assert world.check(pod) == "n2"
-    assert world.check(world.next_pod(0, wants="n1")) == "n1"
-
-
-def test_services_that_appear_change_the_default_spread():
-    world = world_of(shape=a_pod().labels(app="web"), sizes=(4, 4))
-    for at in (None, service("web", app="web"), None, service("web", app="other")):
-        if at is not None:
-            world.state.put_object(struct(at))
-        pod = world.next_pod(0)
-        node = world.check(pod)
-        world.state.assume(pod, node)
 
 
 def test_a_score_that_skips_just_as_the_feasible_nodes_change_is_dropped(monkeypatch):

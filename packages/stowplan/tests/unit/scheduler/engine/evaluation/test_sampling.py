@@ -259,20 +259,6 @@ def test_precedence_of_percentages(general, own, feasible):
     assert decision.feasible == decision.evaluated == feasible
 
 
-def test_searches_continue_where_the_last_one_ended():
-    scheduler, profile = a_scheduler(300, percentage=40)
-    starts = []
-    for i in range(6):
-        starts.append(scheduler.sampling.start)
-        schedule(scheduler, profile, f"p{i}")
-    assert starts == [0, 120, 240, 60, 180, 0]
-
-
-def test_without_scores_the_first_feasible_node_is_chosen():
-    scheduler, profile = a_scheduler(5, without=("preScore", "score"), zones="ab")
-    assert [schedule(scheduler, profile).node_name for _ in range(7)] == ["n0", "n1", "n2", "n3", "n4", "n0", "n1"]
-
-
 def test_profiles_share_the_start_of_searches():
     scheduler, profile = a_scheduler(300, percentage=40)
     other = framework_on(scheduler.cluster, percentage=50)

@@ -12,7 +12,7 @@ from stowplan.scheduler.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.scheduler.framework.requests import Patch
 from stowplan.scheduler.framework.status import error, unschedulable
 from stowplan.testing import a_pod
-from stowplan.testing.live import Latency, live_cluster
+from stowplan.testing.live import live_cluster
 from support.examples import times
 from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.engines import DrivenEngine
@@ -22,7 +22,6 @@ from support.scheduling.worlds import struct
 GATES = {"GenericWorkload": True, "GangScheduling": True}
 PLACED = {**GATES, "TopologyAwareWorkloadScheduling": True}
 
-INCOMPLETE = "waiting for minCount pods from a gang to appear in scheduling queue"
 HELD_BACK = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
     "one or more plugins asked to wait and no plugin rejected pod"
@@ -43,13 +42,6 @@ class TestGangs:
             assert all(nodes_of(cluster, "a", "b", "c"))
             assert condition(cluster) == [("True", "Scheduled", "")]
             cluster.engine.validate()
-
-    def test_the_group_may_come_last(self):
-        with live_cluster(node("n1"), feature_gates=GATES) as cluster:
-            cluster.create(member("a"), member("b"))
-            assert nodes_of(cluster, "a", "b") == ["", ""]
-            cluster.create(a_group(gang=2))
-            assert nodes_of(cluster, "a", "b") == ["n1", "n1"]
 
     def test_all_or_nothing(self):
         with gang_of(3) as cluster:
@@ -82,15 +74,6 @@ class TestGangs:
         }
         assert {(line.severity, line.level) for line in told.values()} == {("I", 2)}
 
-    def test_two_gangs_never_block_each_other_with_half_of_the_cluster(self):
-        with live_cluster(node("n1"), node("n2"), a_group("g", gang=3), a_group("h", gang=3), feature_gates=GATES) as c:
-            # They alternate, and the cluster has room for four.
-            for i in range(3):
-                c.create(member(f"g{i}", "g"), member(f"h{i}", "h"))
-            placed = {group: [c.node_of(f"{group}{i}") for i in range(3)] for group in "gh"}
-            assert sorted(all(nodes) for nodes in placed.values()) == [False, True]
-            assert [""] * 3 in placed.values()
-
     def test_later_members_need_no_quorum(self):
         with gang_of(2) as cluster:
             cluster.create(member("a"), member("b"))
@@ -120,33 +103,6 @@ class TestBasicGroups:
             cluster.create(*(member(f"p{i}") for i in range(5)))
             assert sum(bool(cluster.node_of(f"p{i}")) for i in range(5)) == 4
             assert condition(cluster) == [("True", "Scheduled", "")]
-
-
-class TestPreemption:
-    def test_a_gang_waits_until_its_victims_are_gone(self):
-        low = [a_pod(f"low{i}").requests(cpu="1").spec(priority=1).obj() for i in range(4)]
-        with gang_of(2) as cluster:
-            cluster.create(*low)
-            cluster.create(member("a", priority=10), member("b", priority=10))
-            waiting = "pod group is unschedulable, pod group is waiting for preemption to complete"
-            assert condition(cluster) == [("False", "Unschedulable", waiting)]
-            cluster.advance(30)
-            assert all(nodes_of(cluster, "a", "b"))
-            assert condition(cluster) == [("True", "Scheduled", "")]
-            assert len(cluster.events(reason="Preempted")) == 2
-            cluster.engine.validate()
-
-    def test_no_further_evictions_while_victims_terminate(self):
-        latency = Latency(deletions=lambda pod: 30.0)
-        with gang_of(2, latency=latency) as cluster:
-            cluster.create(*(a_pod(f"low{i}").requests(cpu="1").spec(priority=1).obj() for i in range(4)))
-            cluster.create(member("a", priority=10), member("b", priority=10))
-            cluster.advance(5)
-            assert nodes_of(cluster, "a", "b") == ["", ""]
-            assert condition(cluster)[0][:2] == ("False", "Unschedulable")
-            cluster.advance(60)
-            assert all(nodes_of(cluster, "a", "b"))
-            assert len(cluster.events(reason="Preempted")) == 2
 
 
 class TestFailures:
@@ -320,28 +276,6 @@ def test_without_the_gates_groups_are_ignored():
     with live_cluster(node("n1")) as cluster:
         cluster.create(member("a"))
         assert cluster.node_of("a") == "n1"
-
-
-def test_a_gang_as_large_as_the_cluster_leaves_the_state_as_it_was():
-    """A trial is undone completely, down to counters."""
-    nodes = [node(f"n{i}", 2) for i in range(10)]
-    with live_cluster(*nodes, a_group(gang=21), feature_gates=GATES) as cluster:
-        cluster.create(*(member(f"p{i:02}") for i in range(20)))
-        before = cluster.engine.state.dump()
-        cluster.create(member("p20"))
-        after = cluster.engine.state.dump()
-        assert after["nodes and pods"] == before["nodes and pods"]
-        cluster.engine.validate()
-
-
-@pytest.mark.parametrize("count", [1, 7])
-def test_runs_are_deterministic(count):
-    def run():
-        with gang_of(count) as cluster:
-            cluster.create(*(member(f"p{i}") for i in range(8)))
-            return nodes_of(cluster, *(f"p{i}" for i in range(8)))
-
-    assert run() == run()
 
 
 @settings(max_examples=times(25), deadline=None)

@@ -195,61 +195,6 @@ class TestVictims:
             cluster.advance(30)
             assert cluster.node_of("a")
 
-    def test_pods_of_a_group_in_pod_disruption_mode_are_evicted_one_by_one(self):
-        objects = [
-            node("n1", 1),
-            node("n2", 1),
-            a_group("old", priority=5, mode="Pod"),
-            a_group("new", gang=1, priority=10),
-            running("old0", "n1", group="old", priority=1),
-            running("old1", "n2", group="old", priority=100),
-        ]
-        with cluster_of(*objects) as cluster:
-            cluster.create(member("a", "new"))
-            assert preempted(cluster) == ["old0"]
-
-    def test_longer_running_pods_are_spared(self):
-        objects = [node("n1", 1), node("n2", 1), a_group(gang=1, priority=10)]
-        with cluster_of(*objects, running("young", "n1", 30), running("old", "n2", 1)) as cluster:
-            cluster.create(member("a"))
-            assert preempted(cluster) == ["young"]
-
-    def test_a_single_pod_is_evicted_rather_than_a_gang(self):
-        objects = [
-            *(node(f"n{i}", 1) for i in range(3)),
-            a_group("old", gang=2, mode="PodGroup"),
-            a_group("new", gang=1, priority=10),
-            running("old0", "n0", 30, group="old"),
-            running("old1", "n1", 30, group="old"),
-            running("alone", "n2", 1),
-        ]
-        with cluster_of(*objects) as cluster:
-            cluster.create(member("a", "new"))
-            assert preempted(cluster) == ["alone"]
-
-    def test_disruption_budgets_are_respected_where_possible(self):
-        budget = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "b", "namespace": "default"},
-            "spec": {"selector": {"matchLabels": {"app": "kept"}}},
-            "status": {"disruptionsAllowed": 0},
-        }
-        objects = [node("n1", 1), node("n2", 1), a_group(gang=1, priority=10), budget]
-        kept = running("kept", "n1", 30, labels={"app": "kept"})
-        with cluster_of(*objects, kept, running("other", "n2", 1)) as cluster:
-            cluster.create(member("a"))
-            assert preempted(cluster) == ["other"]
-
-    def test_its_own_members_are_not_victims(self):
-        """Evicting one of its members for another is pointless."""
-        objects = [node("n1", 1), a_group(gang=1, priority=10), running("mine", "n1", group="g", priority=1)]
-        with cluster_of(*objects) as cluster:
-            cluster.create(member("a", priority=10))
-            assert preempted(cluster) == []
-            text = "pod group is unschedulable, No preemption victims found for incoming preemptor"
-            assert condition(cluster) == [("False", "Unschedulable", text)]
-
 
 class TestPointlessEvictions:
     @pytest.mark.parametrize("gone", ["a member", "the group"])

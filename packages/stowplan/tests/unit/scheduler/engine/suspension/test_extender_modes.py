@@ -4,10 +4,8 @@ import pytest
 
 from stowplan.kube.api.port import Unreachable
 from stowplan.scheduler.engine.suspension.suspended_cycles import MAX_CYCLES
-from stowplan.scheduler.framework.requests import Bind
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
-from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.engines import DrivenEngine
 from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.worlds import struct
@@ -94,12 +92,6 @@ def test_lower_priority_pods_do_not_take_the_room_of_a_waiting_pod(point):
     assert engine.bound["p"] == left
 
 
-def test_pods_of_equal_priority_do_not_wait():
-    engine = overlapping(*rooms("n1", pods=1), extenders=[asked(filters=True)])
-    engine.create(asking("p").priority(5), a_pod("q").priority(5))
-    assert engine.bound == {"q": "n1"}
-
-
 @pytest.mark.parametrize("ends", ["nowhere", "fails", "deleted"])
 def test_unused_reserved_room_is_released(ends):
     engine = overlapping(
@@ -180,10 +172,6 @@ def test_waiting_pods_may_change_or_be_deleted():
 # -- binding ----------------------------------------------------------------------------------------------------------
 
 
-def binds(engine):
-    return [action for action in engine.under_way.values() if isinstance(action, Bind)]
-
-
 @pytest.mark.parametrize("overlaps", [False, True])
 def test_an_extender_binds_in_place_of_the_plugins(overlaps):
     engine = DrivenEngine(*rooms("n1"), extenders=[asked(binds=True)], overlaps=overlaps)
@@ -226,14 +214,4 @@ def test_extenders_that_do_not_bind_do_not_block_bindings():
     engine = DrivenEngine(*rooms("n1", pods=1000, cpu=1000), extenders=[asked(binds=True)])
     engine.create(*(asking(f"p{i}") for i in range(300)), a_pod("q"))
     assert len(engine.questions()) == 300
-    assert engine.bound == {"q": "n1"}
-
-
-def test_other_profiles_are_not_blocked():
-    engine = overlapping(
-        *rooms("n1"),
-        config=configuration(profile("default-scheduler"), profile("other")),
-        extenders=[asked(filters=True)],
-    )
-    engine.create(asking("p"), a_pod("q").spec(schedulerName="other"))
     assert engine.bound == {"q": "n1"}

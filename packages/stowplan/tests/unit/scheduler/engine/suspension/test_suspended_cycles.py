@@ -84,14 +84,6 @@ def test_extenders_filter_one_after_the_other():
     assert engine.notes()[0].startswith("0/3 nodes are available: 2 no.")
 
 
-def test_other_pods_are_tried_while_one_waits():
-    engine = driven(*rooms("n1"), extenders=[FakeExtender("e", filters=True, only="slow")])
-    engine.create(a_pod("slow").labels(slow="yes"), *(a_pod(f"p{i}") for i in range(5)))
-    assert sorted(engine.bound) == ["p0", "p1", "p2", "p3", "p4"]
-    engine.answer("e", ["n1"])
-    assert engine.bound["slow"] == "n1"
-
-
 def test_answers_may_come_in_any_order():
     engine = driven(*rooms("n1", "n2"), filters=["e"])
     engine.create(*(a_pod(f"p{i}") for i in range(4)))
@@ -165,29 +157,6 @@ def test_after_a_failure_about_the_nominated_node_all_nodes_are_searched():
 # -- races ------------------------------------------------------------------------------------------------------------
 
 
-def test_two_suspended_pods_compete_for_the_last_room():
-    engine = driven(*rooms("n1", pods=1), filters=["e"])
-    engine.create(a_pod("p1"), a_pod("p2"))
-    assert engine.suspended() == ["p1", "p2"]
-    engine.answer("e", ["n1"], 1)
-    engine.answer("e", ["n1"])
-    assert engine.bound == {"p2": "n1"}
-    # The cycle has restarted, and the filters left no node to ask about.
-    assert engine.questions() == []
-    assert engine.place("p1") is Place.UNSCHEDULABLE
-    assert "1 Too many pods" in engine.notes()[0]
-
-
-def test_a_cycle_chooses_another_node_when_another_pod_was_faster():
-    engine = driven(*rooms("n1", "n2", pods=1), filters=["e"])
-    engine.create(a_pod("p1"), a_pod("p2"))
-    engine.answer("e", ["n1"], 1)
-    engine.answer("e", ["n1"])
-    assert engine.question("e")["nodes"] == ["n2"]
-    engine.answer("e", ["n2"])
-    assert engine.bound == {"p2": "n1", "p1": "n2"}
-
-
 def test_a_cycle_that_loses_every_race_fails_with_an_error():
     engine = driven(*rooms(*(f"n{i}" for i in range(10)), pods=1), filters=["e"])
     engine.create(a_pod("late"))
@@ -238,29 +207,6 @@ def test_a_failed_prioritize_adds_no_score(answer):
     engine.answer("e1", answer)
     engine.answer("e2", {"n2": 10})
     assert engine.bound == {"p": "n2"}
-
-
-def test_a_single_node_is_not_prioritized():
-    engine = driven(*rooms("n1"), prioritizes=["e"])
-    engine.create(a_pod("p"))
-    assert engine.bound == {"p": "n1"}
-
-
-def test_a_node_that_filled_up_during_prioritize_is_not_chosen():
-    engine = driven(*rooms("n1", "n2", "n3", pods=1), prioritizes=["e"])
-    engine.create(a_pod("p1"), a_pod("p2"))
-    engine.answer("e", {"n2": 10}, 1)
-    engine.answer("e", {"n2": 10, "n3": 5})
-    assert engine.bound == {"p2": "n2", "p1": "n3"}
-
-
-def test_the_cycle_restarts_if_all_nodes_filled_up_meanwhile():
-    engine = driven(*rooms("n1", "n2", pods=1), prioritizes=["e"])
-    engine.create(a_pod("p"))
-    engine.create(a_pod("a").on("n1"), a_pod("b").on("n2"))
-    engine.answer("e", {"n2": 10})
-    assert engine.place("p") is Place.UNSCHEDULABLE
-    assert "2 Too many pods" in engine.notes()[0]
 
 
 # -- preempt ----------------------------------------------------------------------------------------------------------
@@ -487,11 +433,6 @@ def test_enabling_or_disabling_plugins_restarts_the_cycle(served):
     late_answer_is_ignored(engine)
     engine.answer("e", ["n1"])
     assert engine.bound == {"p": "n1"}
-
-
-def test_plugins_of_other_profiles_do_not_matter(waiting):
-    waiting.step(Served(frozenset({"Unknown"}), served=False))
-    assert waiting.withdrawn == []
 
 
 def test_a_scheduler_that_stops_leaves_the_pod_pending(waiting):
