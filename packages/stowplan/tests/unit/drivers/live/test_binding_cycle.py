@@ -2,15 +2,12 @@
 
 import asyncio
 
-import numpy as np
 import pytest
 
 from stowplan.kube.api.api_errors import Conflict, Forbidden
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.net.client.client_errors import OutcomeUnknown
-from stowplan.scheduler.framework.interface import PreBindPreFlightResult
-from stowplan.scheduler.framework.rejections import Rejections
-from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unschedulable
+from stowplan.scheduler.framework.status import SKIP, Code, Status, error, unschedulable
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
@@ -43,13 +40,6 @@ def check_nothing_is_left(cluster):
     assert scheduler.engine.context.pods_in_pre_bind._pods == {}
     assert scheduler.queue.in_flight() == []
     assert not scheduler._effects.tasks
-
-
-async def begin(cluster, pod):
-    """Create a pod whose binding cycle does not end immediately."""
-    cluster.api.server.create_all([pod.obj()])
-    for _ in range(200):
-        await asyncio.sleep(0)
 
 
 def listening(cluster):
@@ -187,32 +177,6 @@ async def test_pods_are_activated_at_the_end_of_the_binding_cycle_too():
         assert (cluster.node_of("p"), cluster.node_of("other")) == ("n", "n")
 
 
-async def test_the_timeout_is_that_of_plugins_that_have_not_allowed_the_pod():
-    first, second = (answering(name, permit=(Status(Code.Wait, ()), time)) for name, time in (("A", 5.0), ("B", 9.0)))
-    async with scheduler_with(first, second) as cluster:
-        await cluster.create(a_pod("p").obj())
-        await cluster.advance(3.0)
-        cluster.scheduler.waiting_pods.get(uid(cluster)).allow("A")
-        await cluster.advance(5.0)
-        assert len(cluster.scheduler.waiting_pods) == 1
-        await cluster.advance(1.0)
-        assert "rejected due to timeout after waiting 9s at plugin B" in cluster.condition("p")["message"]
-        check_nothing_is_left(cluster)
-
-
-@pytest.mark.parametrize("decide", ["allow", "reject", "preempt"])
-async def test_a_finished_wait_leaves_nothing_behind(decide):
-    async with scheduler_with(answering("A", permit=WAIT)) as cluster:
-        before = len(asyncio.all_tasks())
-        await cluster.create(a_pod("p").obj())
-        waiting = cluster.scheduler.waiting_pods.get(uid(cluster))
-        waiting.allow("A") if decide == "allow" else getattr(waiting, decide)("A", "over")
-        await cluster.settle()
-        assert (cluster.node_of("p") == "n") is (decide == "allow")
-        check_nothing_is_left(cluster)
-        assert len(asyncio.all_tasks()) == before
-
-
 # -- PreBind and Bind -------------------------------------------------------------------------------------------------
 
 
@@ -231,77 +195,6 @@ async def test_events_from_pre_bind_on_are_not_kept_for_the_pod():
         await cluster.create(a_pod("p").obj())
         assert seen == [False, True, False]
         check_nothing_is_left(cluster)
-
-
-async def test_a_pod_cancelled_in_pre_bind_fails_with_the_reason():
-    async def forever(state, pod, node_name):
-        await asyncio.Event().wait()
-
-    async with scheduler_with(answering("A", pre_bind=forever)) as cluster:
-        await begin(cluster, a_pod("p"))
-        cluster.scheduler.engine.context.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
-        await cluster.settle()
-        assert cluster.place("p") is Place.ERROR_BACKOFF
-        condition = cluster.condition("p")
-        assert (condition["reason"], condition["message"]) == ("SchedulerError", "preempted by Somebody")
-        check_nothing_is_left(cluster)
-
-
-async def test_a_cancelled_pod_fails_even_if_the_plugin_succeeds():
-    async def stubborn(state, pod, node_name):
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return
-
-    plugin = answering("A", pre_bind=stubborn)
-    async with scheduler_with(plugin) as cluster:
-        await begin(cluster, a_pod("p"))
-        cluster.scheduler.engine.context.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
-        await cluster.settle()
-        assert (cluster.node_of("p"), cluster.place("p")) == ("", Place.ERROR_BACKOFF)
-        assert cluster.condition("p")["message"] == "preempted by Somebody"
-
-
-async def test_a_failure_is_reported_after_the_whole_parallel_group_has_ended():
-    ended = []
-
-    async def cleaning_up(state, pod, node_name):
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)
-            ended.append(pod.key)
-
-    async def failing(state, pod, node_name):
-        return error("broken")
-
-    parallel = PreBindPreFlightResult(allow_parallel=True)
-    slow = answering("A", pre_bind=cleaning_up, pre_bind_pre_flight=parallel, reserve=None)
-    slow.answers["unreserve"] = lambda *_: ended.append("unreserve")
-    quick = answering("B", pre_bind=failing, pre_bind_pre_flight=parallel)
-    async with scheduler_with(slow, quick) as cluster:
-        await cluster.create(a_pod("p").obj())
-        assert ended == ["default/p", "unreserve"]
-
-
-async def test_pending_status_patches_are_withdrawn_before_binding():
-    order = []
-
-    async def bind(state, pod, node_name):
-        order.append("bind")
-        return SKIP
-
-    async with scheduler_with(answering("A", bind=bind)) as cluster:
-        withdraw = cluster.scheduler.engine.statuses.withdraw
-
-        def withdrawn(of, listener):
-            order.append("withdraw")
-            return withdraw(of, listener)
-
-        cluster.scheduler.engine.statuses.withdraw = withdrawn
-        await cluster.create(a_pod("p").obj())
-        assert order == ["withdraw", "bind"]
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -361,33 +254,6 @@ async def test_an_unexpected_exception_fails_only_the_attempt(caplog):
         assert in_short(cluster.condition("p")["message"]) == "a bug"
         await cluster.advance(3.0)
         assert cluster.node_of("p") == "n"
-
-
-async def test_errors_in_unreserve_are_reported(caplog):
-    bad = answering("A", reserve=unschedulable("no"), unreserve=RuntimeError("lost it"))
-    async with scheduler_with(bad) as cluster:
-        await cluster.create(a_pod("p").obj())
-        assert cluster.place("p") is Place.UNSCHEDULABLE
-        assert 'running Unreserve plugin "A": lost it' in in_short(caplog.text)
-
-
-async def test_pending_plugins_are_recorded_separately():
-    def later(state, pod, nodes):
-        return Rejections.where(np.ones(len(nodes), np.bool_), Reason("Later", "later"), Code.Pending)
-
-    async with scheduler_with(answering("A", filter=later)) as cluster:
-        await cluster.create(a_pod("p").obj())
-        queued = cluster.scheduler.queue.get("default/p")
-        assert (queued.unschedulable_plugins, queued.pending_plugins) == ({"A"}, {"A"})
-
-
-async def test_a_preemptor_is_nominated_the_node():
-    small = a_node("n").allocatable(cpu=1, pods=10)
-    important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
-    async with live(small.obj(), important) as cluster:
-        await cluster.create(a_pod("low").requests(cpu=1).obj())
-        await cluster.create(a_pod("p").requests(cpu=1).spec(priorityClassName="c").obj())
-        assert cluster.pod("p")["status"]["nominatedNodeName"] == "n"
 
 
 async def test_equal_pods_have_separate_cycle_states():

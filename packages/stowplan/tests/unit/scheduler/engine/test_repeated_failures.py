@@ -200,52 +200,11 @@ def test_nothing_is_recomputed_while_nothing_changes(kind, dry_runs):
     assert len({decision.pod.uid for decision in (first, *others)}) == 5
 
 
-@pytest.mark.parametrize(
-    ("what", "which"),
-    [
-        pytest.param("touch", 3, id="a pod is listed last"),
-        pytest.param("start", 3, id="a pod started later"),
-        pytest.param("terminate", 3, id="a pod is being deleted"),
-        pytest.param("budget", 2, id="a budget allows more"),
-        pytest.param("nominate", 1, id="a nomination"),
-        pytest.param("delete", 3, id="a pod left"),
-        pytest.param("bring back", 3, id="a pod is seen again"),
-        pytest.param("remove node", 3, id="a node left"),
-    ],
-)
-def test_a_relevant_change_causes_a_new_dry_run(what, which, dry_runs):
-    world = World()
-    tried(world, "low", times=2)
-    change(world, what, which)
-    tried(world, "low", times=2)
-    assert len(dry_runs) == 2
-
-
 def test_each_attempt_chooses_again_among_equal_victims(dry_runs):
     world = World(random=Random(3))
     chosen = {decision.nominated_node_name for decision in tried(world, "high", times=40)}
     assert len(chosen) > 1
     assert len(dry_runs) == 1
-
-
-def test_removing_one_of_several_nominations_makes_room():
-    world = World(pods_a_node=1)
-    for i in range(4):
-        world.nominate(i, f"n{i}", cpu="1", priority=5)
-    assert [decision.node_name for decision in tried(world, "low", times=3)] == ["", "", ""]
-    world.state.nominator.delete("nominated2")
-    assert tried(world, "low")[0].node_name == "n2"
-
-
-def test_a_nominated_pod_can_use_the_room_of_its_own_nomination():
-    world = World(pods_a_node=1)
-    for i in range(1, 4):
-        world.nominate(i, f"n{i}", cpu="1", priority=5)
-    its_own = world.pod("high")
-    world.state.nominator.add(its_own, "n0")
-    for _ in range(2):
-        assert tried(world, "high")[0].node_name == ""
-        assert world.keeping.schedule(world.framework, its_own).node_name == "n0"
 
 
 class ChangingFilter(NodeFilterPlugin, ShapeSigned):

@@ -126,11 +126,6 @@ def test_a_node_has_the_reasons_of_the_first_plugin_that_refused_it():
     assert diagnosis.codes.tolist() == [NO, NO, NEVER, 0]
 
 
-def test_plugins_that_were_never_first_are_not_rejectors():
-    diagnosis = diagnosis_of(refuses("P", {0: unschedulable("p")}), refuses("Q", {0: unschedulable("q")}), nodes=4)
-    assert diagnosis.unschedulable_plugins == {"P"}
-
-
 def test_counts_are_sorted_as_text():
     statuses = {i: unschedulable("a") for i in range(10)} | {i: unschedulable("z") for i in range(10, 12)}
     diagnosis = diagnosis_of(refuses("P", statuses, 12), nodes=12)

@@ -88,12 +88,6 @@ def test_hypothetical_views_are_used_as_given():
     assert framework.handle.run_filter_plugins_with_nominated_pods(CycleState(), pod, view) == {}
 
 
-def test_removed_nodes_are_skipped():
-    framework = framework_of(NotOnThree, objects=NODES)
-    framework.handle.cluster.remove_node("n1")
-    assert refused(framework, info_of(framework, a_pod())) == {"n3": ("NotOnThree", "not here")}
-
-
 def test_an_error_ends_filtering():
     framework = framework_of(Failing, objects=NODES)
     pod = info_of(framework, a_pod())
@@ -131,19 +125,6 @@ def test_extenders_and_waiting_pods_are_the_schedulers_own():
     handle = framework_of(waiting_pods=waiting, extenders=[extender]).handle
     assert handle.extenders() == (extender,)
     assert handle.waiting_pods is waiting
-
-
-def test_signatures_distinguish_pods():
-    framework = framework_of(NotOnThree, objects=NODES)
-    pods = [info_of(framework, a_pod(name).requests(cpu=cpu)) for name, cpu in (("a", "1"), ("b", "1"), ("c", "2"))]
-    a, b, c = (framework.handle.sign_pod(pod) for pod in pods)
-    assert a is not None
-    assert a == b != c
-
-
-def test_a_profile_with_a_plugin_that_does_not_sign_has_no_signatures():
-    framework = framework_of(Failing)
-    assert framework.handle.sign_pod(info_of(framework, a_pod())) is None
 
 
 def test_plugins_by_point_with_weights():

@@ -17,7 +17,7 @@ from stowplan.scheduler.framework.status import unschedulable
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
-from support.plugins.fake_plugins import fake, framework_of, judged
+from support.plugins.fake_plugins import fake, framework_of
 from support.scheduling.worlds import state_of, struct
 
 #: What a framework derives from its plugins.
@@ -81,15 +81,6 @@ def lined_up(framework):
 names = st.sets(st.sampled_from([*NAMES, "NoSuchPlugin"]))
 
 
-@given(names)
-@examples(60)
-def test_disabling_equals_a_profile_without_them(off):
-    framework = built(PROFILE)
-    framework.switch_off(off)
-    assert lined_up(framework) == lined_up(built(without(PROFILE, off)))
-    assert framework.switched_off == off & set(NAMES)
-
-
 @given(st.lists(st.tuples(st.booleans(), names), max_size=4))
 @examples(60)
 def test_enabled_plugins_take_part(steps):
@@ -111,17 +102,6 @@ def test_lists_are_not_empty():
     assert "Told" in signers
     assert len(events) > 10
     assert built(PROFILE)._signers is None, "no plugin without signature"
-
-
-def test_disabled_plugins_are_not_called():
-    state = state_of([a_node("a"), a_node("b")])
-    framework = framework_of(state, fake("No", filter=unschedulable("no"), pre_enqueue=unschedulable("no")))
-    pod = framework.handle.pod_info(struct(a_pod()))
-    assert judged(framework, a_pod())[1].diagnosis is not None
-    assert framework.run_pre_enqueue(pod) is not None
-    framework.switch_off(["No"])
-    assert judged(framework, a_pod())[1].feasible.tolist() == [True, True]
-    assert framework.run_pre_enqueue(pod) is None
 
 
 def test_results_of_other_plugins_are_not_reused():

@@ -1,7 +1,5 @@
 """Waiting on Permit and cancellation in PreBind: the first decision counts, and timeouts."""
 
-import asyncio
-
 import pytest
 
 from stowplan.scheduler.framework.waiting_pods import PodInPreBind, PodsInPreBind, WaitingPods, permit_outcome
@@ -93,13 +91,6 @@ def test_an_expired_deadline_has_precedence_over_a_later_signal(pods, clock):
     assert shown(waiting.decision) == TIMED_OUT
 
 
-def test_signals_return_whether_they_counted(pods):
-    waiting = pods.add(info(), {"A": 10.0})
-    assert waiting.reject("A", "no") is True
-    assert waiting.reject("B", "no") is False
-    assert waiting.preempt("B", "no") is False
-
-
 def test_pending_plugins_and_deadlines_shrink(pods, clock):
     waiting = pods.add(info(), {"A": 10.0, "B": 30.0})
     assert (waiting.pending_plugins, waiting.next_deadline) == (("A", "B"), 110.0)
@@ -140,17 +131,6 @@ def test_outcomes_for_the_binding(pods, clock, signal, outcome):
     waiting = pods.add(info(), {"A": 10.0})
     signal(waiting, clock)
     assert shown(permit_outcome(waiting.decision)) == outcome
-
-
-def test_an_event_loop_can_wait_for_the_decision(pods):
-    async def binding():
-        decided = asyncio.get_running_loop().create_future()
-        waiting = pods.add(info(), {"A": 10.0})
-        waiting.on_decided(decided.set_result)
-        asyncio.get_running_loop().call_soon(waiting.allow, "A")
-        return await decided
-
-    assert shown(asyncio.run(binding())) == ALLOWED
 
 
 # -- the map ----------------------------------------------------------------------------------------------------------

@@ -2,10 +2,9 @@
 
 import pytest
 
-from stowplan.plugins import FilterPlugin, PostFilterPlugin, SignPlugin, error, unschedulable
+from stowplan.plugins import FilterPlugin, SignPlugin, error
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-from stowplan.scheduler.framework.interface import PostFilterResult
 from stowplan.scheduler.framework.status import Code
 from stowplan.testing import a_node, a_pod
 from support.plugins.profiles import framework
@@ -266,28 +265,3 @@ def test_a_pod_is_gated_during_its_preemption(bench):
         "waiting for the preemption for this pod to be finished",
     )
     assert world.plugin.pre_enqueue(world.pod(a_pod("other"))) is None
-
-
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        pytest.param(unschedulable("try later"), "0/1 nodes are available: 1 Insufficient cpu. {}", id="joined"),
-    ],
-)
-def test_messages_of_several_post_filters(status, message):
-    class Other(PostFilterPlugin, SignPlugin):
-        name = "Other"
-
-        def sign_pod(self, pod):
-            return {}
-
-        def post_filter(self, state, pod, diagnosis):
-            return PostFilterResult(status)
-
-    state = state_of([a_node("a").allocatable(cpu=1)], [victim("v", "a", 100)])
-    profile = framework(state, Other)
-    pod = state.pod_info(struct(a_pod().requests(cpu="1")))
-    decision = SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, pod)
-    said = ", ".join(result.status.message for _, result in decision.post_filter)
-    assert decision.message == message.format(said)
-    assert said.endswith("try later")

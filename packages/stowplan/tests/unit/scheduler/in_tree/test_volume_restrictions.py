@@ -11,6 +11,7 @@ from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.status import SKIP, Code
 from stowplan.scheduler.in_tree.volume_restrictions.plugin import VolumeRestrictions
 from stowplan.testing import a_node, a_pod
+from support.plugins.storage import pvc
 
 DISK = "node(s) had no available disk"
 CLAIM = (
@@ -41,13 +42,8 @@ def mounting(name, *volumes, namespace="default"):
     return pod
 
 
-def claim(name, mode="ReadWriteOncePod", namespace="default"):
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"accessModes": [mode]},
-    }
+def claim(name, mode="ReadWriteOncePod"):
+    return pvc(name, accessModes=[mode])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.preemption.disruption_budgets import violating_pods, violating_units
 from stowplan.testing import a_pod
 from support.examples import examples
-from support.scheduling.worlds import struct
+from support.scheduling.worlds import budget, struct
 
 LABELS = ({}, {"app": "web"}, {"app": "db"}, {"app": "web", "tier": "front"})
 SELECTORS = (
@@ -39,21 +39,6 @@ budgets = st.lists(
 )
 
 
-def a_budget(number, namespace, selector, allowed, disrupted):
-    return struct(
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": f"b{number}", "namespace": namespace},
-            "spec": {} if selector is None else {"selector": selector},
-            "status": {
-                "disruptionsAllowed": allowed,
-                "disruptedPods": {f"p{i}": "2026-01-01T00:00:00Z" for i in disrupted},
-            },
-        }
-    )
-
-
 def matches(selector, labels):
     match selector:
         case {"matchLabels": wanted}:
@@ -76,8 +61,9 @@ def covering(pdbs, name, namespace, labels):
 @given(nodes, budgets)
 def test_violations_are_those_of_the_plain_rule(nodes, pdbs):
     state = ClusterState()
-    for number, pdb in enumerate(pdbs):
-        state.put_object(a_budget(number, *pdb))
+    for number, (namespace, selector, allowed, disrupted) in enumerate(pdbs):
+        names = [f"p{i}" for i in disrupted]
+        state.put_object(struct(budget(f"b{number}", selector, allowed, namespace_name=namespace, disrupted=names)))
     slots, expected, by_units, number = [], [], [], 0
     units_left = [allowed for _, _, allowed, _ in pdbs]
     units = []

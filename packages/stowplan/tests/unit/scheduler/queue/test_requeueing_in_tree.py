@@ -10,6 +10,7 @@ from stowplan.kube.api import types as t
 from stowplan.scheduler.framework.events import events_of_change
 from stowplan.testing import a_node, a_pod, selector
 from support.plugins.profiles import framework
+from support.plugins.storage import CLAIMING, EPHEMERAL, csi_node, of, pvc, resource_claim, storage
 from support.scheduling.queues import QueueHarness
 from support.scheduling.worlds import ZONE, struct
 
@@ -17,35 +18,12 @@ from support.scheduling.worlds import ZONE, struct
 BOTH, SELF, NONE = ("self", "twin"), ("self",), ()
 
 
-def of(kind, name, version="v1", **fields):
-    metadata = {"name": name, **fields.pop("metadata", {})}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
-
-
-def storage(kind, name="x", **fields):
-    return of(kind, name, "storage.k8s.io/v1", **fields)
-
-
-def devices(kind, name="x", **fields):
-    return of(kind, name, "resource.k8s.io/v1", **fields)
-
-
-def pvc(name, **spec):
-    return of("PersistentVolumeClaim", name, metadata={"namespace": "default"}, spec=spec)
+def devices(kind, **fields):
+    return of(kind, "x", "resource.k8s.io/v1", **fields)
 
 
 def in_zones(zones):
     return of("PersistentVolume", "v", metadata={"labels": {ZONE: zones}}, spec={})
-
-
-def csi_node(annotations=None, **limits):
-    drivers = [{"name": d, "nodeID": "n", "allocatable": {"count": c}} for d, c in limits.items()]
-    return storage("CSINode", "n", metadata={"annotations": annotations or {}}, spec={"drivers": drivers})
-
-
-def resource_claim(name="c", **status):
-    metadata = {"namespace": "default", "uid": f"{name}-uid"}
-    return devices("ResourceClaim", name, metadata=metadata, spec={}, status=status)
 
 
 def itself():
@@ -60,14 +38,22 @@ def other(name="other"):
 WEB = selector(labels={"app": "web"})
 NEAR, AWAY = a_pod().requires_pods(ZONE, WEB), a_pod().avoids_pods(ZONE, WEB)
 SPREAD = a_pod().labels(app="web").spreads(ZONE, WEB)
-CLAIMS, EPHEMERAL = a_pod().claims_volume("c"), a_pod().volume("e", ephemeral={"volumeClaimTemplate": {}})
+DRIVERS = a_pod().volume("v", csi={"driver": "x"})
 IN_ZONE = a_node().labels({ZONE: "a"})
-CAPACITY = {"storageClassName": "s", "capacity": "1Gi"}
 EBS = other().volume("v", awsElasticBlockStore={"volumeID": "vol-1"})
 
 
+def counting(storage_capacity):
+    return storage("CSIDriver", "x", spec={"storageCapacity": storage_capacity})
+
+
+def room(capacity="1Gi", **fields):
+    metadata = {"namespace": "n"}
+    return storage("CSIStorageCapacity", "x", metadata=metadata, storageClassName="s", capacity=capacity, **fields)
+
+
 def detached(driver):
-    return storage("VolumeAttachment", spec={"attacher": driver, "nodeName": "n", "source": {}})
+    return storage("VolumeAttachment", "x", spec={"attacher": driver, "nodeName": "n", "source": {}})
 
 
 ATTACHED = detached("d")
@@ -188,114 +174,91 @@ ROWS = {
         ),
     ],
     "VolumeRestrictions": [
-        ("who shared its claim goes", CLAIMS, other().claims_volume("c").on("n"), None, BOTH),
-        ("who had another claim goes", CLAIMS, other().claims_volume("d").on("n"), None, NONE),
+        ("who shared its claim goes", CLAIMING, other().claims_volume("c").on("n"), None, BOTH),
+        ("who had another claim goes", CLAIMING, other().claims_volume("d").on("n"), None, NONE),
         (
-            "of another namespace", CLAIMS, a_pod("o", "else").uid("o").claims_volume("c").on("n"), None, NONE,
+            "of another namespace", CLAIMING, a_pod("o", "else").uid("o").claims_volume("c").on("n"), None, NONE,
         ),
         (
             "who held its disk goes", a_pod().volume("d", gcePersistentDisk={"pdName": "x"}),
             other().volume("d", gcePersistentDisk={"pdName": "x"}).on("n"), None, BOTH,
         ),
-        ("a node comes", CLAIMS, None, a_node(), BOTH),
-        ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
-        ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
-        ("another claim comes", CLAIMS, None, pvc("d"), NONE),
-        ("of another namespace", CLAIMS, None, of("PersistentVolumeClaim", "c", metadata={"namespace": "x"}), NONE),
+        ("a node comes", CLAIMING, None, a_node(), BOTH),
+        ("a taint goes", CLAIMING, a_node().tainted("t"), a_node(), BOTH),
+        ("its claim comes", CLAIMING, None, pvc("c"), BOTH),
+        ("another claim comes", CLAIMING, None, pvc("d"), NONE),
+        ("of another namespace", CLAIMING, None, pvc("c", "x"), NONE),
     ],
     "NodeVolumeLimits": [
-        ("a CSINode comes", CLAIMS, None, csi_node(), BOTH),
-        ("a limit grows", CLAIMS, csi_node(d=1), csi_node(d=2), BOTH),
-        ("a limit shrinks", CLAIMS, csi_node(d=2), csi_node(d=1), NONE),
-        ("a driver comes", CLAIMS, csi_node(), csi_node(d=2), BOTH),
-        ("a pod with a claim goes", CLAIMS, other().claims_volume("d").on("n"), None, BOTH),
-        ("a pod without one goes", CLAIMS, other().on("n"), None, NONE),
-        ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
+        ("a CSINode comes", CLAIMING, None, csi_node(), BOTH),
+        ("a limit grows", CLAIMING, csi_node(d=1), csi_node(d=2), BOTH),
+        ("a limit shrinks", CLAIMING, csi_node(d=2), csi_node(d=1), NONE),
+        ("a driver comes", CLAIMING, csi_node(), csi_node(d=2), BOTH),
+        ("a pod with a claim goes", CLAIMING, other().claims_volume("d").on("n"), None, BOTH),
+        ("a pod without one goes", CLAIMING, other().on("n"), None, NONE),
+        ("its claim comes", CLAIMING, None, pvc("c"), BOTH),
         ("the claim made for it comes", EPHEMERAL, None, pvc("self-e"), SELF),
-        ("a volume is detached", CLAIMS, ATTACHED, None, BOTH),
+        ("a volume is detached", CLAIMING, ATTACHED, None, BOTH),
         ("a volume is detached, no volumes", a_pod(), ATTACHED, None, NONE),
-        ("a pending pod with a claim goes", CLAIMS, other().claims_volume("d"), None, NONE),
-        ("a pod with a disk of its own goes", CLAIMS, EBS.on("n"), None, BOTH),
-        ("a pod with a driver's own volume goes", CLAIMS, other().volume("v", csi={"driver": "x"}).on("n"), None, NONE),
+        ("a pending pod with a claim goes", CLAIMING, other().claims_volume("d"), None, NONE),
+        ("a pod with a disk of its own goes", CLAIMING, EBS.on("n"), None, BOTH),
+        ("one with a driver's volume goes", CLAIMING, a_pod("o").volume("v", csi={"driver": "x"}).on("n"), None, NONE),
         ("its driver detaches a volume", EBS, detached("ebs.csi.aws.com"), None, BOTH),
         ("another driver detaches a volume", EBS, detached("x"), None, NONE),
         ("another driver detaches a volume, claim unknown", EPHEMERAL, detached("x"), None, NONE),
     ],
     "VolumeBinding": [
-        ("a storage class comes", CLAIMS, None, storage("StorageClass", provisioner="p"), BOTH),
+        ("a storage class comes", CLAIMING, None, storage("StorageClass", "x", provisioner="p"), BOTH),
         (
-            "its topologies change", CLAIMS, storage("StorageClass", provisioner="p"),
-            storage("StorageClass", provisioner="p", allowedTopologies=[{"matchLabelExpressions": []}]), BOTH,
+            "its topologies change", CLAIMING, storage("StorageClass", "x", provisioner="p"),
+            storage("StorageClass", "x", provisioner="p", allowedTopologies=[{"matchLabelExpressions": []}]), BOTH,
         ),
-        ("nothing of it changes", CLAIMS, *[storage("StorageClass", provisioner="p")] * 2, NONE),
-        ("its claim comes", CLAIMS, None, pvc("c"), BOTH),
-        ("its claim changes", CLAIMS, pvc("c"), pvc("c", volumeName="v"), BOTH),
-        ("another claim changes", CLAIMS, pvc("d"), pvc("d", volumeName="v"), NONE),
+        ("nothing of it changes", CLAIMING, *[storage("StorageClass", "x", provisioner="p")] * 2, NONE),
+        ("its claim comes", CLAIMING, None, pvc("c"), BOTH),
+        ("its claim changes", CLAIMING, pvc("c"), pvc("c", volumeName="v"), BOTH),
+        ("another claim changes", CLAIMING, pvc("d"), pvc("d", volumeName="v"), NONE),
         (
-            "a claim changes elsewhere", CLAIMS, *[of("PersistentVolumeClaim", "c", metadata={"namespace": "x"})] * 2,
+            "a claim changes elsewhere", CLAIMING, *[pvc("c", "x")] * 2,
             NONE,
         ),
         ("the claim made for it changes", EPHEMERAL, pvc("self-e"), pvc("self-e", volumeName="v"), SELF),
-        ("a volume comes", CLAIMS, None, of("PersistentVolume", "v", spec={}), BOTH),
-        ("a volume changes", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, BOTH),
-        ("a node comes", CLAIMS, None, a_node(), BOTH),
-        ("a node's labels change", CLAIMS, a_node(), IN_ZONE, BOTH),
-        ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
-        ("a CSINode comes", CLAIMS, None, csi_node(), BOTH),
-        ("plugins migrate", CLAIMS, csi_node(), csi_node({MIGRATED: "x"}), BOTH),
-        ("a limit grows", CLAIMS, csi_node(d=1), csi_node(d=2), NONE),
+        ("a volume comes", CLAIMING, None, of("PersistentVolume", "v", spec={}), BOTH),
+        ("a volume changes", CLAIMING, *[of("PersistentVolume", "v", spec={})] * 2, BOTH),
+        ("a node comes", CLAIMING, None, a_node(), BOTH),
+        ("a node's labels change", CLAIMING, a_node(), IN_ZONE, BOTH),
+        ("a taint goes", CLAIMING, a_node().tainted("t"), a_node(), BOTH),
+        ("a CSINode comes", CLAIMING, None, csi_node(), BOTH),
+        ("plugins migrate", CLAIMING, csi_node(), csi_node(annotations={MIGRATED: "x"}), BOTH),
+        ("a limit grows", CLAIMING, csi_node(d=1), csi_node(d=2), NONE),
+        ("its driver no longer counts storage", DRIVERS, counting(True), counting(False), BOTH),
+        ("its driver counts storage now", DRIVERS, counting(False), counting(True), NONE),
+        ("another no longer does", a_pod().volume("v", csi={"driver": "y"}), counting(True), counting(False), NONE),
+        ("capacity comes", CLAIMING, None, room(), BOTH),
+        ("capacity grows", CLAIMING, room(), room("2Gi"), BOTH),
+        ("capacity shrinks", CLAIMING, room(), room("1Mi"), NONE),
         (
-            "its driver no longer counts storage", a_pod().volume("v", csi={"driver": "x"}),
-            storage("CSIDriver", spec={"storageCapacity": True}), storage("CSIDriver", spec={"storageCapacity": False}),
-            BOTH,
-        ),
-        (
-            "its driver counts storage now", a_pod().volume("v", csi={"driver": "x"}),
-            storage("CSIDriver", spec={"storageCapacity": False}), storage("CSIDriver", spec={"storageCapacity": True}),
-            NONE,
-        ),
-        (
-            "another driver no longer does", a_pod().volume("v", csi={"driver": "y"}),
-            storage("CSIDriver", spec={"storageCapacity": True}), storage("CSIDriver", spec={"storageCapacity": False}),
-            NONE,
-        ),
-        ("capacity comes", CLAIMS, None, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY), BOTH),
-        (
-            "capacity grows", CLAIMS, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY),
-            storage("CSIStorageCapacity", metadata={"namespace": "n"}, **{**CAPACITY, "capacity": "2Gi"}), BOTH,
-        ),
-        (
-            "capacity shrinks", CLAIMS, storage("CSIStorageCapacity", metadata={"namespace": "n"}, **CAPACITY),
-            storage("CSIStorageCapacity", metadata={"namespace": "n"}, **{**CAPACITY, "capacity": "1Mi"}), NONE,
-        ),
-        (
-            "capacity grows, the largest volume does not", CLAIMS,
-            storage("CSIStorageCapacity", metadata={"namespace": "n"}, maximumVolumeSize="1Gi", **CAPACITY),
-            storage(
-                "CSIStorageCapacity", metadata={"namespace": "n"}, maximumVolumeSize="1Gi",
-                **{**CAPACITY, "capacity": "2Gi"},
-            ),
-            NONE,
+            "capacity grows, the largest volume does not", CLAIMING, room(maximumVolumeSize="1Gi"),
+            room("2Gi", maximumVolumeSize="1Gi"), NONE,
         ),
     ],
     "VolumeZone": [
         (
-            "a class that waits for pods comes", CLAIMS, None,
-            storage("StorageClass", provisioner="p", volumeBindingMode="WaitForFirstConsumer"), BOTH,
+            "a class that waits for pods comes", CLAIMING, None,
+            storage("StorageClass", "x", provisioner="p", volumeBindingMode="WaitForFirstConsumer"), BOTH,
         ),
-        ("another class comes", CLAIMS, None, storage("StorageClass", provisioner="p"), NONE),
-        ("a node comes", CLAIMS, None, a_node(), BOTH),
-        ("a node's labels change", CLAIMS, a_node(), IN_ZONE, BOTH),
-        ("a taint goes", CLAIMS, a_node().tainted("t"), a_node(), BOTH),
-        ("its claim changes", CLAIMS, pvc("c"), pvc("c", volumeName="v"), BOTH),
-        ("a volume comes", CLAIMS, None, of("PersistentVolume", "v", spec={}), BOTH),
+        ("another class comes", CLAIMING, None, storage("StorageClass", "x", provisioner="p"), NONE),
+        ("a node comes", CLAIMING, None, a_node(), BOTH),
+        ("a node's labels change", CLAIMING, a_node(), IN_ZONE, BOTH),
+        ("a taint goes", CLAIMING, a_node().tainted("t"), a_node(), BOTH),
+        ("its claim changes", CLAIMING, pvc("c"), pvc("c", volumeName="v"), BOTH),
+        ("a volume comes", CLAIMING, None, of("PersistentVolume", "v", spec={}), BOTH),
         (
-            "a volume moves", CLAIMS, of("PersistentVolume", "v", spec={}),
+            "a volume moves", CLAIMING, of("PersistentVolume", "v", spec={}),
             of("PersistentVolume", "v", metadata={"labels": {ZONE: "a"}}, spec={}), BOTH,
         ),
-        ("a volume changes otherwise", CLAIMS, *[of("PersistentVolume", "v", spec={})] * 2, NONE),
-        ("a volume's zones in another order", CLAIMS, in_zones("a__b"), in_zones("b__a"), NONE),
-        ("a zone that cannot be read", CLAIMS, of("PersistentVolume", "v", spec={}), in_zones("a__"), NONE),
+        ("a volume changes otherwise", CLAIMING, *[of("PersistentVolume", "v", spec={})] * 2, NONE),
+        ("a volume's zones in another order", CLAIMING, in_zones("a__b"), in_zones("b__a"), NONE),
+        ("a zone that cannot be read", CLAIMING, of("PersistentVolume", "v", spec={}), in_zones("a__"), NONE),
         ("the claim made for it comes", EPHEMERAL, None, pvc("self-e"), NONE),
     ],
     "PodTopologySpread": [
@@ -348,12 +311,15 @@ ROWS = {
         ("its claim comes", a_pod().claims_devices("c"), None, resource_claim(), BOTH),
         ("another claim comes", a_pod().claims_devices("c"), None, resource_claim("d"), NONE),
         (
-            "its claim says the same", a_pod().claims_devices("c"), resource_claim(), resource_claim(reservedFor=[]),
-            NONE,
+            "its claim says the same", a_pod().claims_devices("c"), resource_claim(),
+            resource_claim(status={"reservedFor": []}), NONE,
         ),
-        ("its claim is allocated", a_pod().claims_devices("c"), resource_claim(), resource_claim(allocation={}), BOTH),
         (
-            "a claim is given back", a_pod().claims_devices("c"), resource_claim("d", allocation={}),
+            "its claim is allocated", a_pod().claims_devices("c"), resource_claim(),
+            resource_claim(status={"allocation": {}}), BOTH,
+        ),
+        (
+            "a claim is given back", a_pod().claims_devices("c"), resource_claim("d", {"allocation": {}}),
             resource_claim("d"), BOTH,
         ),
         (

@@ -45,8 +45,9 @@ from stowplan.scheduler.in_tree.volume_zone.plugin import VolumeZone
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins import claims as volumes
+from support.plugins.storage import of, pvc, storage
 from support.scheduling.evaluations import findings
-from support.scheduling.worlds import HOST, ZONE, service, struct
+from support.scheduling.worlds import HOST, ZONE, namespace, service, struct
 
 GPU = "example.com/gpu"
 QUOTA = custom_resource("quotas.v1.example.com")
@@ -178,19 +179,13 @@ def framework_on(state, *plugins, without=(), **gates):
     )
 
 
-def namespace(name, **labels):
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
 def device_class(name, resource=None):
-    spec = {"extendedResourceName": resource} if resource else {}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
+    return of("DeviceClass", name, "resource.k8s.io/v1", spec={"extendedResourceName": resource} if resource else {})
 
 
 def csi_node(name, limit=None):
     driver = {"name": "ebs.csi.aws.com", "nodeID": name, **({} if limit is None else {"allocatable": {"count": limit}})}
-    metadata = {"name": name}
-    return {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": metadata, "spec": {"drivers": [driver]}}
+    return storage("CSINode", name, spec={"drivers": [driver]})
 
 
 def quota(name, *closed, namespace="default", team=""):
@@ -199,9 +194,7 @@ def quota(name, *closed, namespace="default", team=""):
 
 
 def claim(name, namespace="default", mode="ReadWriteOnce"):
-    metadata = {"name": name, "namespace": namespace}
-    spec = {"accessModes": [mode]}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+    return pvc(name, namespace, accessModes=[mode])
 
 
 def bound_claim(name, volume):
@@ -212,20 +205,19 @@ def bound_claim(name, volume):
 
 
 def csi_volume(name, handle="h", **labels):
-    metadata = {"name": name, "labels": {f"topology.kubernetes.io/{key}": value for key, value in labels.items()}}
-    spec = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": handle}}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+    metadata = {"labels": {f"topology.kubernetes.io/{key}": value for key, value in labels.items()}}
+    return of(
+        "PersistentVolume", name, metadata=metadata, spec={"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": handle}}
+    )
 
 
 def attachment(node, volume):
-    metadata = {"name": f"{volume}-{node}"}
     spec = {"attacher": "ebs.csi.aws.com", "nodeName": node, "source": {"persistentVolumeName": volume}}
-    return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": metadata, "spec": spec}
+    return storage("VolumeAttachment", f"{volume}-{node}", spec=spec)
 
 
 def storage_class(name, mode=None):
-    found = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "x"}
-    return found | ({} if mode is None else {"volumeBindingMode": mode})
+    return storage("StorageClass", name, provisioner="x", **({} if mode is None else {"volumeBindingMode": mode}))
 
 
 NODES = [a_node(f"n{i}").zone("ab"[i % 2]) for i in range(4)]
