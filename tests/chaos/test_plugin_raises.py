@@ -89,6 +89,22 @@ GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkload
 # -- the plugins, which do nothing ------------------------------------------------------------------------------------
 
 
+def nothing(self, *args):
+    return None
+
+
+async def nothing_later(self, *args):
+    return None
+
+
+def no(self, *args):
+    return False
+
+
+def yes(self, *args):
+    return True
+
+
 class Signs(SignPlugin):
     name = "Odd"
 
@@ -115,39 +131,12 @@ class Points(
     normalizes = changes_assumed_pods = effect_free = True
     #: Whether it rejects the first pod at Permit.
     rejects = False
-
-    def signs_nothing(self, shape):
-        return False
-
-    def sign_version(self, pod):
-        return 0
-
-    def skips(self, shape):
-        return False
-
-    def reserves_nothing(self, shape):
-        return False
-
-    def pre_enqueue(self, pod):
-        return None
-
-    def pre_filter(self, state, pod, nodes):
-        return None
-
-    def add_pod(self, state, pod, added, node):
-        return None
-
-    def remove_pod(self, state, pod, removed, node):
-        return None
-
-    def filter(self, state, pod, nodes):
-        return None
+    pre_enqueue = pre_filter = add_pod = remove_pod = filter = pre_score = reserve = unreserve = hint = nothing
+    pre_bind = post_bind = nothing_later
+    signs_nothing = sign_version = skips = reserves_nothing = no
 
     def post_filter(self, state, pod, diagnosis):
         return PostFilterResult(unschedulable())
-
-    def pre_score(self, state, pod, nodes):
-        return None
 
     def score(self, state, pod, nodes):
         return np.zeros(len(nodes), np.int64)
@@ -158,12 +147,6 @@ class Points(
     def assumed(self, state, pod, node_name):
         return pod.pod
 
-    def reserve(self, state, pod, node_name):
-        return None
-
-    def unreserve(self, state, pod, node_name):
-        return None
-
     def permit(self, state, pod, node_name):
         rejects, type(self).rejects = self.rejects, False
         return unschedulable("so that Unreserve is called") if rejects else None, 0.0
@@ -171,88 +154,52 @@ class Points(
     def pre_bind_pre_flight(self, state, pod, node_name):
         return PreBindPreFlightResult()
 
-    async def pre_bind(self, state, pod, node_name):
-        return None
-
     async def bind(self, state, pod, node_name):
         return SKIP
-
-    async def post_bind(self, state, pod, node_name):
-        return None
 
     def events_to_register(self):
         return [on(NODE, Action.All, self.hint)]
 
-    def hint(self, pod, old, new):
-        return None
-
 
 class Shifts(PreFilterPlugin, PodExtensions, FilterPlugin, Signs):
-    pre_filter, filter = Points.pre_filter, Points.filter
-
-    def shift_pods(self, state, pod, shift):
-        return None
+    pre_filter = filter = shift_pods = nothing
 
 
 class Equal(PostFilterPlugin, Signs):
     """Pods that it cannot help are equal."""
 
     effect_free = True
-
-    def post_filter(self, state, pod, diagnosis):
-        return PostFilterResult(unschedulable())
-
-    def repeats(self, result, pods):
-        return True
-
-    def repeated(self, result, pods):
-        pass
+    post_filter, repeats, repeated = Points.post_filter, yes, nothing
 
 
 class Permits(PermitPlugin, Signs):
+    quorum = no
+
     def permit(self, state, pod, node_name):
         return None, 0.0
 
-    def quorum(self, pod):
-        return 0
-
 
 class ByNode(NodeFilterPlugin, NodeScorePlugin, Signs):
-    def filter_node(self, state, pod, node):
-        return None
-
-    def score_node(self, state, pod, node):
-        return 1
+    filter_node, score_node = nothing, yes
 
 
 class Counts(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, CountsPods, Signs):
     reads = Reads.CLUSTER_PODS
-
-    pre_filter, filter, pre_score, score = Points.pre_filter, Points.filter, Points.pre_score, Points.score
+    pre_filter = filter = pre_score = nothing
+    score, filter_holds, score_holds, untouched_by = Points.score, yes, yes, no
 
     def reads_objects(self, pod):
         return ()
-
-    def filter_holds(self, state, pod):
-        return True
-
-    def score_holds(self, state, pod, feasible_moved):
-        return True
-
-    def untouched_by(self, state, pod, shapes):
-        return False
 
 
 class Sums(FilterPlugin, ScorePlugin, Signs):
     reads = Reads.NODE_SUMS
-
-    filter, score = Points.filter, Points.score
+    filter, score = nothing, Points.score
 
     def reads_objects(self, pod):
         return ()
 
-    def sums_question(self, pod):
-        return ()
+    sums_question = reads_objects
 
 
 class Placements(PlacementGeneratePlugin, PlacementScorePlugin):
@@ -303,10 +250,7 @@ class Steps(PostFilterPlugin, PreBindPlugin, BindPlugin, PostBindPlugin):
     def read(self, pod):
         return Read(kind=type(pod.pod), namespace=pod.namespace, name=pod.name)
 
-    def in_post_filter(self):
-        pass
-
-    in_pre_bind = in_bind = in_post_bind = in_post_filter
+    in_post_filter = in_pre_bind = in_bind = in_post_bind = nothing
 
 
 class Registers(Points):
@@ -316,11 +260,7 @@ class Registers(Points):
         super().__init__(args, handle)
         handle.register_participant("odd", CopiedAtBeginning(self.copied, self.restored))
 
-    def copied(self):
-        return None
-
-    def restored(self, copied):
-        pass
+    copied = restored = nothing
 
 
 # -- on a Cluster -----------------------------------------------------------------------------------------------------
