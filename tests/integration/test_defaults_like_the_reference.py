@@ -1,4 +1,4 @@
-"""Manifests of all kinds are stored with the defaults of a real kube-apiserver, and refused with its messages.
+"""Manifests of all kinds are refused, or stored with defaults and printed, as recorded of a real kube-apiserver.
 
 What is recorded of it, and compared with ours in the tests of the cluster, is what it says now.
 """
@@ -16,6 +16,7 @@ def test_it_answers_as_recorded(tmp_path):
     with real_server(tmp_path, assets(), wrong_manifests.GATES) as server:
         # It appears a moment after the server has started.
         server.kubectl("create", "namespace", "default", check=False)
-        refused, stored = wrong_manifests.answers(server.kubeconfig)
-    assert refused == json.loads(wrong_manifests.RECORDED.read_text())
-    assert stored == json.loads(wrong_manifests.STORED.read_text())
+        answers = wrong_manifests.answers(server.kubeconfig)
+    files = wrong_manifests.RECORDED, wrong_manifests.STORED, wrong_manifests.PRINTED, wrong_manifests.OWNED
+    for file, found in zip(files, answers, strict=True):
+        assert found == json.loads(file.read_text()), file.name

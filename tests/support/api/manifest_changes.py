@@ -238,6 +238,15 @@ _SELECTED = [
     ("spec.replicas", -1),
 ]
 
+_ROLES = {"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "gpu"}
+_NODE_INFO = {"kubeletVersion": "v1.36.0", "osImage": "Linux", "kernelVersion": "6.1", "architecture": "arm64"}
+_NODE_INFO |= {"containerRuntimeVersion": "cri://1"}
+_ADDRESSES = [{"type": "InternalIP", "address": "192.0.2.1"}, {"type": "ExternalIP", "address": "192.0.2.2"}]
+_EXPRESSIONS = [
+    {"key": "tier", "operator": "In", "values": ["b", "a"]},
+    {"key": "old", "operator": "DoesNotExist"},
+]
+
 #: Manifest -> (path, value, …) of each change.
 CHANGES: dict[str, list[tuple[Any, ...]]] = {
     "pod": [
@@ -272,6 +281,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.tolerations", [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]),
         ("spec.tolerations", [{"operator": "Exists", "effect": "NoSchedule"}]),
         *(("spec.containers.0.image", image) for image in _IMAGES),
+        ("spec.containers.0.command", ["sleep", "1"]),
         ("spec.containers.0.livenessProbe", {"httpGet": {"port": 80}}),
         ("spec.containers.0.resources", {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1500001u"}}),
         ("spec.containers.0.env", [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
@@ -378,6 +388,9 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.hostUsers", False),
     ],
     "node": [
+        ("metadata.labels", _ROLES, "spec.unschedulable", True),
+        ("status.addresses", _ADDRESSES),
+        ("status.nodeInfo", _NODE_INFO, "status.conditions", [{"type": "Ready", "status": "Unknown"}]),
         ("status", {"capacity": {"cpu": "4"}}),
         ("spec.taints", [{"key": "a"}]),
         ("spec.taints", [{"key": "a", "effect": "X"}]),
@@ -391,19 +404,23 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.finalizers", ["mine"]),
     ],
     "priority class": [
+        ("value", -5, "globalDefault", True, "preemptionPolicy", "Never"),
         ("value", 1000000001),
         ("metadata.name", "system-mine"),
         ("metadata.name", "system-node-critical"),
     ],
     "budget": [
+        ("spec.minAvailable", GONE, "spec.maxUnavailable", "20%"),
         ("status", {"disruptionsAllowed": 7, "currentHealthy": 7, "desiredHealthy": 7, "expectedPods": 7}),
         ("spec.minAvailable", "101%"),
         ("spec.minAvailable", "few"),
     ],
     "lease": [
+        ("spec.holderIdentity", "me"),
         ("spec.leaseDurationSeconds", 0),
     ],
     "group": [
+        ("spec.schedulingPolicy", {"basic": {}}),
         ("spec.priority", 1_000_000_001),
         ("spec.schedulingPolicy", {}),
         ("spec.schedulingPolicy", {"basic": {}, "gang": {"minCount": 1}}),
@@ -414,6 +431,11 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.podGroupTemplates", []),
     ],
     "service": [
+        ("spec.type", "NodePort", "spec.ports.0.nodePort", 30080, "spec.externalIPs", ["192.0.2.1", "192.0.2.2"]),
+        ("spec.type", "LoadBalancer", "spec.ports.0.nodePort", 30080),
+        ("spec", {"type": "ExternalName", "externalName": "db.example"}),
+        ("spec.clusterIP", "None"),
+        ("spec.ports", [{"name": "a", "port": 80}, {"name": "b", "port": 53, "protocol": "UDP"}]),
         ("status", {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}),
         ("spec.sessionAffinity", "ClientIP"),
         ("spec.ports", []),
@@ -423,6 +445,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("metadata.name", "a.b"),
     ],
     "config map": [
+        ("binaryData", {"b": "Mg==", "c": ""}),
         ("metadata.name", "Web"),
         ("metadata.name", "a" * 253),
         ("metadata.name", "a" * 254),
@@ -451,6 +474,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("rules.0.verbs", []),
     ],
     "role binding": [
+        ("subjects", [{"kind": kind, "name": f"{kind}-{i}"} for kind in ("Group", "User") for i in range(2)]),
         ("subjects", [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]),
         ("roleRef.kind", "Pod"),
         ("subjects.0.kind", "Cat"),
@@ -520,6 +544,11 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.scope", "World"),
     ],
     "volume": [
+        (
+            *("spec.accessModes", ["ReadOnlyMany", "ReadWriteOnce"], "spec.storageClassName", "fast"),
+            *("spec.claimRef", {"namespace": "n", "name": "c"}, "spec.persistentVolumeReclaimPolicy", "Delete"),
+        ),
+        ("spec.volumeMode", "Block"),
         ("status", {"phase": "Bound"}),
         ("spec.accessModes", []),
         ("spec.capacity", {"storage": "0"}),
@@ -529,6 +558,8 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.nodeAffinity", {}),
     ],
     "volume claim": [
+        ("spec.storageClassName", "slow", "spec.volumeName", "v", "spec.volumeAttributesClassName", "gold"),
+        ("metadata.annotations", {"volume.beta.kubernetes.io/storage-class": "beta"}),
         ("status", {"phase": "Bound"}),
         ("spec.dataSource", {"kind": "PersistentVolumeClaim", "name": "other"}),
         ("spec.dataSourceRef", {"kind": "PersistentVolumeClaim", "name": "other"}),
@@ -538,11 +569,16 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.volumeMode", "Tape"),
     ],
     "storage class": [
+        ("metadata.annotations", {"storageclass.kubernetes.io/is-default-class": "true"}),
+        ("reclaimPolicy", "Retain", "volumeBindingMode", "WaitForFirstConsumer", "allowVolumeExpansion", True),
         ("provisioner", ""),
         ("volumeBindingMode", "Later"),
         ("allowedTopologies", [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "a"]}]}]),
     ],
     "CSI driver": [
+        ("spec", {"attachRequired": False, "podInfoOnMount": True, "storageCapacity": True}),
+        ("spec", {"tokenRequests": [{"audience": "a"}, {"audience": ""}], "requiresRepublish": True}),
+        ("spec.volumeLifecycleModes", ["Persistent", "Ephemeral"]),
         ("spec.fsGroupPolicy", "X"),
     ],
     "CSI node": [
@@ -591,6 +627,11 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.template.spec.containers.0.resources", {"limits": {"cpu": "1"}}),
     ],
     "deployment": [
+        (
+            *("spec.template.metadata.labels", {"app": "web", "tier": "a"}),
+            *("spec.template.spec.containers", [_MAIN, {"name": "b", "image": "b:2"}]),
+            *("spec.selector.matchExpressions", _EXPRESSIONS),
+        ),
         ("spec.replicas", "3"),
         ("spec.replicas", 0),
         ("status", {"replicas": 7}),
@@ -601,6 +642,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.template.spec.containers", []),
     ],
     "daemon set": [
+        ("spec.template.spec.nodeSelector", {"disk": "ssd"}),
         *_SELECTED[:4],
         ("spec.updateStrategy", {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}),
     ],
@@ -622,6 +664,7 @@ CHANGES: dict[str, list[tuple[Any, ...]]] = {
         ("spec.completions", -1),
     ],
     "cron job": [
+        ("status", {"lastScheduleTime": "2026-01-01T00:00:00Z"}),
         *(("spec.schedule", schedule) for schedule in _SCHEDULES),
         ("spec.timeZone", ""),
         ("spec.timeZone", "Mars/Olympus"),

@@ -18,9 +18,14 @@ from support.processes.api_client import Client
 
 RECORDED = Path(__file__).parent / "wrong_manifests.json"
 STORED = Path(__file__).parent / "stored_manifests.json"
+PRINTED = Path(__file__).parent / "printed_manifests.json"
+OWNED = Path(__file__).parent / "owned_manifests.json"
 GATES = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true,"
 GATES += "GangScheduling=true,DRADeviceTaints=true,DRADeviceTaintRules=true"
+_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+_OF_COLUMNS = ("name", "type", "format", "priority")
+_VARIES = re.compile(rf"^(?:\d+[smhdy])+$|(?<=uid=)[\da-f-]+|^10\.\d+\.\d+\.\d+$|{_TIME.pattern}")
 _CATALOGUE = Catalogue(BUILT_IN)
 
 
@@ -52,21 +57,26 @@ def manifests():
 
 
 def answers(kubeconfig):
-    """A server's errors, and the objects that it would store if they are not very long, both by title."""
+    """By title: a server's errors; and of what it accepts, if not very long, object, table and ownership of fields."""
     client = Client(kubeconfig)
-    made = {title: _answer_to(client, manifest) for title, manifest in manifests()}
-    refused = {title: [] if isinstance(answer, dict) else answer for title, answer in made.items()}
-    return refused, {
-        title: comparable(answer) for title, answer in made.items() if isinstance(answer, dict) and "…" not in title
-    }
+    refused, stored, printed, owned = {}, {}, {}, {}
+    for title, manifest in manifests():
+        answer = _answer_to(client, manifest)
+        accepted = isinstance(answer, dict)
+        refused[title] = [] if accepted else answer
+        if accepted and "…" not in title:
+            stored[title] = comparable(answer)
+            printed[title] = printed_as(_answer_to(client, manifest, accept=_TABLE))
+            owned[title] = owned_by(answer)
+    return refused, stored, printed, owned
 
 
-def _answer_to(client, manifest):
+def _answer_to(client, manifest, **accept):
     """The object; or the errors: `field: message`, sorted and without duplicates, as maps have no order in Go."""
     resource = _CATALOGUE.of_kind(manifest["apiVersion"], manifest["kind"])
     namespace = "namespaces/default/" if resource.namespaced else ""
     try:
-        return client(f"{resource.path}/{namespace}{resource.plural}?dryRun=All", manifest)
+        return client(f"{resource.path}/{namespace}{resource.plural}?dryRun=All", manifest, **accept)
     except urllib.error.HTTPError as error:
         with closing(error):
             status = json.loads(error.read())
@@ -82,11 +92,25 @@ def comparable(obj):
     text = json.dumps(obj | {"metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata}})
     made = _without_nulls(json.loads(_TIME.sub("TIME", text.replace(metadata["uid"], "UID"))))
     if obj["kind"] == "Service":
-        del made["spec"]["clusterIP"], made["spec"]["clusterIPs"]
+        for key in ("clusterIP", "clusterIPs"):
+            made["spec"].pop(key, None)
     if obj["kind"] in ("HorizontalPodAutoscaler", "CustomResourceDefinition"):
         # Controllers write it.
         made.pop("status", None)
     return made
+
+
+def owned_by(obj):
+    """The fields of each manager."""
+    return [entry["fieldsV1"] for entry in obj["metadata"].get("managedFields", ())]
+
+
+def printed_as(table):
+    """The columns and cells of the only row, without what differs each time."""
+    (row,) = table["rows"]
+    columns = [", ".join(str(column[key]) for key in _OF_COLUMNS) for column in table["columnDefinitions"]]
+    cells = [_VARIES.sub("…", cell) if isinstance(cell, str) else cell for cell in row["cells"]]
+    return [[column, cell] for column, cell in zip(columns, cells, strict=True)]
 
 
 def _without_nulls(value):
@@ -96,7 +120,8 @@ def _without_nulls(value):
 
 
 if __name__ == "__main__":
-    refused, stored = answers(Path(sys.argv[1]))
+    refused, *others = answers(Path(sys.argv[1]))
     RECORDED.write_text(json.dumps(refused, indent=1, ensure_ascii=False) + "\n")
-    lines = (f"{json.dumps(title)}: {json.dumps(obj, sort_keys=True)}" for title, obj in stored.items())
-    STORED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    for file, found in zip((STORED, PRINTED, OWNED), others, strict=True):
+        lines = (f"{json.dumps(title)}: {json.dumps(made, sort_keys=True)}" for title, made in found.items())
+        file.write_text("{\n" + ",\n".join(lines) + "\n}\n")

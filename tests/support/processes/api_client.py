@@ -17,9 +17,9 @@ class Client:
         ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self.tls = ssl.create_default_context(cadata=ca)
 
-    def __call__(self, path, body=None):
+    def __call__(self, path, body=None, *, accept="application/json"):
         data = None if body is None else json.dumps(body).encode()
-        headers = {**self.headers, "Content-Type": "application/json"}
+        headers = {**self.headers, "Content-Type": "application/json", "Accept": accept}
         request = urllib.request.Request(self.url + path, data=data, headers=headers)
         with urllib.request.urlopen(request, context=self.tls) as answer:
             return json.loads(answer.read())

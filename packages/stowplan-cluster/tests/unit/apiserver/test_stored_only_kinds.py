@@ -73,17 +73,6 @@ def test_every_verb_works(server, resource):
     assert not server.registry.has(resource, namespace, name)
 
 
-def test_defaults(server):
-    """tests/integration/test_defaults_like_the_reference.py compares all of them with a real API server."""
-    cron_job = made(server, of("CronJob"), spec=SPECS["CronJob"]).to_dict()["spec"]
-    assert (cron_job["concurrencyPolicy"], cron_job["suspend"], cron_job["failedJobsHistoryLimit"]) == (
-        "Allow",
-        False,
-        1,
-    )
-    assert cron_job["jobTemplate"]["spec"]["template"]["spec"]["dnsPolicy"] == "ClusterFirst"
-
-
 def test_names_and_labels_are_validated(server):
     with pytest.raises(Invalid, match=r"metadata\.labels"):
         made(server, of("NetworkPolicy"), metadata={"name": "x", "labels": {"a b": "c"}})
@@ -110,23 +99,6 @@ def test_patches_of_kubectl_apply(server):
     patch = {"spec": {"ingress": [{"ports": []}], "podSelector": {"matchLabels": {"a": None, "c": "d"}}, "egress": []}}
     patched = server.registry.patch(policies, "default", "x", patch, kind="strategic")[0].to_dict()
     assert patched["spec"] == {"ingress": [{"ports": []}], "podSelector": {"matchLabels": {"c": "d"}}, "egress": []}
-
-
-def test_a_new_object_has_no_status(server):
-    job = made(server, of("CronJob"), spec=SPECS["CronJob"], status={"lastScheduleTime": "2026-01-01T00:00:00Z"})
-    assert job.to_dict()["status"] == {}
-
-
-@pytest.mark.parametrize(
-    ("kind", "cells"),
-    [
-        ("CronJob", {"Schedule": "0 3 * * *", "Suspend": False, "Active": 0, "Images": "busybox"}),
-        ("HorizontalPodAutoscaler", {"Reference": "Deployment/web", "Targets": "cpu: <unknown>/80%", "MaxPods": "7"}),
-    ],
-)
-def test_tables(server, kind, cells):
-    made(server, of(kind), spec=SPECS[kind])
-    assert cells.items() <= row(server, of(kind)).items()
 
 
 def test_autoscalers_round_trip_through_the_old_version(server):

@@ -46,7 +46,6 @@ _PRINTERS: dict[str, Printer] = {
     "storageclasses.storage.k8s.io": storage.STORAGE_CLASSES,
     "csinodes.storage.k8s.io": storage.CSI_NODES,
     "csidrivers.storage.k8s.io": storage.CSI_DRIVERS,
-    "csistoragecapacities.storage.k8s.io": storage.CSI_STORAGE_CAPACITIES,
     "volumeattachments.storage.k8s.io": storage.VOLUME_ATTACHMENTS,
     "poddisruptionbudgets.policy": scheduling.POD_DISRUPTION_BUDGETS,
     "priorityclasses.scheduling.k8s.io": scheduling.PRIORITY_CLASSES,
@@ -71,7 +70,7 @@ def _name_and_creation(obj: JsonObject, _now: float) -> list[Cell]:
     return [name_of(obj), part(obj, "metadata").get("creationTimestamp") or "0001-01-01T00:00:00Z"]
 
 
-#: Kinds without a printer: roles, definitions of custom resources.
+#: Kinds without a printer: roles, capacities of CSI drivers, definitions of custom resources.
 _PLAIN = Printer((NAME, Column("Created At", "date", "When the object was created.")), _name_and_creation)
 
 

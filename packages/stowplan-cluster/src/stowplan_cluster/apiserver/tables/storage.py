@@ -119,14 +119,6 @@ def _csi_driver(obj: JsonObject, now: float) -> list[Cell]:
     ]
 
 
-def _csi_storage_capacity(obj: JsonObject, now: float) -> list[Cell]:
-    return [
-        name_of(obj),
-        obj.get("storageClassName") or "",
-        or_else(obj.get("capacity"), UNSET),
-    ]
-
-
 def _volume_attachment(obj: JsonObject, now: float) -> list[Cell]:
     spec = part(obj, "spec")
     return [
@@ -196,14 +188,6 @@ CSI_DRIVERS = Printer(
         AGE,
     ),
     _csi_driver,
-)
-CSI_STORAGE_CAPACITIES = Printer(
-    (
-        NAME,
-        text("StorageClassName", "The class the room is for."),
-        text("Capacity", "How much room there is."),
-    ),
-    _csi_storage_capacity,
 )
 VOLUME_ATTACHMENTS = Printer(
     (

@@ -178,7 +178,7 @@ def _cron_job(obj: JsonObject, now: float) -> list[Cell]:
         name_of(obj),
         spec.get("schedule") or "",
         or_else(spec.get("timeZone"), NONE),
-        bool(spec.get("suspend")),
+        str(bool(spec.get("suspend"))),
         len(status.get("active") or ()),
         time_since(last, now) if last else NONE,
         age_of(obj, now),
@@ -195,8 +195,8 @@ def _autoscaler(obj: JsonObject, now: float) -> list[Cell]:
         f"{target.get('kind', '')}/{target.get('name', '')}",
         _metrics(spec),
         str(spec.get("minReplicas", UNSET)),
-        str(spec.get("maxReplicas", 0)),
-        str(status.get("currentReplicas", 0)),
+        spec.get("maxReplicas", 0),
+        status.get("currentReplicas", 0),
         age_of(obj, now),
     ]
 

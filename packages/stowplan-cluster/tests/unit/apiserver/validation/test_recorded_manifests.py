@@ -1,4 +1,4 @@
-"""Manifests of all kinds are refused with a kube-apiserver's messages, or stored with its defaults, as recorded."""
+"""Manifests of all kinds are refused, or stored with defaults and printed, as recorded of a kube-apiserver."""
 
 import copy
 import json
@@ -7,11 +7,14 @@ import pytest
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan_cluster.apiserver.registry import Options
+from stowplan_cluster.apiserver.tables import table_of
 from support.api.embedded import Api
 from support.api.manifest_changes import GOOD
-from support.api.wrong_manifests import RECORDED, STORED, comparable, manifests
+from support.api.wrong_manifests import OWNED, PRINTED, RECORDED, STORED, comparable, manifests, owned_by, printed_as
 
-REFUSALS, OBJECTS = (json.loads(file.read_text()) for file in (RECORDED, STORED))
+REFUSALS, OBJECTS, TABLES, OWNERS = (json.loads(file.read_text()) for file in (RECORDED, STORED, PRINTED, OWNED))
+#: Null lists and structs, which Go writes and owns, where ours have nothing; and times that are no defaults of ours.
+OWN_LESS = ("workload", "CSI node", "volume claim: spec.dataSourceRef", "taint rule")
 MANIFESTS = dict(manifests())
 
 
@@ -37,7 +40,10 @@ def test_manifests_are_refused_or_stored_as_recorded(api, title):
         refusals = sorted({f"{cause.field}: {cause.message}" for cause in causes or ()}) or [error.status.message]
     assert refusals == REFUSALS[title]
     if title in OBJECTS:
-        assert comparable(api.registry.to_dict(resource, stored)) == OBJECTS[title]
+        made = api.registry.to_dict(resource, stored)
+        assert comparable(made) == OBJECTS[title]
+        assert title.startswith(OWN_LESS) or owned_by(made) == OWNERS[title]
+        assert printed_as(table_of(resource, [made], now=api.clock())) == TABLES[title]
 
 
 TAINT = {"key": "gpu", "value": "x", "effect": "NoSchedule"}
