@@ -5,16 +5,16 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from stowplan.kube.api.types import PodCondition
 from stowplan.kube.klog.logger import configure
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.decision import NO_NODES
 from stowplan.scheduler.engine.schedule_one import Failure, FailureHandler, failure_of
+from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.status import Code, Status, error
-from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import attempt_metrics
 from support.scheduling.engine_context import context
+from support.scheduling.queues import DEFAULT, QueueHarness
+from support.scheduling.scripted_effects import ScriptedEffects
 from support.scheduling.worlds import struct
 
 REJECTED = Status(Code.Unschedulable, ("no room",))
@@ -25,120 +25,126 @@ def version(number, uid="u"):
     return replace(made, metadata=replace(made.metadata, resource_version=str(number), generation=10 + number))
 
 
-class HandlerHarness:
-    """A pod as it was tried, and as it is now (None: deleted or bound)."""
+class Attempt:
+    """An attempt of a pod that changes meanwhile: `newest` is the pod as it is now (None: deleted or bound)."""
 
     def __init__(self, newest, *, tried=None):
-        self.heard, self.reports = [], []
-        self.state = ClusterState()
-        tried = tried or version(1)
+        self.reports, self.events = [], []
+        self.room, self.effects = QueueHarness(), ScriptedEffects()
+        self.state = self.room.state
+        key = self.room.add(tried or version(1)).key
+        self.queued = self.room.queue.pop()
+        self.state.pending.remove(key)
         if newest is not None:
             self.state.pending.put(self.state.pod_info(newest))
-        self.queued = QueuedPod(pod=self.state.pod_info(tried), timestamp=0.0, attempts=1)
+        statuses = PodStatuses(self.effects.outbox, wall_clock=lambda: 0.0, random=lambda: 0.5, report=pytest.fail)
         self.handler = FailureHandler(
-            context(state=self.state, queue=self, reports=self.reports),
-            profiles={"default-scheduler"},
-            statuses=SimpleNamespace(write=self._written),
+            context(state=self.state, queue=self.room.queue, reports=self.reports),
+            profiles={DEFAULT},
+            statuses=statuses,
             metrics=attempt_metrics(),
             schedules_groups=True,
         )
-        handle = SimpleNamespace(event_recorder=SimpleNamespace(event=self._told))
-        self.framework = SimpleNamespace(profile_name="default-scheduler", handle=handle)
+        self.framework = self.room.frameworks[DEFAULT]
+        self.framework.handle.event_recorder = SimpleNamespace(event=self._event)
+
+    def _event(self, regarding, **event):
+        self.events.append((regarding.metadata.resource_version, event))
 
     def fails(self, failure):
-        self.handler.handle(self.framework, self.queued, failure, started=0.0)
-        return self.heard
+        with self.effects.step():
+            self.handler.handle(self.framework, self.queued, failure, started=0.0)
+        assert not self.room.queue.is_in_flight("u")
+        return self
 
-    def done(self, uid):
-        self.heard.append(("done", uid))
+    @property
+    def notes(self):
+        return [(of, event["note"]) for of, event in self.events]
 
-    def add_unschedulable_if_not_present(self, queued):
-        of = queued.pod.pod.metadata.resource_version
-        plugins = sorted(queued.unschedulable_plugins), sorted(queued.pending_plugins), queued.gating_plugin
-        self.heard.append(("requeue", of, *plugins))
+    @property
+    def written(self):
+        return [request.body["status"] for request in self.effects.actions]
 
-    def nominate(self, info, node_name):
-        self.heard.append(("nominate", info.pod.metadata.resource_version, node_name))
-
-    def _told(self, regarding, **event):
-        self.heard.append(("event", regarding.metadata.resource_version, event["note"]))
-        self.event = event
-
-    def _written(self, pod, *, condition, nominated_node_name):
-        self.heard.append(("write", pod.metadata.resource_version, condition.message, nominated_node_name))
-        self.condition = condition
+    @property
+    def waits(self):
+        """Its place, version and rejecting plugins in the queue."""
+        queued = self.room.queue.get("default/p")
+        if queued is not None:
+            plugins = sorted(queued.unschedulable_plugins), sorted(queued.pending_plugins), queued.gating_plugin
+            return (queued.place.name, queued.pod.pod.metadata.resource_version, *plugins)
+        return None
 
 
-@pytest.mark.parametrize("nomination", ["", "n", None])
+@pytest.mark.parametrize(("nomination", "node"), [("", ""), ("n", "n"), (None, "")])
 @pytest.mark.parametrize("newest", [version(1), version(2)], ids=["unchanged", "changed"])
-def test_a_pending_pod_is_requeued_in_its_newest_version(newest, nomination):
+def test_a_pending_pod_is_requeued_in_its_newest_version(newest, nomination, node):
     now = newest.metadata.resource_version
-    plugins = frozenset({"A", "B"})
     failure = Failure(
         status=REJECTED,
-        unschedulable_plugins=plugins,
+        unschedulable_plugins=frozenset({"A", "B"}),
         pending_plugins=frozenset({"B"}),
         nominated_node_name=nomination,
     )
-    assert HandlerHarness(newest).fails(failure) == [
-        ("requeue", now, ["A", "B"], ["B"], ""),
-        ("nominate", now, nomination),
-        ("event", now, "no room"),
-        ("write", now, "no room", nomination),
+    attempt = Attempt(newest)
+    attempt.state.nominator.add(attempt.queued.pod, "before")
+    attempt.fails(failure)
+    assert attempt.waits == ("UNSCHEDULABLE", now, ["A", "B"], ["B"], "")
+    assert attempt.state.nominator.node_of("u") == node
+    assert attempt.notes == [(now, "no room")]
+    assert [(one["conditions"][0]["message"], one.get("nominatedNodeName")) for one in attempt.written] == [
+        ("no room", nomination or None)
     ]
 
 
 def test_the_failure_of_an_earlier_attempt_is_cleared():
-    room = HandlerHarness(version(1))
-    room.queued.unschedulable_plugins = {"Old"}
-    room.queued.pending_plugins = {"Old"}
-    room.queued.gating_plugin = "Old"
-    assert room.fails(Failure(status=error("broken")))[0] == ("requeue", "1", [], [], "")
-
-
-def test_a_deleted_or_bound_pod_only_gets_an_event():
-    assert HandlerHarness(None).fails(Failure(status=REJECTED)) == [("done", "u"), ("event", "1", "no room")]
-
-
-def test_a_pod_replaced_by_another_of_its_name_gets_nothing():
-    assert HandlerHarness(version(2, uid="another")).fails(Failure(status=REJECTED)) == [("done", "u")]
-
-
-def test_a_pod_that_is_already_queued_still_gets_event_and_condition():
-    room = HandlerHarness(version(1))
-
-    def present(queued):
-        raise ValueError("Pod default/p is already present in the active queue")
-
-    room.add_unschedulable_if_not_present = present
-    assert [what[0] for what in room.fails(Failure(status=REJECTED))] == ["nominate", "event", "write"]
-    assert room.reports == ["Pod default/p is already present in the active queue"]
-
-
-def test_nothing_is_written_when_every_bind_plugin_skipped():
-    assert [what[0] for what in HandlerHarness(version(1)).fails(Failure(status=Status(Code.Skip)))] == [
-        "requeue",
-        "nominate",
-    ]
+    attempt = Attempt(version(1))
+    attempt.queued.unschedulable_plugins = attempt.queued.pending_plugins = {"Old"}
+    attempt.queued.gating_plugin = "Old"
+    assert attempt.fails(Failure(status=error("broken"))).waits == ("ERROR_BACKOFF", "1", [], [], "")
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"),
+    ("newest", "notes"),
     [
-        (Status(Code.Unschedulable, ("no",)), "Unschedulable"),
-        (Status(Code.UnschedulableAndUnresolvable, ("no",)), "Unschedulable"),
-        (Status(Code.Pending, ("no",)), "Unschedulable"),
-        (Status(Code.Error, ("no",)), "SchedulerError"),
+        pytest.param(None, [("1", "no room")], id="deleted or bound: an event only"),
+        pytest.param(version(2, uid="another"), [], id="replaced by another of its name: nothing"),
     ],
-    ids=lambda what: what.code.name if isinstance(what, Status) else what,
 )
-def test_event_and_condition(status, reason):
-    room = HandlerHarness(version(2))
-    room.fails(Failure(status=status))
-    assert room.event == {"type_": "Warning", "reason": "FailedScheduling", "action": "Scheduling", "note": "no"}
-    assert room.condition == PodCondition(
-        type="PodScheduled", status="False", reason=reason, message="no", observed_generation=12
-    )
+def test_a_pod_that_is_no_longer_pending(newest, notes):
+    attempt = Attempt(newest).fails(Failure(status=REJECTED))
+    assert (attempt.waits, attempt.notes, attempt.written) == (None, notes, [])
+
+
+def test_a_pod_that_is_already_queued_still_gets_event_and_condition():
+    attempt = Attempt(version(1))
+    attempt.room.add(version(1))
+    attempt.fails(Failure(status=REJECTED, unschedulable_plugins=frozenset("A")))
+    assert (attempt.waits[0], attempt.notes, len(attempt.written)) == ("ACTIVE", [("1", "no room")], 1)
+    assert attempt.reports == ["Pod default/p is already present in the active queue"]
+
+
+def test_nothing_is_written_when_every_bind_plugin_skipped():
+    attempt = Attempt(version(1)).fails(Failure(status=Status(Code.Skip)))
+    assert (attempt.waits[0], attempt.notes, attempt.written) == ("ERROR_BACKOFF", [], [])
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (Code.Unschedulable, "Unschedulable"),
+        (Code.UnschedulableAndUnresolvable, "Unschedulable"),
+        (Code.Pending, "Unschedulable"),
+        (Code.Error, "SchedulerError"),
+    ],
+    ids=lambda what: what.name if isinstance(what, Code) else what,
+)
+def test_event_and_condition(code, reason):
+    attempt = Attempt(version(2)).fails(Failure(status=Status(code, ("no",))))
+    event = {"type_": "Warning", "reason": "FailedScheduling", "action": "Scheduling", "note": "no"}
+    assert attempt.events == [("2", event)]
+    condition = attempt.written[0]["conditions"][0]
+    told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "no", "observedGeneration": 12}
+    assert condition | told == condition
 
 
 @pytest.mark.parametrize(
@@ -208,7 +214,7 @@ def lines():
     ],
 )
 def test_the_reason_is_logged(failure, expected, lines):
-    HandlerHarness(version(1)).fails(failure)
+    Attempt(version(1)).fails(failure)
     assert lines[0] == expected
 
 
@@ -230,17 +236,17 @@ def test_the_reason_is_logged(failure, expected, lines):
 def test_a_pod_of_a_group_is_logged_with_the_group(failure, expected, lines):
     severity, level, text, err = expected
     tried = struct(a_pod("p").uid("u").spec(schedulingGroup={"podGroupName": "g"}))
-    HandlerHarness(None, tried=tried).fails(failure)
+    Attempt(None, tried=tried).fails(failure)
     assert lines[0] == (severity, level, text, {"podGroup": "default/g", "err": err})
 
 
 def test_a_missing_pod_is_logged(lines):
-    HandlerHarness(None).fails(Failure(status=error("x")))
+    Attempt(None).fails(Failure(status=error("x")))
     assert lines[1:] == [("I", 0, "Pod doesn't exist in informer cache", {})]
 
 
 def test_a_pod_that_was_bound_elsewhere_is_logged(lines):
-    room = HandlerHarness(None)
+    room = Attempt(None)
     room.state.add_node(struct(a_node("n")))
     room.state.add_pod(struct(a_pod("p").uid("u").on("n")))
     room.fails(Failure(status=error("x")))
@@ -249,7 +255,7 @@ def test_a_pod_that_was_bound_elsewhere_is_logged(lines):
 
 
 def test_a_recreated_pod_is_logged(lines):
-    HandlerHarness(version(2, uid="another")).fails(Failure(status=error("x")))
+    Attempt(version(2, uid="another")).fails(Failure(status=error("x")))
     text = "Pod was recreated while handling scheduling failure. Skip requeueing and status updates."
     assert lines[1:] == [("I", 2, text, {"oldUID": "u", "newUID": "another"})]
 
@@ -260,6 +266,6 @@ def test_a_recreated_pod_is_logged(lines):
     ids=["a nomination", "none"],
 )
 def test_status_patches_are_logged(nomination, told, lines):
-    HandlerHarness(version(1)).fails(Failure(status=error("x"), nominated_node_name=nomination))
+    Attempt(version(1)).fails(Failure(status=error("x"), nominated_node_name=nomination))
     condition = {"conditionType": "PodScheduled", "conditionStatus": "False", "conditionReason": "SchedulerError"}
-    assert lines[1:] == [("I", 3, "Updating pod condition and nominated node name", condition | told)]
+    assert lines[-1] == ("I", 3, "Updating pod condition and nominated node name", condition | told)
