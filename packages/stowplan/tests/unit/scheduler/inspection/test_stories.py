@@ -242,29 +242,6 @@ def test_a_long_story_keeps_its_first_and_last_steps(clock):
     assert (document(story.record())["forgotten"], document(story.record())["stepsBeforeGap"]) == (12, 4)
 
 
-def test_the_least_recently_touched_story_is_dropped_first(clock):
-    stories = Stories(now=clock, pods=2)
-    for name in "abac":
-        stories.step(f"default/{name}", name, "active", "")
-    assert [name for name in "abc" if stories.of(f"default/{name}")] == ["a", "c"]
-
-
-def test_a_deleted_pod_keeps_its_story_without_being_touched(clock):
-    stories = Stories(now=clock, pods=2)
-    stories.step("default/a", "a", "active", "")
-    stories.step("default/b", "b", "active", "")
-    stories.gone("a")
-    stories.gone("a")
-    assert whats(stories.of("default/a")) == ["active", "deleted"]
-    stories.step("default/c", "c", "active", "")
-    assert stories.of("default/a") is None
-
-
-def test_deleting_an_unknown_pod_creates_no_story(stories):
-    stories.gone("nobody")
-    assert len(stories) == 0
-
-
 def test_the_existing_pod_of_a_name_is_preferred(stories):
     stories.step("default/db-0", "old", "active", "")
     stories.step("default/db-0", "new", "active", "")

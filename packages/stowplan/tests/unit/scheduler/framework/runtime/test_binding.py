@@ -4,16 +4,13 @@ import asyncio
 
 import pytest
 
-from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.framework.interface import BindPlugin, PostBindPlugin, PreBindPlugin, PreBindPreFlightResult
 from stowplan.scheduler.framework.runtime import binding
 from stowplan.scheduler.framework.runtime.binding import PreFlight, pre_bind_groups
 from stowplan.scheduler.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
-from stowplan.scheduler.framework.waiting_pods import WaitingPods, permit_outcome
-from stowplan.testing import a_node
 from support.plugins.binding_calls import run_bind, run_post_bind, run_pre_bind
 from support.plugins.raised import in_short
-from support.plugins.recording_plugins import Clock, Recording, an_attempt, framework_of, recorder, shown
+from support.plugins.recording_plugins import Recording, an_attempt, framework_of, recorder, shown
 
 WAIT = Status(Code.Wait)
 PENDING = Status(Code.Pending, ("later",))
@@ -357,182 +354,6 @@ def test_forgotten_async_is_the_plugins_error():
 
 
 # -- all extension points of a pod -------------------------------------------------------------------------------------
-
-
-class Journey:
-    """Runs a pod through every extension point as a scheduler does; `log` has the calls."""
-
-    def __init__(self, on_wait=None, **plugins):
-        self.log, self.clock, self.on_wait = [], Clock(), on_wait
-        self.waiting = WaitingPods(now=self.clock)
-        kinds = [recorder(name, self.log, **answers) for name, answers in plugins.items()]
-        nodes = a_node("n1"), a_node("n2")
-        self.framework = framework_of(*kinds, objects=nodes, waiting_pods=self.waiting)
-        self.call = an_attempt(self.framework)
-
-    def run(self):
-        """The final status; None once it is bound."""
-        framework, _, pod, _ = self.call
-        gated = framework.run_pre_enqueue(pod)
-        if gated is not None:
-            return shown(gated)
-        decision = SchedulingAlgorithm(framework.handle.cluster, {"default-scheduler": framework}).schedule(
-            framework, pod
-        )
-        if not decision.node_name:
-            return shown(decision.status)
-        failed = binding.run_reserve(*self.call)
-        if failed is not None:
-            return shown(failed)
-        failed = asyncio.run(self._bind())
-        if failed is not None:
-            binding.run_unreserve(*self.call)
-        return shown(failed)
-
-    async def _bind(self):
-        failed, timeouts = binding.run_permit(*self.call)
-        if failed is not None and failed.code == Code.Wait:
-            failed = self._wait(timeouts)
-        if failed is not None:
-            return failed
-        failed, flights = binding.run_pre_bind_pre_flights(*self.call)
-        if failed.code == Code.Error:
-            return failed
-        groups = pre_bind_groups(flights)
-        failed = await run_pre_bind(*self.call, groups) or await run_bind(*self.call)
-        if failed is None:
-            await run_post_bind(*self.call)
-        return failed
-
-    def _wait(self, timeouts):
-        waiting = self.waiting.add(self.call[2], timeouts)
-        self.on_wait(waiting, self.clock)
-        return permit_outcome(waiting.decision)
-
-
-def both(method):
-    return [f"A.{method}", f"B.{method}"]
-
-
-QUEUED = both("pre_enqueue")
-FILTERED = [*QUEUED, *both("pre_filter"), *both("filter")]
-SCORED = [*FILTERED, *both("pre_score"), *both("score"), *both("normalize")]
-RESERVED = [*SCORED, *both("reserve")]
-PERMITTED = [*RESERVED, *both("permit")]
-FLOWN = [*PERMITTED, *both("pre_bind_pre_flight")]
-PREPARED = [*FLOWN, *both("pre_bind")]
-GIVEN_BACK = ["B.unreserve", "A.unreserve"]
-
-WAITS = {"permit": (WAIT, 10.0)}
-
-
-def allowed(waiting, clock):
-    waiting.allow("B")
-
-
-def rejected(waiting, clock):
-    waiting.reject("A", "no friends")
-
-
-def timed_out(waiting, clock):
-    clock.advance(10)
-    waiting.expire()
-
-
-TIMEOUT = "rejected due to timeout after waiting 10s at plugin B"
-
-
-@pytest.mark.parametrize(
-    ("answers", "on_wait", "status", "log"),
-    [
-        pytest.param({}, None, None, [*PREPARED, "A.bind", *both("post_bind")], id="bound"),
-        pytest.param({"pre_enqueue": unschedulable("no")}, None, ("Unschedulable", "B", "no"), QUEUED, id="gated"),
-        pytest.param(
-            {"filter": "refuse all"},
-            None,
-            ("Unschedulable", "", "0/2 nodes are available: 2 no. did not help, did not help"),
-            [*FILTERED, *both("post_filter")],
-            id="no node",
-        ),
-        pytest.param(
-            {"pre_filter": SKIP},
-            None,
-            None,
-            [c for c in PREPARED if c != "B.filter"] + ["A.bind", *both("post_bind")],
-            id="skips filter",
-        ),
-        pytest.param(
-            {"reserve": unschedulable("no")},
-            None,
-            ("Unschedulable", "B", "no"),
-            [*RESERVED, *GIVEN_BACK],
-            id="reserve fails at the second",
-        ),
-        pytest.param(
-            {"permit": (unschedulable("no"), 0.0)},
-            None,
-            ("Unschedulable", "B", "no"),
-            [*PERMITTED, *GIVEN_BACK],
-            id="permit rejects",
-        ),
-        pytest.param(WAITS, allowed, None, [*PREPARED, "A.bind", *both("post_bind")], id="permit waits and is allowed"),
-        pytest.param(
-            WAITS,
-            rejected,
-            ("Unschedulable", "A", "no friends"),
-            [*PERMITTED, *GIVEN_BACK],
-            id="rejected while it waits",
-        ),
-        pytest.param(
-            WAITS, timed_out, ("Unschedulable", "B", TIMEOUT), [*PERMITTED, *GIVEN_BACK], id="permit times out"
-        ),
-        pytest.param(
-            {"pre_bind_pre_flight": error("bad")},
-            None,
-            ("Error", "B", 'running PreBindPreFlight "B": bad'),
-            [*FLOWN, *GIVEN_BACK],
-            id="pre-flight fails",
-        ),
-        pytest.param(
-            {"pre_bind_pre_flight": SKIP},
-            None,
-            None,
-            [*FLOWN, "A.pre_bind", "A.bind", *both("post_bind")],
-            id="one has nothing to prepare",
-        ),
-        pytest.param(
-            {"pre_bind": OOPS},
-            None,
-            ("Error", "B", 'running PreBind plugin "B": oops'),
-            [*PREPARED, *GIVEN_BACK],
-            id="pre-bind raises",
-        ),
-    ],
-)
-def test_the_order_of_calls(answers, on_wait, status, log):
-    journey = Journey(on_wait, A={}, B=answers)
-    assert journey.run() == status
-    assert journey.log == log
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "status", "log"),
-    [
-        pytest.param(SKIP, None, None, [*PREPARED, *both("bind"), *both("post_bind")], id="the second binds"),
-        pytest.param(SKIP, SKIP, ("Skip", "", ""), [*PREPARED, *both("bind"), *GIVEN_BACK], id="nobody binds"),
-        pytest.param(
-            error("conflict"),
-            None,
-            ("Error", "A", 'running Bind plugin "A": conflict'),
-            [*PREPARED, "A.bind", *GIVEN_BACK],
-            id="the first fails",
-        ),
-    ],
-)
-def test_the_order_of_calls_around_bind(first, second, status, log):
-    journey = Journey(A={"bind": first}, B={"bind": second})
-    assert journey.run() == status
-    assert journey.log == log
 
 
 def test_the_recording_plugin_covers_every_point():

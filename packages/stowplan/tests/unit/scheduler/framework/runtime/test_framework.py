@@ -9,7 +9,7 @@ from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.framework.interface import EXTENSION_POINTS
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
-from stowplan.scheduler.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
+from stowplan.scheduler.framework.status import Code, Status, error, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.plugins.fake_plugins import fake, framework_of, judged
 from support.plugins.raised import in_short
@@ -133,32 +133,6 @@ def test_later_filters_are_not_called_without_nodes():
 # -- PreFilter ---------------------------------------------------------------------------------------------------------
 
 
-def test_skipping_plugins_are_not_called(state):
-    asked = []
-    skipping = fake("P", pre_filter=SKIP, filter=lambda *a: asked.append(a))
-    _, outcome, _ = judged(framework_of(state, skipping), a_pod())
-    assert outcome.feasible.tolist() == [True, True]
-    assert asked == []
-    assert outcome.state.skip_filter == {"P"}
-
-
-def test_unresolvable_stops_pre_filter(state):
-    later = fake("Later", pre_filter=BOOM)
-    _, outcome, _ = judged(framework_of(state, fake("P", pre_filter=unresolvable("never")), later), a_pod())
-    diagnosis = outcome.diagnosis
-    assert diagnosis.message() == "0/2 nodes are available: never."
-    assert diagnosis.unschedulable_plugins == {"P"}
-    assert diagnosis.status(0) == Status(Code.UnschedulableAndUnresolvable, ("never",), "P")
-
-
-def test_the_last_of_several_refusals_counts(state):
-    plugins = [fake(name, pre_filter=unschedulable(f"{name} says no")) for name in ("P", "Q")]
-    _, outcome, _ = judged(framework_of(state, *plugins), a_pod())
-    assert outcome.diagnosis.message() == "0/2 nodes are available: Q says no."
-    assert outcome.diagnosis.unschedulable_plugins == {"Q"}
-    assert outcome.diagnosis.status(1).code is Code.Unschedulable
-
-
 def test_plugins_that_restricted_the_nodes_are_rejectors_too(state):
     plugins = [fake("P", pre_filter=only("a")), fake("Q", pre_filter=unschedulable("no"))]
     _, outcome, _ = judged(framework_of(state, *plugins), a_pod())
@@ -227,14 +201,6 @@ def test_filter_stops_at_the_first_plugin_that_refuses_a_node(state):
     watcher = fake("Q", filter=lambda state, pod, node: asked.append(node.name))
     judged(framework_of(state, picky, watcher), a_pod())
     assert asked == ["b"]
-
-
-def test_skipping_pre_score_skips_score(state):
-    skipping, other = fake("P", pre_score=SKIP, score=BOOM), fake("Q", score=3)
-    evaluation, outcome, pod = judged(framework_of(state, skipping, other), a_pod())
-    scored = evaluation.score(pod, outcome.feasible)
-    assert scored.ranked.tolist() == [3, 3]
-    assert set(scored.by_plugin()) == {"Q"}
 
 
 def test_weights(state):
