@@ -105,6 +105,19 @@ class TestBasicGroups:
             assert condition(cluster) == [("True", "Scheduled", "")]
 
 
+def test_a_gang_waits_until_its_victims_are_gone():
+    with gang_of(2) as cluster:
+        cluster.create(*(a_pod(f"low{i}").requests(cpu="1").spec(priority=1).obj() for i in range(4)))
+        cluster.create(member("a", priority=10), member("b", priority=10))
+        waiting = "pod group is unschedulable, pod group is waiting for preemption to complete"
+        assert condition(cluster) == [("False", "Unschedulable", waiting)]
+        cluster.advance(30)
+        assert all(nodes_of(cluster, "a", "b"))
+        assert condition(cluster) == [("True", "Scheduled", "")]
+        assert len(cluster.events(reason="Preempted")) == 2
+        cluster.engine.validate()
+
+
 class TestFailures:
     def with_plugin(self, plugin, *objects, gates=GATES):
         config = {
