@@ -109,5 +109,5 @@ async def readable(connection: Connection, *, command: str) -> AsyncIterator[Api
 
 def not_read(awaited: Mapping[str, str]) -> InputError:
     """Of a command that was stopped before the first list of each kind; `awaited` has the others, and why."""
-    why = listed(sorted(set(awaited.values())))
-    return InputError(f"stopped before the cluster was read; no list yet of {listed(list(awaited))}: {why}")
+    waits = f"; no list yet of {listed(list(awaited))}: {next(iter(awaited.values()))}" if awaited else ""
+    return InputError(f"stopped before the cluster was read{waits}")

@@ -26,7 +26,8 @@ def workload_record(manifest: Mapping[str, Any], pods: Sequence[Pod], events: It
     remaining = sum(pod.metadata.deletion_timestamp is None for pod in pods)
     wanted = _wanted(manifest, remaining)
     missing = 0 if metadata.get("deletionTimestamp") else max(0, wanted - remaining)
-    reason, message, since = _failure(manifest, events) or ("", _ordered(manifest, pods), "") if missing else ("",) * 3
+    why = _of_a_file(manifest) or _ordered(manifest, pods) if missing else ""
+    reason, message, since = (_failure(manifest, events) if missing else None) or ("", why, "")
     status = _fields(manifest, "status")
     return WorkloadRecord(
         kind=kind,
@@ -100,6 +101,12 @@ def _failure(manifest: Mapping[str, Any], events: Iterable[Event]) -> tuple[str,
 def _is_about(event: Event, manifest: Mapping[str, Any]) -> bool:
     uid = (manifest.get("metadata") or {}).get("uid")
     return bool(uid) and event.regarding.uid == uid
+
+
+def _of_a_file(manifest: Mapping[str, Any]) -> str:
+    if (manifest.get("metadata") or {}).get("uid"):
+        return ""
+    return "no controller has seen this manifest; `stowplan what-if --apply FILE` shows where all its pods would go"
 
 
 def _ordered(manifest: Mapping[str, Any], pods: Iterable[Pod]) -> str:

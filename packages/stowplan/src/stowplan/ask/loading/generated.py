@@ -187,10 +187,17 @@ class GeneratedPods(PlainStruct, frozen=True):
 
 
 def generated_pods(
-    manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct], nodes: Sequence[Node]
+    manifests: Iterable[Mapping[str, Any]],
+    objects: Sequence[ApiStruct],
+    nodes: Sequence[Node],
+    beside: Sequence[ApiStruct] = (),
 ) -> GeneratedPods:
-    """Generate pods of workloads without any, and of DaemonSets for the nodes; raises LoadError."""
+    """Generate pods of workloads without any, and of DaemonSets for the nodes; raises LoadError.
+
+    Workloads that have pods `beside` the objects get new ones, without a note.
+    """
     pods = [obj for obj in objects if isinstance(obj, Pod)]
+    older = [obj for obj in beside if isinstance(obj, Pod)]
     made: list[ApiStruct] = []
     notes = []
     workloads = []
@@ -204,7 +211,7 @@ def generated_pods(
         found = list(_of_daemon_set(manifest, nodes) if manifest["kind"] == "DaemonSet" else _made(manifest))
         made += found
         workloads.append((manifest, sum(isinstance(obj, Pod) for obj in found)))
-    without_pods = [(manifest, number) for manifest, number in workloads if number]
+    without_pods = [(manifest, number) for manifest, number in workloads if number and not _has_pods(manifest, older)]
     if len(without_pods) > _MAX_NOTES:
         asked = f"using their templates: {count(sum(number for _, number in without_pods), 'pod')}"
         notes.append(f"{len(without_pods)} workloads ({_name(without_pods[0][0])}, …) have no pods yet: {asked}")

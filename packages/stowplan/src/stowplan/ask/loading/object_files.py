@@ -63,9 +63,8 @@ def objects_of_files(
     loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE, _QUOTA}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
     checks = checked(loaded.manifests(), loaded.unread)
-    made = generated_pods(
-        manifests, loaded.objects, [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)]
-    )
+    nodes = [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)]
+    made = generated_pods(manifests, loaded.objects, nodes, beside)
     kept = {claim_key(obj) for obj in (*beside, *loaded.objects) if isinstance(obj, PersistentVolumeClaim)}
     # A StatefulSet uses claims that exist.
     added = [obj for obj in made.objects if not isinstance(obj, PersistentVolumeClaim) or claim_key(obj) not in kept]

@@ -340,6 +340,13 @@ class TestWhatIf:
         assert "using its template: 2 pods (shop/api-0…)" in ran.err
         assert "Get a node\n  POD         NODE\n  shop/api-0  a\n  shop/api-1  b\n" in ran.out
 
+    def test_of_workloads_that_have_pods_it_is_not_said_that_they_have_none(self, run, files, tmp_path):
+        there = DEPLOYMENT | {"metadata": {"name": "web"}}
+        (more := tmp_path / "more.json").write_text(json.dumps(there))
+        ran = run("what-if", "-f", files(*CLUSTER), "--apply", str(more))
+        assert ran.out.startswith(f"change: apply {more}, with the pods of Deployment default/web\n")
+        assert "no pods yet" not in ran.err
+
     def test_pods_have_priorities_by_classes_of_the_cluster(self, run, files, tmp_path):
         kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
         (more := tmp_path / "more.json").write_text(json.dumps(pod("big", "4", priorityClassName="high")))

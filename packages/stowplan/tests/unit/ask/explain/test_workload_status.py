@@ -128,3 +128,11 @@ def test_a_malformed_dump_is_read_as_far_as_it_goes():
     broken = {"kind": "Deployment", "metadata": {"name": "w"}, "spec": {"replicas": "3"}, "status": {"conditions": 5}}
     record = workload_record(broken, [])
     assert (record.workload, record.wanted) == ("default/w", 1)
+
+
+def test_pods_that_a_file_asks_for_are_not_missed_by_a_controller():
+    found = workload_record(workload("StatefulSet", {"replicas": 3}, uid=""), pods(1))
+    assert (found.missing, found.message) == (
+        2,
+        "no controller has seen this manifest; `stowplan what-if --apply FILE` shows where all its pods would go",
+    )
