@@ -175,7 +175,8 @@ class Settling:
         later = NotCreatedYet.among(self._cluster, made)
         for _ in range(_ROUNDS):
             waiting = [info.pod for info in self._cluster.state.pending.values()]
-            self.provisions |= bind_claims_of(self._cluster, waiting)
+            # The claims of those to come are there, and are bound at the same time.
+            self.provisions |= bind_claims_of(self._cluster, [*waiting, *(pod for pod, _ in later.pods.values())])
             before = self._placed(waiting)
             self._note(self._cluster.schedule())
             evicted = self._evicted(before)

@@ -303,3 +303,15 @@ def test_the_note_names_the_zone_that_a_provisioner_is_assumed_to_choose(mode, u
     cluster.add(claim("data")[0])
     cluster.add(pod("p", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]))
     assert fit(cluster, "p").notes == (f"assumed that csi.example.com creates the volumes of class csi{usable}",)
+
+
+def test_the_note_names_the_zones_of_all_pods_that_come_one_after_the_other():
+    nodes = [node(name, "8", zone=name) for name in ("a", "b")]
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "default"}}
+    ordered = owner | {"spec": {"podManagementPolicy": "OrderedReady"}}
+    cluster = Cluster([*nodes, CLASS | {"volumeBindingMode": "Immediate"}, ordered, *stateful(0, "a", "a")])
+    found = what_if(cluster, Scale("StatefulSet", "default", "db", 3))
+    assert sorted(found.placed.values()) == ["a", "b"]
+    assert found.notes == (
+        f"assumed that csi.example.com creates the volumes of class csi, usable from {ZONE}=a and {ZONE}=b",
+    )
