@@ -2,6 +2,7 @@
 
 from random import Random
 
+from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
@@ -53,7 +54,7 @@ def simulation(*plugins, config=None, seed=1, checked=True, store=None, start=0.
         api=VirtualApi(),
     )
     engine.checked = checked
-    return engine, VirtualTime(engine, ObjectStore() if store is None else store, start=start, **options)
+    return engine, VirtualTime(engine, ObjectStore() if store is None else store, agenda=Agenda(start), **options)
 
 
 def node(name, **sizes):

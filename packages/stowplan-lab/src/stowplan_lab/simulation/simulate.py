@@ -23,6 +23,7 @@ from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
+from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore
@@ -309,7 +310,7 @@ class Simulation:
         self._time = time = VirtualTime(
             self.engine,
             store,
-            start=start,
+            agenda=Agenda(start),
             latency=_latency(scenario.models, chance),
             kinds=[one.kind for one in self._watched],
             ask=asking(Calls(self.config, Documents(())), post_to_extender),

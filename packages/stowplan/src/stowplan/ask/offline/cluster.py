@@ -31,9 +31,10 @@ from stowplan.ask.offline.arguments import (
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.ask.offline.name_suggestions import near_names
-from stowplan.ask.offline.scheduling import Reservations, Scheduling
+from stowplan.ask.offline.scheduling import Attempts, Reservations, Scheduling
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
+from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.drivers.virtual_time.volume_controllers import settled
@@ -146,7 +147,8 @@ class Cluster:
         self._ask = asking(Calls(self.config, self.documents), post)
         self._names = PodNames()
         self._reservations = Reservations()
-        self._scheduling = Scheduling(self, self._names, self._reservations, guard)
+        agenda = Agenda(0.0)
+        attempts = Attempts(agenda, self._names, self._reservations)
         self.engine = Engine(
             self.config,
             registry=registry,
@@ -156,10 +158,13 @@ class Cluster:
             features=features,
             settings=EngineSettings(stories=False, events=False, reuse=reuse),
             api=VirtualApi(),
-            listener=self._scheduling,
+            listener=attempts,
             extenders=extenders_without_binders(self.config),
         )
-        self._scheduling.begin(self.engine, self._ask)
+        self._scheduling = Scheduling(
+            self.engine, attempts=attempts, agenda=agenda, names=self._names, guard=guard, ask=self._ask
+        )
+        self._attempts = attempts
         self.state = self.engine.state
         self.algorithm = self.engine.algorithm
         given = list(flattened(objects))
@@ -250,7 +255,7 @@ class Cluster:
         if isinstance(config, Configuration):
             options["feature_gates"] = None
         copy = Cluster(self.state.everything(), **options)
-        copy._scheduling.failures = self._scheduling.failures
+        copy._attempts.failures = self._attempts.failures
         return copy
 
     @property
@@ -259,7 +264,7 @@ class Cluster:
 
         Also those of the copies with other configurations.
         """
-        return tuple(self._scheduling.failures)
+        return tuple(self._attempts.failures)
 
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""
@@ -319,7 +324,7 @@ class Cluster:
 
     def _add_pod(self, pod: t.Pod) -> None:
         info = self.state.pod_info(pod)
-        self.displace(info)
+        self._scheduling.displace(info)
         if pod.status.phase in FINISHED:
             self._remove_pod(info)
             return
@@ -330,13 +335,6 @@ class Cluster:
             self.state.remove_pod(info.uid)
             self.state.pending.put(info)
             self.state.nominator.add(info, pod.status.nominated_node_name)
-
-    def displace(self, info: PodInfo) -> None:
-        """Remove an older pod with the same name."""
-        known = self._names.get(info.key)
-        if known is not None and known != info.uid:
-            self.state.remove_pod(known)
-            self.state.nominator.delete(known)
 
     def _remove_pod(self, info: PodInfo) -> None:
         uid = self._names.remove(info.key)
@@ -389,7 +387,7 @@ class Cluster:
             <Verdict: shop/db-0 goes to node-a1: 1 of 9 nodes would take it>
         """
         info = self.pod(pod)
-        self.framework_of(info)
+        self._scheduling.framework_of(info)
         return advise(self.engine, judged(self.engine, info, ask=self._ask if extenders else None))
 
     def explain_group(self, group: str, *, extenders: bool = True) -> GroupVerdict:
@@ -423,11 +421,7 @@ class Cluster:
 
     def framework_of(self, info: PodInfo) -> Framework:
         """The profile that schedules a pod; raises ClusterError if there is none for its scheduler name."""
-        framework = self.engine.framework_for(info)
-        if framework is None:
-            name = info.pod.spec.scheduler_name
-            raise ClusterError(f'pod "{info.key}": no profile for scheduler name "{name}" in the configuration')
-        return framework
+        return self._scheduling.framework_of(info)
 
     def hints(
         self,
@@ -479,7 +473,7 @@ class Cluster:
             raise ClusterError(f'pod "{info.key}" cannot be placed: node "{node_name}" not found')
         if info.node_name:
             raise ClusterError(f'pod "{info.key}" cannot be placed: it is on node "{info.node_name}"; evict it first')
-        self.displace(info)
+        self._scheduling.displace(info)
         self.state.assume(info, node_name)
         self._names.put(info.key, info.uid)
         self.state.pending.remove(info.key)

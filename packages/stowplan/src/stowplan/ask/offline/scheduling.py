@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stowplan.ask.offline.arguments import ClusterError
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.state_store import StateStore
 from stowplan.kube.api import types as t
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.drivers.hang_guard.hang_guard import CallGuard
+    from stowplan.drivers.virtual_time.agenda import Agenda
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.pod_names import PodNames
     from stowplan.scheduler.engine.engine import Engine
@@ -91,32 +93,79 @@ _MAX_FAILURES = 100
 NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
 
 
-class Owner(Protocol):
-    """The owner of the pods: a `Cluster`."""
+class Attempts:
+    """Listens to the engine's decisions about the pods that are being scheduled."""
 
-    def framework_of(self, info: PodInfo, /) -> Framework: ...
+    def __init__(self, agenda: Agenda, names: PodNames, reservations: Reservations) -> None:
+        self._agenda = agenda
+        self._names = names
+        self._reservations = reservations
+        #: UID -> the last decision, in the order in which pods were first tried.
+        self.decisions: dict[str, Decision] = {}
+        self._counts: dict[str, int] = {}
+        #: Messages of attempts in which a plugin or extender failed, in order of appearance.
+        self.failures: dict[str, None] = {}
 
-    def displace(self, info: PodInfo, /) -> None: ...
+    def clear(self) -> None:
+        """Forget the pods; failures are kept."""
+        self.decisions.clear()
+        self._counts.clear()
+
+    def decided(self, decision: Decision) -> None:
+        uid = decision.pod.uid
+        self.decisions[uid] = decision
+        self._counts[uid] = attempts = self._counts.get(uid, 0) + 1
+        if attempts == MAX_ATTEMPTS:
+            self.failures[f"pod {decision.pod.key} was tried {attempts} times, as if time passed, and is left"] = None
+            self._agenda.put(self._agenda.now, Stopped())
+
+    def failed(self, queued: QueuedPod, failure: Failure) -> None:
+        if not failure.status.rejected and len(self.failures) < _MAX_FAILURES:
+            self.failures[failure.message] = None
+        known = self.decisions.get(queued.pod.uid)
+        if known is not None and known.node_name:
+            self.decisions[queued.pod.uid] = replace(known, node_name="", status=failure.status)
+
+    def bound(self, attempt: Attempt) -> None:
+        pod = attempt.pod
+        self._names.put(pod.key, pod.uid)
+        self._reservations.add(attempt.framework, attempt.state, pod)
 
 
 class Scheduling:
     """Schedules pods with the engine while time stands still."""
 
-    def __init__(self, cluster: Owner, names: PodNames, reservations: Reservations, guard: CallGuard) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        attempts: Attempts,
+        agenda: Agenda,
+        names: PodNames,
+        guard: CallGuard,
+        ask: Callable[[Ask], Outcome],
+    ) -> None:
+        self._engine = engine
+        self._attempts = attempts
         self._guard = guard
         self._names = names
-        self._reservations = reservations
-        #: UID -> the last decision, in the order in which pods were first tried.
-        self._decisions: dict[str, Decision] = {}
-        self._attempts: dict[str, int] = {}
-        #: Messages of attempts in which a plugin or extender failed, in order of appearance.
-        self.failures: dict[str, None] = {}
+        self.store = StateStore(engine.state, names)
+        self._time = VirtualTime(engine, self.store, agenda=agenda, ask=ask, binds_volumes_after=0.0, pauses=0.0)
 
-    def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
-        self._engine = engine
-        self.store = StateStore(engine.state, self._names)
-        self._time = VirtualTime(engine, self.store, ask=ask, binds_volumes_after=0.0, pauses=0.0)
+    def framework_of(self, info: PodInfo) -> Framework:
+        """The profile that schedules a pod; raises ClusterError if there is none for its scheduler name."""
+        framework = self._engine.framework_for(info)
+        if framework is None:
+            name = info.pod.spec.scheduler_name
+            raise ClusterError(f'pod "{info.key}": no profile for scheduler name "{name}" in the configuration')
+        return framework
+
+    def displace(self, info: PodInfo) -> None:
+        """Remove an older pod with the same name."""
+        known = self._names.get(info.key)
+        if known is not None and known != info.uid:
+            self._engine.state.remove_pod(known)
+            self._engine.state.nominator.delete(known)
 
     @contextmanager
     def _hypothetically(self) -> Iterator[None]:
@@ -136,8 +185,8 @@ class Scheduling:
         for pods in _turns(infos).values():
             free = [info for info in pods if not info.node_name]
             for info in free:
-                self._cluster.framework_of(info)
-                self._cluster.displace(info)
+                self.framework_of(info)
+                self.displace(info)
             found |= {info.uid: Decision(info, info.node_name) for info in pods if info.node_name}
             found |= {decision.pod.uid: decision for decision in self._all_of(free)} if free else {}
         return [found[info.uid] for info in infos]
@@ -154,7 +203,7 @@ class Scheduling:
         found: list[Decision] = []
         while len(found) < len(infos):
             first = len(found)
-            framework = self._cluster.framework_of(infos[first])
+            framework = self.framework_of(infos[first])
             run = infos[first : end_of_run(framework, infos, first)]
             if self._unnoticed(framework, run) and all(map(self._is_new, run)):
                 found += self._run(framework, run)
@@ -313,8 +362,8 @@ class Scheduling:
     def _one(self, info: PodInfo) -> Decision:
         if info.node_name:
             return Decision(info, info.node_name)
-        self._cluster.framework_of(info)
-        self._cluster.displace(info)
+        self.framework_of(info)
+        self.displace(info)
         return self._all_of([info])[0]
 
     def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
@@ -323,7 +372,7 @@ class Scheduling:
             return self._all_of(infos)
 
     def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
-        time, decisions = self._time, self._decisions
+        time, decisions = self._time, self._attempts.decisions
         if len(infos) == 1:
             self._engine.state.expect(infos[0])
         time.submit(Changes(t.Pod, [Change(None, info.pod) for info in infos]))
@@ -337,7 +386,6 @@ class Scheduling:
         finally:
             self._engine.queue.clear()
             self.store.forget()
-            decisions.clear()
             self._attempts.clear()
 
     def _give_up_waiting(self) -> None:
@@ -354,29 +402,7 @@ class Scheduling:
         time.submit(Started())
 
     def _gated(self, info: PodInfo) -> Decision:
-        return Decision(info, status=self._cluster.framework_of(info).run_pre_enqueue(info))
-
-    # -- notifications of the engine -----------------------------------------------------------------------------------
-
-    def decided(self, decision: Decision) -> None:
-        uid = decision.pod.uid
-        self._decisions[uid] = decision
-        self._attempts[uid] = attempts = self._attempts.get(uid, 0) + 1
-        if attempts == MAX_ATTEMPTS:
-            self.failures[f"pod {decision.pod.key} was tried {attempts} times, as if time passed, and is left"] = None
-            self._time.at(self._time.now, Stopped())
-
-    def failed(self, queued: QueuedPod, failure: Failure) -> None:
-        if not failure.status.rejected and len(self.failures) < _MAX_FAILURES:
-            self.failures[failure.message] = None
-        known = self._decisions.get(queued.pod.uid)
-        if known is not None and known.node_name:
-            self._decisions[queued.pod.uid] = replace(known, node_name="", status=failure.status)
-
-    def bound(self, attempt: Attempt) -> None:
-        pod = attempt.pod
-        self._names.put(pod.key, pod.uid)
-        self._reservations.add(attempt.framework, attempt.state, pod)
+        return Decision(info, status=self.framework_of(info).run_pre_enqueue(info))
 
 
 def _is_final(decision: Decision) -> bool:

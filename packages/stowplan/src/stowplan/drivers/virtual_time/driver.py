@@ -104,7 +104,7 @@ class VirtualTime:
         engine: SteppedEngine,
         store: ObjectStore,
         *,
-        start: float = 0.0,
+        agenda: Agenda | None = None,
         latency: Latency = NO_LATENCY,
         kinds: Collection[type[ApiStruct]] | None = None,
         on_event: Callable[[EmitEvent], object] | None = None,
@@ -113,7 +113,7 @@ class VirtualTime:
         binds_volumes_after: float | None = None,
         pauses: float = PAUSE,
     ) -> None:
-        """`start`: seconds since the epoch. `kinds`: those that the engine watches; None: all.
+        """`agenda`: has the time to start at; None: 0. `kinds`: those that the engine watches; None: all.
 
         * `on_event` gets recorded Events; `ask` answers for extenders.
         * `runs_for` returns the duration of a placed pod in seconds, after which it is deleted; None: forever.
@@ -127,7 +127,7 @@ class VirtualTime:
         self._on_event = on_event
         self._pauses = pauses
         self._answer_outside = ask
-        self._agenda = Agenda(start)
+        self._agenda = agenda or Agenda(0.0)
         self._cluster = SimulatedCluster(
             store,
             self._agenda,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.kube.api.types import Pod
@@ -36,7 +37,7 @@ def resumed(engine: Engine, dump: EngineDump, **options: Any) -> VirtualTime:
     store = ObjectStore()
     for _, obj in objects_of(dump):
         store.restore(obj)
-    time = VirtualTime(engine, store, start=dump.now, **options)
+    time = VirtualTime(engine, store, agenda=Agenda(dump.now), **options)
     time.resume(dump.outbox.next_wake, [placed.pod for placed in dump.state.placements.pods if not placed.assumed])
     for request in _changes_unknown_to_engine(dump, store):
         time.write(request)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 from msgspec.structs import replace
 
+from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
@@ -144,7 +145,7 @@ class Rerun:
             listener=self,
         )
         self._paced = _PacedEngine(self._engine, paced=header.decides)
-        self._time = VirtualTime(self._paced, ObjectStore(), start=header.now)
+        self._time = VirtualTime(self._paced, ObjectStore(), agenda=Agenda(header.now))
         self._found = RerunResult(began=header.now)
         #: When a pod was last tried; never idle before the scheduler started.
         self._tried_at = header.now if header.dump is not None else inf

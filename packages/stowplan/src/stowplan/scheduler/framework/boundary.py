@@ -58,7 +58,7 @@ class Ended(NamedTuple):
 
 @overload
 def call(
-    method: Callable[[*Args], R], /, *args: *Args, times: CallTimes | None = ..., point: str = ...
+    method: Callable[[*Args], R], /, *args: *Args, times: CallTimes | None = ..., at: tuple[str, str] = ...
 ) -> R | Status: ...
 @overload
 def call(
@@ -68,7 +68,7 @@ def call(
     check: None,
     failed: Callable[[BaseException, Callable[..., Any]], F],
     times: CallTimes | None = ...,
-    point: str = ...,
+    at: tuple[str, str] = ...,
 ) -> R | F: ...
 @overload
 def call(
@@ -78,7 +78,7 @@ def call(
     check: Callable[[Any], C],
     required: Literal[True],
     times: CallTimes | None = ...,
-    point: str = ...,
+    at: tuple[str, str] = ...,
 ) -> C | Status: ...
 @overload
 def call(
@@ -89,7 +89,7 @@ def call(
     required: Literal[True],
     failed: Callable[[BaseException, Callable[..., Any]], F],
     times: CallTimes | None = ...,
-    point: str = ...,
+    at: tuple[str, str] = ...,
 ) -> C | F: ...
 @overload
 def call(
@@ -98,7 +98,7 @@ def call(
     *args: *Args,
     check: Callable[[Any], C],
     times: CallTimes | None = ...,
-    point: str = ...,
+    at: tuple[str, str] = ...,
 ) -> C | Status | None: ...
 def call(  # type: ignore[misc]  # mypy does not match `*args: Any` with `*args: *Args`
     method: Callable[..., Any],
@@ -108,15 +108,16 @@ def call(  # type: ignore[misc]  # mypy does not match `*args: Any` with `*args:
     required: bool = False,
     failed: Callable[[BaseException, Callable[..., Any]], Any] = raised,
     times: CallTimes | None = None,
-    point: str = "",
+    at: tuple[str, str] = ("", ""),
 ) -> Any:
     """Call code of a plugin, and return its checked result, or what `failed` makes of an exception.
 
     `check` returns the result to use, or raises; by default, that must be a Status; None: the caller checks it. Unless
-    a result is `required`, None and SKIP are always valid. `times`: of a sampled cycle; times the call under `point`.
+    a result is `required`, None and SKIP are always valid. `times`: of a sampled cycle; the call counts as one of the
+    extension point and the plugin `at`.
     """
     try:
-        answer = method(*args) if times is None else times.time(point, _plugin_of(method, args), method, *args)
+        answer = method(*args) if times is None else times.time(*at, method, *args)
         # Most results are None or SKIP; a check would cost as much as many a plugin.
         if check is None or ((answer is None or answer is SKIP) and not required):
             return answer
@@ -139,12 +140,6 @@ def no(cause: BaseException, by: Callable[..., Any]) -> bool:
 
 def nothing(cause: BaseException, by: Callable[..., Any]) -> None:
     """For `failed`: there is no result; another call of the plugin will fail and be reported."""
-
-
-def _plugin_of(method: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """The name of the plugin whose method is called, or that is passed to a function of ours."""
-    plugin = getattr(method, "__self__", None) or args[0]
-    return str(plugin.name)
 
 
 # -- steps and coroutines ---------------------------------------------------------------------------------------------
@@ -192,13 +187,13 @@ async def call_coroutine(
     check: Callable[[Any], R],
     cancelled: tuple[type[BaseException], ...],
     times: CallTimes | None,
-    point: str,
+    at: tuple[str, str],
 ) -> R | Status:
     """`call` for a method that must be `async def`. `cancelled`: what the driver's own cancelling raises in it."""
     try:
         if times is None:
             return check(await awaited(method, *args))
-        return check(await times.time_awaited(point, _plugin_of(method, args), awaited, method, *args))
+        return check(await times.time_awaited(*at, awaited, method, *args))
     except BaseException as e:
         if isinstance(e, (*NEVER_CAUGHT, *cancelled)):
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
+from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.latency import NO_LATENCY
 from stowplan.drivers.virtual_time.object_store import ObjectStore
@@ -82,7 +83,8 @@ class LiveCluster:
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
         registry = guarded_registry(plugins, CallGuard(seconds=plugin_timeout))
-        self._attempts = _Attempts()
+        agenda = Agenda(START)
+        self._attempts = _Attempts(agenda)
         features = with_chosen(feature_gates or {})
         asked_for = [plugin.name for plugin in plugins]
         configuration = load_config(config, plugins=registry.declarations, features=features, asked_for=asked_for)
@@ -104,7 +106,7 @@ class LiveCluster:
         self._time = VirtualTime(
             self.engine,
             self._store,
-            start=START,
+            agenda=agenda,
             latency=latency,
             kinds=[one.kind for one in watched],
             on_event=self._record_event,
@@ -112,7 +114,6 @@ class LiveCluster:
             if call_extender is None
             else asking(Calls(configuration, Documents(())), posting_to(call_extender)),
         )
-        self._attempts.begin(self._time)
         for name in _NAMESPACES:
             self._time.write(Create(obj=Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name}))))
 
@@ -226,27 +227,25 @@ def _scoped(kind: Any, namespace: str) -> str:
 class _Attempts:
     """Stops a run in which a pod is tried again and again without time passing."""
 
-    def __init__(self) -> None:
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
         self._at = START
         self._counts: Counter[str] = Counter()
         self._restless = ""
-
-    def begin(self, time: VirtualTime) -> None:
-        self._time = time
 
     def check(self) -> None:
         if self._restless:
             raise NeverIdleError(self._restless)
 
     def decided(self, decision: Decision) -> None:
-        if self._at != self._time.now:
-            self._at = self._time.now
+        if self._at != self._agenda.now:
+            self._at = self._agenda.now
             self._counts.clear()
         key = decision.pod.key
         self._counts[key] += 1
         if self._counts[key] == MAX_ATTEMPTS:
             self._restless = f"pod {key} was tried {MAX_ATTEMPTS} times at one moment: something wakes it at once"
-            self._time.at(self._at, Stopped())
+            self._agenda.put(self._at, Stopped())
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:
         """No-op: attempts are counted when they are decided."""

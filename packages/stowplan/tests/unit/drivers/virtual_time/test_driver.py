@@ -2,6 +2,7 @@
 
 import pytest
 
+from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.latency import Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore
@@ -68,7 +69,7 @@ def _said(old, new):
 
 
 def test_initial_objects_then_start_then_turns(engine):
-    time = simulated(engine, start=100.0)
+    time = simulated(engine, agenda=Agenda(100.0))
     time.write(Create(obj=convert(a_node("n1").obj(), Node)))
     time.write(create("a"))
     time.write(Create(obj=convert(a_node("n2").obj(), Node)))
@@ -124,7 +125,7 @@ def test_time_that_passes_wakes_the_engine(engine):
 
 
 def test_a_past_timer_ticks_at_once(engine):
-    time = simulated(engine, start=5.0)
+    time = simulated(engine, agenda=Agenda(5.0))
     engine.on(Started, Wake(5.0))
     time.run()
     assert [at for at, _ in engine.inputs(Tick)] == [5.0]

@@ -85,7 +85,7 @@ def run_reserve(
     `problems` collects the failures of Unreserve.
     """
     for plugin in framework.plugins_to_call(state, pod).reserve:
-        answer = call(plugin.reserve, state, pod, node_name, times=state.plugin_times, point="Reserve")
+        answer = call(plugin.reserve, state, pod, node_name, times=state.plugin_times, at=("Reserve", plugin.name))
         failed = _failure("Reserve", plugin.name, answer)
         if answer is not None and failed is not None:
             _log_failure("Reserve", plugin.name, answer, pod, node_name)
@@ -102,7 +102,9 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
     problems = []
     for plugin in reversed(framework.reserve):
         times, method = state.plugin_times, plugin.unreserve
-        failed = call(method, state, pod, node_name, check=None, failed=Raised, times=times, point="Unreserve")
+        failed = call(
+            method, state, pod, node_name, check=None, failed=Raised, times=times, at=("Unreserve", plugin.name)
+        )
         if isinstance(failed, Raised):
             problems.append(f'running Unreserve plugin "{plugin.name}": {failed}')
     return problems
@@ -120,7 +122,9 @@ def run_permit(
     reasons: list[str] = []
     for plugin in framework.permit:
         times, check = state.plugin_times, _permitted
-        found = call(plugin.permit, state, pod, node_name, check=check, required=True, times=times, point="Permit")
+        found = call(
+            plugin.permit, state, pod, node_name, check=check, required=True, times=times, at=("Permit", plugin.name)
+        )
         answer, timeout = (found, 0.0) if isinstance(found, Status) else found
         if answer is not None and answer.code == Code.Wait:
             timeouts[plugin.name] = timeout
@@ -170,7 +174,9 @@ def run_pre_bind_pre_flights(
             results.append(PreFlight(plugin.name, acts=False))
             continue
         method, times = plugin.pre_bind_pre_flight, state.plugin_times
-        answer = call(method, state, pod, node_name, check=_pre_flight, times=times, point="PreBindPreFlight")
+        answer = call(
+            method, state, pod, node_name, check=_pre_flight, times=times, at=("PreBindPreFlight", plugin.name)
+        )
         if answer is SKIP:
             # Most plugins return this very object, so the comparison by identity is the common case.
             results.append(PreFlight(plugin.name, acts=False))
@@ -255,7 +261,7 @@ def call_plugin(
     # PostBind has no result.
     check = _no_result if point == "PostBind" else well_formed
     return call_coroutine(
-        method, state, pod, node_name, check=check, cancelled=cancelled, times=state.plugin_times, point=point
+        method, state, pod, node_name, check=check, cancelled=cancelled, times=state.plugin_times, at=(point, name)
     )
 
 

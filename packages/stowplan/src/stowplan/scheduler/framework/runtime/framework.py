@@ -122,7 +122,13 @@ class Framework(ProfilePlugins):
         for plugin in concerned.signers:
             failed = partial(self._note_unsigned, plugin.name)
             fragment = call(
-                plugin.sign_pod, pod, check=_fragment, required=True, failed=failed, times=times, point="Sign"
+                plugin.sign_pod,
+                pod,
+                check=_fragment,
+                required=True,
+                failed=failed,
+                times=times,
+                at=("Sign", plugin.name),
             )
             if fragment is None:
                 return None
@@ -206,7 +212,7 @@ class Framework(ProfilePlugins):
     ) -> PreFilterResult | Status | None:
         """One plugin's result."""
         state.writer, times, check = plugin.name, state.plugin_times, pre_filter_result
-        answer = call(plugin.pre_filter, state, pod, nodes, check=check, times=times, point="PreFilter")
+        answer = call(plugin.pre_filter, state, pod, nodes, check=check, times=times, at=("PreFilter", plugin.name))
         state.writer = ""
         # Nearly all plugins that skip return this object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
@@ -230,7 +236,7 @@ class Framework(ProfilePlugins):
     ) -> Rejections | Status | None:
         """Like `run_filter`, for callers that run many plugins and count them together."""
         state.writer, times = plugin.name, state.plugin_times
-        answer = call(plugin.filter, state, pod, nodes, check=filter_result, times=times, point="Filter")
+        answer = call(plugin.filter, state, pod, nodes, check=filter_result, times=times, at=("Filter", plugin.name))
         state.writer = ""
         if not isinstance(answer, Status):
             return answer
@@ -270,7 +276,9 @@ class Framework(ProfilePlugins):
             if plugin.name in state.skip_filter:
                 continue
             what, times = "AddPod" if shift.sign > 0 else "RemovePod", state.plugin_times
-            answer = call(_shift_one, plugin, state, pod, shift, nodes, times=times, point=f"PreFilterExtension{what}")
+            answer = call(
+                _shift_one, plugin, state, pod, shift, nodes, times=times, at=(f"PreFilterExtension{what}", plugin.name)
+            )
             if answer is not None and answer.code != Code.Success:
                 return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
         return None
@@ -287,7 +295,7 @@ class Framework(ProfilePlugins):
             required=True,
             failed=partial(failed_post_filter, plugin),
             times=state.plugin_times,
-            point="PostFilter",
+            at=("PostFilter", plugin.name),
         )
 
     def run_post_filter_in_steps(
@@ -333,7 +341,7 @@ class Framework(ProfilePlugins):
     def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """One plugin's result."""
         state.writer = plugin.name
-        answer = call(plugin.pre_score, state, pod, nodes, times=state.plugin_times, point="PreScore")
+        answer = call(plugin.pre_score, state, pod, nodes, times=state.plugin_times, at=("PreScore", plugin.name))
         state.writer = ""
         # Nearly all plugins that skip return this object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
@@ -357,7 +365,9 @@ class Framework(ProfilePlugins):
     ) -> npt.NDArray[np.int64] | Status:
         """Like `run_score`, for callers that run many plugins and count them together."""
         state.writer, times, check = plugin.name, state.plugin_times, partial(checked_scores, len(nodes))
-        answer = call(plugin.score, state, pod, nodes, check=check, required=True, times=times, point="Score")
+        answer = call(
+            plugin.score, state, pod, nodes, check=check, required=True, times=times, at=("Score", plugin.name)
+        )
         state.writer = ""
         if isinstance(answer, Status):
             return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
@@ -382,7 +392,7 @@ class Framework(ProfilePlugins):
                 check=partial(checked_scores, len(scores)),
                 required=True,
                 times=state.plugin_times,
-                point="ScoreExtensionNormalize",
+                at=("ScoreExtensionNormalize", plugin.name),
             )
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)

@@ -13,25 +13,12 @@ from stowplan.scheduler.framework.status import SKIP, Code, Status, raised, unsc
 from support.observing.metrics import framework_metrics, numbers
 
 
-class P:
-    """A plugin that does what it was given."""
-
-    name = "P"
-
-    def __init__(self, does):
-        self.does = does
-
-    def run(self, *args):
-        return self.does(*args)
-
-
 def called(state, point, does, *args):
-    return call(P(does).run, *args, check=None, failed=raised, times=state.plugin_times, point=point)
+    return call(does, *args, check=None, failed=raised, times=state.plugin_times, at=(point, "P"))
 
 
 def called_later(state, point, does):
-    check = well_formed
-    return call_coroutine(P(does).run, check=check, cancelled=(), times=state.plugin_times, point=point)
+    return call_coroutine(does, check=well_formed, cancelled=(), times=state.plugin_times, at=(point, "P"))
 
 
 class Clock:
