@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.scheduler.inspection.html_cells import text_cell, text_head
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -39,3 +41,23 @@ def to_frame(rows: Iterable[Mapping[str, Any] | _Describable]) -> Any:
         # By default polars infers types from the first hundred rows.
         return library.DataFrame(found, infer_schema_length=None) if name == "polars" else library.DataFrame(found)
     raise ImportError("a data frame needs pandas or polars: pip install pandas, or use to_dict() or rows()")
+
+
+class Row:
+    """Data that is shown as one row of a table; for more about a decision, use `Cluster.explain`."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON-able data."""
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """A pandas or polars data frame with one row; `stowplan.to_frame` takes a list of them."""
+        return to_frame([self])
+
+    def _repr_html_(self) -> str:
+        """An HTML table for notebooks, with a line for each value."""
+        cells = {name: ", ".join(value) if isinstance(value, list) else value for name, value in self.to_dict().items()}
+        rows = (f"<tr>{text_head(name)}{text_cell(str(value))}</tr>" for name, value in cells.items() if value)
+        return f"<table>{''.join(rows)}</table>"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.status import Code, Status
-from stowplan.scheduler.inspection.frames import to_frame as frame_of
-from stowplan.scheduler.inspection.html_cells import text_cell, text_head
+from stowplan.scheduler.inspection.frames import Row
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -21,7 +20,7 @@ GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 
 
 # Not frozen: one is created per attempt, and creating a frozen one takes four times as long.
-class Decision(PlainStruct, eq=False):
+class Decision(Row, PlainStruct, eq=False):
     """The result of one attempt; read-only.
 
     Examples:
@@ -61,16 +60,6 @@ class Decision(PlainStruct, eq=False):
             "evaluatedNodes": self.evaluated,
             "feasibleNodes": self.feasible,
         }
-
-    def to_frame(self) -> Any:
-        """A pandas or polars data frame with one row; `stowplan.to_frame` takes a list of decisions."""
-        return frame_of([self])
-
-    def _repr_html_(self) -> str:
-        """An HTML table for notebooks. For scores and rejections of each node use `Cluster.explain`."""
-        cells = {**self.to_dict(), "plugins": ", ".join(sorted(self.unschedulable_plugins))}
-        rows = (f"<tr>{text_head(name)}{text_cell(str(value))}</tr>" for name, value in cells.items() if value)
-        return f"<table>{''.join(rows)}</table>"
 
     @property
     def message(self) -> str:
