@@ -12,7 +12,7 @@ from math import floor, inf, ldexp
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.queue.heap import PodHeap
+from stowplan.scheduler.queue.active import PodHeap
 from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
 
 if TYPE_CHECKING:

@@ -14,8 +14,11 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.events import PROFILE_SWAPPED, UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
+from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.queue.active import ActiveQueue
 from stowplan.scheduler.queue.backoff import BackoffQueue
 from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
@@ -23,16 +26,23 @@ from stowplan.scheduler.queue.requeueing import Strategy
 from stowplan.scheduler.queue.unschedulable import UnschedulablePods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from stowplan.kube.api.types import Pod
+    from stowplan.scheduler.cluster.nominator import Nominator
+    from stowplan.scheduler.cluster.pending_pods import PendingPods
     from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.framework.interface import PreEnqueuePlugin
+    from stowplan.scheduler.framework.runtime.framework import Framework
+    from stowplan.scheduler.framework.runtime.metrics import PluginTimes
+    from stowplan.scheduler.framework.status import Status
+    from stowplan.scheduler.queue.active import PodHeap
     from stowplan.scheduler.queue.backoff import QueueSettings
-    from stowplan.scheduler.queue.gating import Gate
-    from stowplan.scheduler.queue.heap import PodHeap
     from stowplan.scheduler.queue.metrics import QueueMetrics
-    from stowplan.scheduler.queue.nominating import Nominations
     from stowplan.scheduler.queue.observer import QueueObserver
     from stowplan.scheduler.queue.requeueing import Requeueing
+
+_log = get_logger(__name__)
 
 #: Causes with which the nomination in the pod's status is taken over.
 _NEW = (UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label)
@@ -350,3 +360,88 @@ class Places:
         for group, members in self._members.items():
             if not members or any(group_key(queued.pod.pod) != group for queued in members.values()):
                 yield f"pod group {group}: none of its pods waits, or pods of another group do"
+
+
+# -- PreEnqueue and nominations ---------------------------------------------------------------------------------------
+
+
+class Gate:
+    """The PreEnqueue plugins of all profiles: they decide whether a pod may enter the active queue."""
+
+    def __init__(self, frameworks: Mapping[str, Framework], observer: QueueObserver) -> None:
+        self._frameworks = frameworks
+        self._observer = observer
+
+    def gating_plugin(self, queued: QueuedPod) -> str:
+        """Run PreEnqueue: name of the plugin that gates the pod; "" if none does."""
+        framework = self._frameworks.get(queued.pod.shape.scheduler_name)
+        if framework is None:
+            return ""
+        metrics = framework.metrics
+        if metrics is None:
+            return self._first_refusing(framework, queued, None)
+        started = metrics.now()
+        plugin = self._first_refusing(framework, queued, metrics.draw())
+        # Parity: recorded as a success even if the pod is gated.
+        metrics.points["PreEnqueue"].ran(started)
+        return plugin
+
+    def _first_refusing(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
+        plugins: Sequence[PreEnqueuePlugin] = framework.pre_enqueue
+        if gated_by := queued.gating_plugin:
+            # A pod that stays gated costs one call.
+            plugins = sorted(plugins, key=lambda plugin: plugin.name != gated_by)
+        for plugin in plugins:
+            status = call(plugin.pre_enqueue, queued.pod, times=times, at=("PreEnqueue", plugin.name))
+            if status is not None and status.code != Code.Success:
+                if status.code == Code.Error:
+                    self._report(plugin, queued, status)
+                else:
+                    _log_gated(plugin, queued, status)
+                return plugin.name
+        return ""
+
+    def _report(self, plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
+        self._observer.problem(
+            f'PreEnqueue plugin "{plugin.name}" failed on pod {queued.key}, which waits: {status.message}'
+        )
+
+
+def _log_gated(plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
+    verbose = _log.v(4)
+    if verbose.enabled:
+        text = "Status after running PreEnqueue plugin"
+        verbose.info(text, pod=queued.pod, plugin=plugin.name, status=status.message)
+
+
+class Nominations:
+    """The queue's changes of nominations, which belong to the cluster state: Filter takes them into account."""
+
+    def __init__(self, nominator: Nominator, pending: PendingPods) -> None:
+        self._nominator = nominator
+        self._pending = pending
+
+    def add(self, info: PodInfo, node_name: str | None = None) -> None:
+        """Nominate the pod to a node; "" removes its nomination, None means the node that its status names."""
+        wanted = info.pod.status.nominated_node_name if node_name is None else node_name
+        if wanted and self._pending.by_uid(info.uid) is None:
+            # The nomination of a pod that is deleted or bound would never be removed.
+            wanted = ""
+        if wanted:
+            self._nominator.add(info, wanted)
+        else:
+            self._nominator.delete(info.uid)
+
+    def update(self, old: Pod, info: PodInfo) -> None:
+        """Take over a changed pod; a nomination in memory stays unless the old or the new status has one."""
+        node_name = self._nominator.node_of(info.uid)
+        old_uid = old.metadata.uid or info.key
+        if old_uid != info.uid:
+            self._nominator.delete(old_uid)
+        if not old.status.nominated_node_name and not info.pod.status.nominated_node_name:
+            self.add(info, node_name)
+        else:
+            self.add(info)
+
+    def delete(self, info: PodInfo) -> None:
+        self._nominator.delete(info.uid)

@@ -29,16 +29,14 @@ from stowplan.scheduler.framework.events import (
     ClusterEvent,
     events_of_change,
 )
+from stowplan.scheduler.queue.active import sort_key
 from stowplan.scheduler.queue.backoff import DEFAULT_SETTINGS, QueueSettings, surrounding_ticks
 from stowplan.scheduler.queue.dumped import DumpedQueue, dumped_pod, restored_pod
-from stowplan.scheduler.queue.gating import Gate
 from stowplan.scheduler.queue.in_flight import InFlight, InFlightEvent
-from stowplan.scheduler.queue.nominating import Nominations
 from stowplan.scheduler.queue.observer import QueueObserver
-from stowplan.scheduler.queue.places import Places
+from stowplan.scheduler.queue.places import Gate, Nominations, Places
 from stowplan.scheduler.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
 from stowplan.scheduler.queue.requeueing import Requeueing, Strategy
-from stowplan.scheduler.queue.sorting import sort_key
 
 if TYPE_CHECKING:
     from collections import Counter

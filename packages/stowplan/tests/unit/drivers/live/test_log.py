@@ -169,7 +169,7 @@ async def test_a_node_that_changes_its_zone(log):
 
 
 async def test_a_pod_that_is_gated(log):
-    log.modules = ("engine", "context", "gating", "scheduling_queue")
+    log.modules = ("engine", "context", "places", "scheduling_queue")
     async with live(a_node("n").obj()) as cluster:
         await cluster.create(a_pod("p").spec(schedulingGates=[{"name": "g"}]).obj())
         status = "waiting for scheduling gates: [g]"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.scheduler.framework.events import ASSIGNED_POD_ADD
-from stowplan.scheduler.queue.heap import PodHeap
+from stowplan.scheduler.queue.active import PodHeap
 from stowplan.scheduler.queue.in_flight import InFlight, InFlightEvent
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing import a_pod
