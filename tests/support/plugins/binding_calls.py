@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from stowplan.scheduler.engine.binding_cycle import BindingCycle, BindingCycles, Stage
+from stowplan.scheduler.engine.binding_cycle import BindingCycle, BindingCycles, BindingStage
 from stowplan.scheduler.engine.effects import Cancel, RunPlugin
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.schedule_one import Attempt
@@ -98,7 +98,7 @@ async def run_bind(framework, state, pod, node_name):
 async def run_post_bind(framework, state, pod, node_name):
     """Returns the reported problems."""
     calls = _Calls(framework, state, pod, node_name)
-    calls.binding.stage = Stage.POST_BIND
+    calls.binding.stage = BindingStage.POST_BIND
     calls.binding.binders = iter([plugin.name for plugin in framework.post_bind])
     calls.binding._next_post_bind()
     await calls.run()

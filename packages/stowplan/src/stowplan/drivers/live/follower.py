@@ -34,7 +34,7 @@ SETTINGS = EngineSettings(stories=False, events=False)
 _log = get_logger(__name__)
 
 
-class Listener(Protocol):
+class InputListener(Protocol):
     def step(self, engine: Engine, input_: Input, now: float, /) -> object:
         """Pass the input to the engine."""
 
@@ -44,7 +44,7 @@ class Follower:
         self,
         api: Api,
         config: Configuration,
-        listener: Listener,
+        listener: InputListener,
         *,
         registry: Registry,
         times: Times = REAL_TIMES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, PluginCall, Stage
+from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingStage, PluginCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.context import EngineContext
 
 #: Number of plugin calls in progress per stage.
-_CALLS = {Stage.PRE_BIND: (1, inf), Stage.BIND: (1, 1), Stage.POST_BIND: (1, 1)}
+_CALLS = {BindingStage.PRE_BIND: (1, inf), BindingStage.BIND: (1, 1), BindingStage.POST_BIND: (1, 1)}
 
 
 class BindingChecks:
@@ -35,10 +35,10 @@ class BindingChecks:
         stage = binding.stage
         if binding.uid != uid:
             yield f"{binding} ({binding.uid}): under way under the UID {uid}"
-        if stage in (Stage.BEGUN, Stage.OVER):
+        if stage in (BindingStage.BEGUN, BindingStage.OVER):
             yield f"{binding}: {stage.value} between steps"
         yield from self._problems_of_permit(binding)
-        stoppable = binding.stoppable if stage is Stage.PRE_BIND else None
+        stoppable = binding.stoppable if stage is BindingStage.PRE_BIND else None
         known = self._context.pods_in_pre_bind.get(uid)
         if known is not stoppable:
             yield f"{binding}: {stage.value}, but the pod is {_among(known)} those in PreBind"
@@ -55,7 +55,7 @@ class BindingChecks:
         known = self._context.waiting_pods.get(binding.uid)
         if known is not wanted:
             yield f"{binding}: {stage.value}, but the pod is {_among(known)} those that wait on Permit"
-        if stage is not Stage.PERMIT:
+        if stage is not BindingStage.PERMIT:
             return
         if waiting is None or waiting.decision is not None:
             yield f"{binding}: {stage.value}, but nothing is left to be decided"
@@ -78,7 +78,7 @@ class BindingChecks:
         """A pod in its binding cycle is assumed, or was bound by another client, unless it is terminating."""
         attempt = binding.attempt
         placed, newest = self._context.state.placed(binding.uid), self._context.state.newest(binding.uid)
-        if binding.stage is Stage.POST_BIND or newest is None or newest.metadata.deletion_timestamp is not None:
+        if binding.stage is BindingStage.POST_BIND or newest is None or newest.metadata.deletion_timestamp is not None:
             return
         if placed is None:
             yield f"{binding} to {attempt.node_name}: {binding.stage.value}, but the pod is on no node"
@@ -99,7 +99,9 @@ class BindingChecks:
                 yield f"{waiter}: not under way, but gets the answer to {number}"
         for alarm in self._context.outbox.alarms:
             sleeper = alarm.sleeper
-            if isinstance(sleeper, BindingCycle) and (sleeper.timer is not alarm or sleeper.stage is not Stage.PERMIT):
+            if isinstance(sleeper, BindingCycle) and (
+                sleeper.timer is not alarm or sleeper.stage is not BindingStage.PERMIT
+            ):
                 yield f"{sleeper}: {sleeper.stage.value}, but is woken at {alarm.at:.3f}"
             if isinstance(sleeper, PluginCall) and not (self._knows(sleeper) and sleeper.is_woken_by(alarm)):
                 yield f"{sleeper}: does not sleep, but is woken at {alarm.at:.3f}"

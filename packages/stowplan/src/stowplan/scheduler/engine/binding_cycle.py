@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-class Stage(Enum):
+class BindingStage(Enum):
     # Members are keys on the hot path, and Enum's own hash is Python code.
     __hash__ = object.__hash__
 
@@ -75,8 +75,8 @@ class Stage(Enum):
 
 
 #: The stages in which the pod is in flight: events that may help it are still recorded.
-IN_FLIGHT = (Stage.ANNOUNCING, Stage.PERMIT)
-_POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
+IN_FLIGHT = (BindingStage.ANNOUNCING, BindingStage.PERMIT)
+_POINTS = {BindingStage.PRE_BIND: "PreBind", BindingStage.BIND: "Bind", BindingStage.POST_BIND: "PostBind"}
 #: No binder.
 _NOBODY: Iterator[str | Extender] = iter(())
 
@@ -125,7 +125,7 @@ class BindingCycle(msgspec.Struct, eq=False):
 
     cycles: BindingCycles
     attempt: Attempt
-    stage: Stage = Stage.BEGUN
+    stage: BindingStage = BindingStage.BEGUN
     #: When the current stage began, by the stopwatch.
     started: float = 0.0
     waiting: WaitingPod | None = None
@@ -182,7 +182,7 @@ class BindingCycle(msgspec.Struct, eq=False):
         return (None if acting.code in (Code.Success, Code.Skip) else acting), flights
 
     def _announce(self) -> None:
-        self.stage = Stage.ANNOUNCING
+        self.stage = BindingStage.ANNOUNCING
         self.cycles.statuses.patch(self.attempt.pod.pod, self, nominated_node_name=self.attempt.node_name)
 
     def status_written(self, failed: Exception | None) -> None:
@@ -200,7 +200,7 @@ class BindingCycle(msgspec.Struct, eq=False):
             self._pre_bind()
             return
         _log.v(4).info("Pod waiting on permit", pod=self.attempt.pod)
-        self.stage, self.started = Stage.PERMIT, self.cycles.context.stopwatch.now()
+        self.stage, self.started = BindingStage.PERMIT, self.cycles.context.stopwatch.now()
         waiting.on_decided(self.go_on_at_step_end)
         self._set_timer(waiting)
 
@@ -217,13 +217,13 @@ class BindingCycle(msgspec.Struct, eq=False):
 
     def woken(self) -> None:
         """Permit was decided or may have timed out, PreBind was aborted, or the step of the binding's start ends."""
-        if self.stage is Stage.BEGUN:
+        if self.stage is BindingStage.BEGUN:
             assert self.waiting is not None
             if self.waiting.decision is None:
                 self._announce()
             else:
                 self._wait_on_permit()
-        elif self.stage is Stage.PERMIT:
+        elif self.stage is BindingStage.PERMIT:
             assert self.waiting is not None
             if self.waiting.expire():
                 # Permit was decided now, which wakes the binding again.
@@ -233,7 +233,7 @@ class BindingCycle(msgspec.Struct, eq=False):
                 self._set_timer(self.waiting)
             else:
                 self._permit_decided(self.waiting.decision)
-        elif self.stage is Stage.PRE_BIND and self.stoppable is not None and self.stoppable.cancelled_for:
+        elif self.stage is BindingStage.PRE_BIND and self.stoppable is not None and self.stoppable.cancelled_for:
             self._abort(self.stoppable.cancelled_for)
             if not self.calls:
                 self._pre_bound()
@@ -260,7 +260,7 @@ class BindingCycle(msgspec.Struct, eq=False):
         """Run PreBind, if any plugin acts; the metric is recorded either way."""
         # From here on failures are errors, and events during the attempt no longer matter.
         self.cycles.context.queue.done(self.uid)
-        self.stage = Stage.PRE_BIND
+        self.stage = BindingStage.PRE_BIND
         if (metrics := self.attempt.framework.metrics) is not None:
             self.started = metrics.now()
         if self.groups:
@@ -322,14 +322,14 @@ class BindingCycle(msgspec.Struct, eq=False):
 
     def withdraw(self) -> None:
         """Prevent a status write of an earlier attempt from taking effect after the binding."""
-        self.stage = Stage.WITHDRAWING
+        self.stage = BindingStage.WITHDRAWING
         if not self.cycles.statuses.withdraw(self.attempt.pod.uid, self):
             self.withdrawn()
 
     def withdrawn(self) -> None:
         """No write of the pod's status is in progress: bind."""
         attempt, framework = self.attempt, self.attempt.framework
-        self.stage = Stage.BIND
+        self.stage = BindingStage.BIND
         if framework.metrics is not None:
             self.started = framework.metrics.now()
         if framework.request_binder is not None:
@@ -367,7 +367,7 @@ class BindingCycle(msgspec.Struct, eq=False):
     def call_ended(self, plugin_call: PluginCall, answer: Status | None) -> None:
         if plugin_call in self.calls:
             self.calls.remove(plugin_call)
-        if self.stage is Stage.POST_BIND:
+        if self.stage is BindingStage.POST_BIND:
             if answer is not None:
                 self.problems.append(f'running PostBind plugin "{plugin_call.plugin}": {answer.message}')
             self._next_post_bind()
@@ -375,13 +375,13 @@ class BindingCycle(msgspec.Struct, eq=False):
         failed = answer
         if answer is not None:
             attempt = self.attempt
-            if self.stage is Stage.BIND and answer.code == Code.Skip:
+            if self.stage is BindingStage.BIND and answer.code == Code.Skip:
                 self._next_binder(answer)
                 return
             if not plugin_call.is_extenders:
                 point = _POINTS[self.stage]
                 failed = failure_at(point, plugin_call.plugin, answer, attempt.pod, attempt.node_name)
-        if self.stage is Stage.BIND:
+        if self.stage is BindingStage.BIND:
             self._bound(failed)
         else:
             self._group_member_ended(failed)
@@ -427,7 +427,7 @@ class BindingCycle(msgspec.Struct, eq=False):
             note = f"Successfully assigned {pod.key} to {node_name}"
             # Parity: the event refers to the pod as it was tried, even if its binding has already been observed.
             recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
-        self.stage = Stage.POST_BIND
+        self.stage = BindingStage.POST_BIND
         if attempt.framework.metrics is not None:
             self.started = attempt.framework.metrics.now()
         if plugins := attempt.framework.points["postBind"]:
@@ -487,7 +487,7 @@ class BindingCycle(msgspec.Struct, eq=False):
         cycles, uid = self.cycles, self.attempt.pod.uid
         if cycles.metrics is not None:
             cycles.metrics.binding_ended()
-        self.stage = Stage.OVER
+        self.stage = BindingStage.OVER
         if cycles.under_way.get(uid) is self:
             del cycles.under_way[uid]
 
@@ -547,7 +547,7 @@ class PluginCall(msgspec.Struct, eq=False):
             uid=self.binding.uid,
             node=attempt.node_name,
         )
-        self._ask(action, writes=self.binding.stage is Stage.BIND)
+        self._ask(action, writes=self.binding.stage is BindingStage.BIND)
 
     def send_request(self, binder: RequestBinder) -> None:
         """Call a Bind plugin that only sends a request: no generator is needed."""
@@ -603,7 +603,7 @@ class PluginCall(msgspec.Struct, eq=False):
         return problem_of(request) if isinstance(request, Request) else InvalidStepError(request)
 
     def _answer_of_steps(self, answer: Status | None) -> Status | None:
-        if self.binding.stage is Stage.POST_BIND:
+        if self.binding.stage is BindingStage.POST_BIND:
             # PostBind has no result.
             return None
         try:

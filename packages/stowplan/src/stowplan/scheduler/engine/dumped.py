@@ -47,7 +47,7 @@ class DumpError(ValueError):
     """A dump that cannot be loaded into this engine; says why."""
 
 
-class UnfinishedError(RuntimeError):
+class UnfinishedDumpError(RuntimeError):
     """The engine cannot be dumped now; says what is in progress."""
 
     def __init__(self, unfinished: Iterable[str]) -> None:

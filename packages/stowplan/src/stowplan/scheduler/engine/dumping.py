@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.cluster.transaction import TransactionError
-from stowplan.scheduler.engine.dumped import DumpError, EngineDump, UnfinishedError, dumped_state, restored_state
+from stowplan.scheduler.engine.dumped import DumpError, EngineDump, UnfinishedDumpError, dumped_state, restored_state
 
 if TYPE_CHECKING:
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
@@ -50,7 +50,7 @@ class Dumping:
         """`ahead`: the offset of the wall clock from the engine's time; `stopped`: whether scheduling is stopped."""
         unfinished = self.unfinished()
         if unfinished:
-            raise UnfinishedError(unfinished)
+            raise UnfinishedDumpError(unfinished)
         frameworks = self._algorithm.frameworks
         return EngineDump(
             now=self._context.outbox.now,

@@ -74,7 +74,7 @@ from stowplan.scheduler.engine.inputs import (
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.ports.handles import Handles
-from stowplan.scheduler.engine.ports.plugin_inputs import Activation, PluginInputs
+from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs, PodActivation
 from stowplan.scheduler.engine.profiles import Profiles
 from stowplan.scheduler.engine.schedule_one import FailureHandler, ScheduleOne, SchedulingCycle
 from stowplan.scheduler.engine.statuses import PodStatuses
@@ -154,7 +154,7 @@ class Engine:
         reporter = self.context.reporter
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
         self.evictions = Evictions(self.context, statuses=self.statuses, metrics=metrics, now=meter.clock)
-        self.activation = Activation(self.context, self.plugins)
+        self.activation = PodActivation(self.context, self.plugins)
         handles = Handles(
             self.context,
             self.plugins,
@@ -525,9 +525,10 @@ class Engine:
         return [*offered, *self._dumping.unfinished(), *self.groups.unfinished()]
 
     def dump(self) -> EngineDump:
-        """The whole engine as a plain value, between two steps; raises UnfinishedError while something is in progress.
+        """The whole engine as a plain value, between two steps.
 
-        For what is included, see `stowplan.scheduler.engine.dumped`.
+        For what is included, see `stowplan.scheduler.engine.dumped`. Raises UnfinishedDumpError while something is in
+        progress.
         """
         return self._dumping.dump(ahead=self._ahead, stopped=self._is_stopped)
 

@@ -66,7 +66,7 @@ class WithdrawalListener(Protocol):
     def withdrawn(self) -> None: ...
 
 
-class Stage(Enum):
+class PatchStage(Enum):
     IDLE = "idle"
     IN_LINE = "in line"
     UNDER_WAY = "under way"
@@ -144,7 +144,7 @@ class PodWrites:
         self.uid = _uid(pod)
         self.namespace = pod.metadata.namespace or "default"
         self.name = pod.metadata.name
-        self.stage = Stage.IDLE
+        self.stage = PatchStage.IDLE
         self.status: PodStatus = pod.status
         self.version = _version(pod)
         self.bound = bool(pod.spec.node_name)
@@ -238,7 +238,7 @@ class PodStatuses:
             if status_patch(pod.status, conditions=conditions, nominated_node_name=nominated_node_name) is None:
                 return
         writes, _ = self._noted(pod, condition, nominated_node_name)
-        if writes.stage is Stage.IDLE:
+        if writes.stage is PatchStage.IDLE:
             self._line_up(writes)
 
     def patch(
@@ -252,7 +252,7 @@ class PodStatuses:
         """Change the status now, including pending changes. The listener may be called before this returns."""
         writes, note = self._noted(pod, condition, nominated_node_name)
         note.listeners.append(listener)
-        if writes.stage is not Stage.UNDER_WAY:
+        if writes.stage is not PatchStage.UNDER_WAY:
             self._leave(writes)
             self._send(writes)
 
@@ -288,7 +288,7 @@ class PodStatuses:
         self._give_up(writes)
         self._drop(writes)
         self._tidy(writes)
-        if writes.stage is not Stage.UNDER_WAY:
+        if writes.stage is not PatchStage.UNDER_WAY:
             return False
         writes.withdrawals.append(listener)
         return True
@@ -329,7 +329,7 @@ class PodStatuses:
         Listeners are notified at the end of the step, as callers are in the middle of something.
         """
         note, writes.note = writes.note, None
-        if writes.stage is not Stage.UNDER_WAY:
+        if writes.stage is not PatchStage.UNDER_WAY:
             self._leave(writes)
         if note is not None and note.listeners:
             self._outbox.soon(note)
@@ -341,7 +341,7 @@ class PodStatuses:
             writes.sent.tries = MAX_TRIES
 
     def _tidy(self, writes: PodWrites) -> None:
-        if writes.stage is not Stage.IDLE or writes.note is not None or (writes.ahead and not writes.forgotten):
+        if writes.stage is not PatchStage.IDLE or writes.note is not None or (writes.ahead and not writes.forgotten):
             return
         if self._known.get(writes.uid) is writes:
             del self._known[writes.uid]
@@ -349,7 +349,7 @@ class PodStatuses:
     # -- the line -----------------------------------------------------------------------------------------------------
 
     def _line_up(self, writes: PodWrites) -> None:
-        writes.stage = Stage.IN_LINE
+        writes.stage = PatchStage.IN_LINE
         self._line[writes.uid] = writes
         self._begin_soon()
 
@@ -360,7 +360,7 @@ class PodStatuses:
             writes.alarm.cancel()
             writes.alarm = None
         self._free_slot(writes)
-        writes.stage = Stage.IDLE
+        writes.stage = PatchStage.IDLE
 
     def _free_slot(self, writes: PodWrites) -> None:
         self._slots.discard(writes.uid)
@@ -381,7 +381,7 @@ class PodStatuses:
         self._begins = False
         while self._can_begin:
             _, writes = self._line.popitem(last=False)
-            writes.stage = Stage.IDLE
+            writes.stage = PatchStage.IDLE
             self._slots.add(writes.uid)
             self._send(writes)
 
@@ -397,7 +397,7 @@ class PodStatuses:
             self._over(writes, note, None)
             return
         note.tries += 1
-        writes.stage, writes.sent = Stage.UNDER_WAY, note
+        writes.stage, writes.sent = PatchStage.UNDER_WAY, note
         request = Patch(
             kind=Pod,
             namespace=writes.namespace,
@@ -437,17 +437,17 @@ class PodStatuses:
             self._free_slot(writes)
         if writes.backoff is None:
             writes.backoff = Backoff(RETRYING, clock=self._now, random=self._random)
-        writes.stage = Stage.RESTING
+        writes.stage = PatchStage.RESTING
         writes.alarm = self._outbox.wake(self._now() + writes.backoff.next(), writes)
 
     def rested(self, writes: PodWrites) -> None:
         """Retry."""
-        writes.alarm, writes.stage = None, Stage.IDLE
+        writes.alarm, writes.stage = None, PatchStage.IDLE
         self._send(writes)
 
     def _over(self, writes: PodWrites, note: PendingStatus, failed: Exception | None) -> None:
         """A change was written, or failed for good; continue with what was recorded in the meantime."""
-        writes.stage, writes.backoff = Stage.IDLE, None
+        writes.stage, writes.backoff = PatchStage.IDLE, None
         self._free_slot(writes)
         withdrawals, writes.withdrawals = writes.withdrawals, []
         # First, because the other listeners may send another patch.
@@ -459,7 +459,7 @@ class PodStatuses:
 
     def _go_on(self, writes: PodWrites) -> None:
         # A listener may have sent another patch.
-        if writes.stage is not Stage.IDLE or writes.note is None:
+        if writes.stage is not PatchStage.IDLE or writes.note is None:
             self._tidy(writes)
         elif writes.note.listeners:
             self._send(writes)
@@ -484,7 +484,9 @@ class PodStatuses:
     @property
     def unfinished(self) -> Iterator[str]:
         """Pods with pending changes."""
-        return (f"{writes}: {writes.stage.value}" for writes in self._known.values() if writes.stage is not Stage.IDLE)
+        return (
+            f"{writes}: {writes.stage.value}" for writes in self._known.values() if writes.stage is not PatchStage.IDLE
+        )
 
     def dump(self) -> list[DumpedStatus]:
         """The responses that are ahead of the informer; nothing may be unfinished."""
@@ -519,15 +521,15 @@ class PodStatuses:
                 yield f"{writes.key} is known by a wrong UID"
             if not _fits_stage(writes):
                 yield f"{writes.key} has not what belongs to a pod that is {writes.stage.value}"
-            if (uid in self._line) != (writes.stage is Stage.IN_LINE):
+            if (uid in self._line) != (writes.stage is PatchStage.IN_LINE):
                 yield f"{writes.key} is {writes.stage.value}; in line: {uid in self._line}"
             if (uid in self._slots) != _needs_slot(writes):
                 yield f"{writes.key} is {writes.stage.value}; has a slot: {uid in self._slots}"
 
     def _problems_of_sums(self) -> Iterator[str]:
         stages = [writes.stage for writes in self._known.values()]
-        if self.under_way != stages.count(Stage.UNDER_WAY):
-            yield f"{self.under_way} patches are counted, of {stages.count(Stage.UNDER_WAY)} under way"
+        if self.under_way != stages.count(PatchStage.UNDER_WAY):
+            yield f"{self.under_way} patches are counted, of {stages.count(PatchStage.UNDER_WAY)} under way"
         if len(self._slots) > MAX_CONCURRENT_PATCHES:
             yield f"{len(self._slots)} slots are taken"
         if self._can_begin:
@@ -542,23 +544,23 @@ class PodStatuses:
             if isinstance(waiter, PodWrites) and self._known.get(waiter.uid) is not waiter:
                 yield f"{waiter.key} waits and is not known"
         for writes in self._known.values():
-            if writes.stage is Stage.UNDER_WAY and awaited.get(writes.number) is not writes:
+            if writes.stage is PatchStage.UNDER_WAY and awaited.get(writes.number) is not writes:
                 yield f"the answer to {writes.key}'s patch goes elsewhere"
 
 
 def _fits_stage(writes: PodWrites) -> bool:
     note, resting, sent = writes.note, writes.alarm is not None, writes.sent is not None
-    if writes.stage is Stage.UNDER_WAY:
+    if writes.stage is PatchStage.UNDER_WAY:
         return sent and not resting
-    if sent or writes.withdrawals or writes.forgotten or (note is None) != (writes.stage is Stage.IDLE):
+    if sent or writes.withdrawals or writes.forgotten or (note is None) != (writes.stage is PatchStage.IDLE):
         return False
     if note is None:
         return writes.ahead and not resting
-    return resting if writes.stage is Stage.RESTING else not resting and not note.listeners
+    return resting if writes.stage is PatchStage.RESTING else not resting and not note.listeners
 
 
 def _needs_slot(writes: PodWrites) -> bool:
-    note = {Stage.UNDER_WAY: writes.sent, Stage.RESTING: writes.note}.get(writes.stage)
+    note = {PatchStage.UNDER_WAY: writes.sent, PatchStage.RESTING: writes.note}.get(writes.stage)
     return note is not None and not note.listeners
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.scheduler.cluster.pod_info import scheduler_name_of
 from stowplan.scheduler.cluster.recount import problems_of as problems_of_state
 from stowplan.scheduler.engine.binding_checks import BindingChecks
-from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, PluginCall, Stage
+from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingStage, PluginCall
 from stowplan.scheduler.engine.eviction.eviction_records import Eviction, Preemption
 from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
 from stowplan.scheduler.engine.groups.suspended_groups import SuspendableGroup
@@ -152,8 +152,12 @@ class Validation:
     # -- waiters -------------------------------------------------------------------------------------------------------
 
     def _problems_of_listeners(self) -> Iterator[str]:
-        announcing = [binding for binding in self._bindings.under_way.values() if binding.stage is Stage.ANNOUNCING]
-        withdrawing = [binding for binding in self._bindings.under_way.values() if binding.stage is Stage.WITHDRAWING]
+        announcing = [
+            binding for binding in self._bindings.under_way.values() if binding.stage is BindingStage.ANNOUNCING
+        ]
+        withdrawing = [
+            binding for binding in self._bindings.under_way.values() if binding.stage is BindingStage.WITHDRAWING
+        ]
         listeners = [*announcing, *self._evictions.listeners]
         yield from _differing("a status to be written", listeners, self._statuses.listeners)
         yield from _differing("a status to be withdrawn", withdrawing, self._statuses.withdrawal_listeners)

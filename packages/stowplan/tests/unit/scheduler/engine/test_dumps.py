@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import Conflict
 from stowplan.kube.api.types import Pod
-from stowplan.scheduler.engine.dumped import DumpError, UnfinishedError, decode_dump, encode_dump
+from stowplan.scheduler.engine.dumped import DumpError, UnfinishedDumpError, decode_dump, encode_dump
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK
 from stowplan.scheduler.engine.input_log.recording import Header, Recording, read_entries, read_header
 from stowplan.scheduler.engine.inputs import WallClock
@@ -59,7 +59,7 @@ def twin_of(hand):
     unfinished = hand.engine.unfinished()
     if not unfinished:
         return Twin(hand)
-    with pytest.raises(UnfinishedError, match="cannot dump while something is in progress") as raised:
+    with pytest.raises(UnfinishedDumpError, match="cannot dump while something is in progress") as raised:
         hand.engine.dump()
     assert raised.value.unfinished == tuple(unfinished)
     return None
@@ -252,17 +252,17 @@ def test_unfinished_work_is_named_in_the_error():
     hand.create(a_node("n").allocatable(cpu=4, pods=100), *(a_pod(f"p{i}").uid(f"p{i}") for i in range(12)))
     hand.schedule(1)
     hand.answer_all()
-    with pytest.raises(UnfinishedError, match=r"in progress: binding of pod default/p0: permit$"):
+    with pytest.raises(UnfinishedDumpError, match=r"in progress: binding of pod default/p0: permit$"):
         hand.engine.dump()
     hand.schedule()
     hand.answer_all()
-    with pytest.raises(UnfinishedError, match=r"p9: permit; and 2 more$"):
+    with pytest.raises(UnfinishedDumpError, match=r"p9: permit; and 2 more$"):
         hand.engine.dump()
 
 
 def test_no_transaction_may_be_open():
     hand = EngineByHand()
-    with hand.engine.state.transaction(), pytest.raises(UnfinishedError, match="a transaction is open"):
+    with hand.engine.state.transaction(), pytest.raises(UnfinishedDumpError, match="a transaction is open"):
         hand.engine.dump()
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.kube.api.types import Pod
-from stowplan.scheduler.engine.binding_cycle import Stage
+from stowplan.scheduler.engine.binding_cycle import BindingStage
 from stowplan.scheduler.engine.inputs import Closing, Started, Stopped
 from stowplan.scheduler.engine.validation import InvalidStateError
 from stowplan.scheduler.framework.status import SUCCESS
@@ -77,15 +77,15 @@ def test_no_problem_is_reported_while_building_the_engine():
 def test_no_problem_is_reported(hand):
     engine = hand.engine
     assert {uid: one.stage for uid, one in engine.bindings.under_way.items()} == {
-        "withdraws": Stage.WITHDRAWING,
-        "waits": Stage.PERMIT,
-        "announced": Stage.ANNOUNCING,
-        "sleeps": Stage.PRE_BIND,
-        "watches": Stage.PRE_BIND,
-        "patches": Stage.PRE_BIND,
-        "runs": Stage.PRE_BIND,
-        "binds": Stage.BIND,
-        "posts": Stage.POST_BIND,
+        "withdraws": BindingStage.WITHDRAWING,
+        "waits": BindingStage.PERMIT,
+        "announced": BindingStage.ANNOUNCING,
+        "sleeps": BindingStage.PRE_BIND,
+        "watches": BindingStage.PRE_BIND,
+        "patches": BindingStage.PRE_BIND,
+        "runs": BindingStage.PRE_BIND,
+        "binds": BindingStage.BIND,
+        "posts": BindingStage.POST_BIND,
     }
     assert list(engine.suspended.under_way) == ["asks"]
     assert sorted(queued.pod.uid for queued in engine.queue.pending()) == ["active", "preemptor", "unschedulable"]
@@ -147,7 +147,7 @@ BINDINGS = [
         id="UID",
     ),
     pytest.param(
-        lambda hand: setattr(binding(hand, "binds"), "stage", Stage.OVER),
+        lambda hand: setattr(binding(hand, "binds"), "stage", BindingStage.OVER),
         "binding of pod default/binds: over between steps",
         id="stage",
     ),
@@ -157,7 +157,7 @@ BINDINGS = [
         id="not among the waiting pods",
     ),
     pytest.param(
-        lambda hand: setattr(binding(hand, "waits"), "stage", Stage.WITHDRAWING),
+        lambda hand: setattr(binding(hand, "waits"), "stage", BindingStage.WITHDRAWING),
         "binding of pod default/waits: withdrawing, but the pod is among those that wait on Permit",
         id="still among the waiting pods",
     ),
@@ -182,7 +182,7 @@ BINDINGS = [
         id="not among the pods in PreBind",
     ),
     pytest.param(
-        lambda hand: setattr(binding(hand, "runs"), "stage", Stage.BIND),
+        lambda hand: setattr(binding(hand, "runs"), "stage", BindingStage.BIND),
         "binding of pod default/runs: bind, but the pod is among those in PreBind",
         id="still among the pods in PreBind",
     ),
@@ -232,7 +232,7 @@ BINDINGS = [
         id="answer without a call",
     ),
     pytest.param(
-        lambda hand: setattr(binding(hand, "waits"), "stage", Stage.BIND),
+        lambda hand: setattr(binding(hand, "waits"), "stage", BindingStage.BIND),
         "binding of pod default/waits: bind, but is woken at 1800000017.250",
         id="alarm of a binding",
     ),
@@ -355,7 +355,7 @@ PODS = [
         id="in flight without an attempt",
     ),
     pytest.param(
-        lambda hand: setattr(binding(hand, "waits"), "stage", Stage.BIND),
+        lambda hand: setattr(binding(hand, "waits"), "stage", BindingStage.BIND),
         "pod default/waits (waits): in flight, but its binding is in the stage bind",
         id="in flight too long",
     ),

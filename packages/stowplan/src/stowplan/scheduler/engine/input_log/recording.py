@@ -100,7 +100,7 @@ class InterruptedCall(NamedTuple):
     why: str
 
 
-class Decision(NamedTuple):
+class RecordedDecision(NamedTuple):
     """A pod that was bound or evicted."""
 
     what: Literal["bind", "evict"]
@@ -115,7 +115,7 @@ class Outcomes(NamedTuple):
 
     #: Of all effects, as bytes; None: one of them cannot be encoded.
     checksum: int | None
-    decisions: tuple[Decision, ...]
+    decisions: tuple[RecordedDecision, ...]
 
 
 class Entry(NamedTuple):
@@ -220,13 +220,13 @@ _DECISIVE = (Bind, Delete, RunPlugin)
 _NOTHING_FOLLOWED = Outcomes(0, ())
 
 
-def _decision(action: Any) -> Decision | None:
+def _decision(action: Any) -> RecordedDecision | None:
     if isinstance(action, RunPlugin):
-        return Decision("bind", action.pod, action.node) if action.point == "Bind" else None
+        return RecordedDecision("bind", action.pod, action.node) if action.point == "Bind" else None
     key = f"{action.namespace}/{action.name}"
     if isinstance(action, Bind):
-        return Decision("bind", key, action.node)
-    return Decision("evict", key, "") if action.kind is Pod else None
+        return RecordedDecision("bind", key, action.node)
+    return RecordedDecision("evict", key, "") if action.kind is Pod else None
 
 
 def read_entries(lines: Iterable[bytes | str], header: Header) -> Iterator[Entry]:
@@ -250,7 +250,7 @@ def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct], nothing: Outcom
     outcomes = nothing
     if len(more) > 1:
         checksum, decisions = more[1]
-        outcomes = Outcomes(checksum, tuple(Decision(*one) for one in decisions))
+        outcomes = Outcomes(checksum, tuple(RecordedDecision(*one) for one in decisions))
     return Entry(now, _READERS[name](written, known), interrupted, outcomes)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stowplan.kube.metrics.scheduler import SchedulerMetrics
     from stowplan.scheduler.engine.context import EngineContext, Meter, RandomSource
     from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.ports.plugin_inputs import Activation, PluginInputs
+    from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs, PodActivation
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.requests import Request
 
@@ -27,7 +27,7 @@ class Handles:
         context: EngineContext,
         plugins: PluginInputs,
         *,
-        activation: Activation,
+        activation: PodActivation,
         evictions: Evictions,
         features: FeatureGates,
         random: RandomSource | None,

@@ -59,7 +59,7 @@ class PluginInputs:
             self._outbox.emit(event)
 
 
-class Activation:
+class PodActivation:
     """Activates pods for plugins."""
 
     def __init__(self, context: EngineContext, plugins: PluginInputs) -> None:
