@@ -374,7 +374,7 @@ async def test_uninterruptible_calls_are_reported_once(guard, caplog):
         CLOCK.spent, CLOCK.since = CLOCK(), None
 
     ours = type(deaf)(
-        deaf.__code__, {**globals(), "__name__": "stowplan.scheduler.queue.heap"}, closure=deaf.__closure__
+        deaf.__code__, {**globals(), "__name__": "stowplan.scheduler.queue.active"}, closure=deaf.__closure__
     )
     guard.call("P", "Filter", ours, (), {})
     (said,) = complained()
