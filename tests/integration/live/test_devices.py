@@ -5,7 +5,6 @@ import asyncio
 
 import pytest
 
-from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import ResourceClaim
 from support.api.manifests import node, pod
 from support.live.http_scheduler import scheduled
@@ -50,42 +49,6 @@ async def nodes_of(cluster, *names):
     return [await cluster.node_of(name) for name in names]
 
 
-async def why(cluster, name):
-    return (await cluster.condition(name) or {}).get("message", "")
-
-
-async def test_a_pool_that_is_replaced_while_pods_wait(api_server, namespace):
-    """Until the new generation is complete no device of the pool can be allocated; devices of the old one are never
-    allocated again."""
-    before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
-    async with scheduled(api_server, namespace, before=before) as c:
-        await c.pods(user("p"), user("q", "d"))
-        await c.advance(BACKOFF)
-        assert await nodes_of(c, "p", "q") == ["n1", ""]
-        await c.create(*offered(a_device("g0"), name="n1-a", generation=2, count=2))
-        await c.advance(BACKOFF)
-        assert await c.node_of("q") == ""
-        await c.create(*offered(a_device("g1"), name="n1-b", generation=2, count=2))
-        await c.advance(BACKOFF)
-        assert (await c.node_of("q"), await devices_of(c, "d")) == ("n1", ["g1"])
-
-
-async def test_a_device_that_is_tainted_while_a_pod_waits_and_while_one_is_bound(api_server, namespace):
-    taint = {"key": "example.com/broken", "effect": "NoSchedule"}
-    whole, broken = a_device("g1"), a_device("g1", taints=[taint])
-    before = [NODE, CLASS, offered(a_device("g0"), broken), (CLAIMS, claim()), (CLAIMS, claim("d"))]
-    async with scheduled(api_server, namespace, before=before) as c:
-        await c.pods(user("p"), user("q", "d"))
-        await c.advance(BACKOFF)
-        assert await nodes_of(c, "p", "q") == ["n1", ""]
-        # Now the device in use is tainted, and the other one no longer.
-        spec = {"devices": [a_device("g0", taints=[taint]), whole]}
-        await c.objects.patch("resourceslices", "n1", {"spec": spec})
-        await c.advance(BACKOFF)
-        assert await nodes_of(c, "p", "q") == ["n1", "n1"]
-        assert (await devices_of(c), await devices_of(c, "d")) == (["g0"], ["g1"])
-
-
 async def test_a_driver_is_removed_and_returns(api_server, namespace):
     """An allocated claim stays allocated and can be shared; nothing new is allocated until the driver is back."""
     before = [NODE, CLASS, offered(a_device("g0"), a_device("g1")), (CLAIMS, claim()), (CLAIMS, claim("d"))]
@@ -98,30 +61,6 @@ async def test_a_driver_is_removed_and_returns(api_server, namespace):
         await c.create(*offered(a_device("g0"), a_device("g1")))
         await c.advance(BACKOFF)
         assert (await c.node_of("q"), await devices_of(c, "d")) == ("n1", ["g1"])
-
-
-class SlowToStart:
-    """An Api whose first list of each kind fails."""
-
-    def __init__(self, api):
-        self._api = api
-        self._listed = set()
-
-    def __getattr__(self, name):
-        return getattr(self._api, name)
-
-    async def list(self, kind, **options):
-        if kind not in self._listed:
-            self._listed.add(kind)
-            raise Unreachable("busy")
-        return await self._api.list(kind, **options)
-
-
-async def test_first_lists_fail(api_server, namespace):
-    before = [NODE, CLASS, offered(), (CLAIMS, claim())]
-    async with scheduled(api_server, namespace, before=before, wrap=SlowToStart) as c:
-        await c.pods(user("p"))
-        assert (await c.node_of("p"), await devices_of(c)) == ("n1", ["g0"])
 
 
 # -- concurrent writers ------------------------------------------------------------------------------------------------
@@ -166,25 +105,6 @@ async def test_a_write_that_conflicts_is_tried_again(api_server, namespace):
         assert (await c.objects.get(CLAIMS, "c"))["metadata"]["annotations"] == {"example.com/x": "y"}
 
 
-async def test_a_claim_allocated_by_another_client_meanwhile(api_server, namespace):
-    """The next attempt of the pod uses the allocation that it finds."""
-    result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "g1"}
-
-    async def allocate(objects):
-        status = {"allocation": {"devices": {"results": [result]}}}
-        await objects.patch(CLAIMS, "c", {"status": status}, subresource="status")
-
-    before = [NODE, CLASS, offered(a_device("g0"), a_device("g1")), (CLAIMS, claim()), (CLAIMS, claim("d"))]
-    running, found = meddled(api_server, namespace, allocate, before=before)
-    async with running as c:
-        found.append(c)
-        await c.pods(user("p"))
-        await c.advance(BACKOFF)
-        assert (await c.node_of("p"), await devices_of(c), await users_of(c)) == ("n1", ["g1"], ["p"])
-        await c.pods(user("q", "d"))
-        assert await devices_of(c, "d") == ["g0"]
-
-
 async def test_a_claim_deleted_while_it_is_written(api_server, namespace):
     """The claim already has its finalizer, so it stays; it is not allocated, and its device goes to another claim."""
 
@@ -203,26 +123,6 @@ async def test_a_claim_deleted_while_it_is_written(api_server, namespace):
         assert await devices_of(c, "d") == ["g0"]
 
 
-async def test_a_claim_deleted_while_its_pod_waits_and_after_it_is_bound(api_server, namespace):
-    before = [NODE, CLASS, (CLAIMS, claim())]
-    async with scheduled(api_server, namespace, before=before) as c:
-        await c.pods(user("p"))
-        assert "cannot allocate all claims" in await why(c, "p")
-        await c.objects.delete(CLAIMS, "c", grace=None)
-        await c.create(*offered())
-        await c.advance(BACKOFF)
-        assert await c.node_of("p") == ""
-        await c.create(CLAIMS, claim())
-        await c.advance(BACKOFF)
-        assert await nodes_of(c, "p") == ["n1"]
-        # It is in use, so it stays, but no other pod may start using it.
-        await c.objects.delete(CLAIMS, "c", grace=None)
-        await c.pods(user("p2"))
-        await c.advance(BACKOFF)
-        assert await nodes_of(c, "p", "p2") == ["n1", ""]
-        assert await users_of(c) == ["p"]
-
-
 @pytest.mark.parametrize("node_name", ["n1", "n2"])
 async def test_the_pod_follows_an_allocation_by_another_client(api_server, namespace, node_name):
     """Also without devices or a timestamp: only the allocation's node selector counts."""
@@ -236,9 +136,6 @@ async def test_the_pod_follows_an_allocation_by_another_client(api_server, names
         assert (await c.node_of("p"), await users_of(c)) == (node_name, ["p"])
 
 
-# -- binding conditions ------------------------------------------------------------------------------------------------
-
-
 async def report(cluster, condition):
     """Set the condition of the device, as its driver does."""
     now = "2026-01-01T00:00:00Z"
@@ -249,25 +146,6 @@ async def report(cluster, condition):
 
 
 ATTACHED = [NODE, CLASS, offered(a_device("g0", **CONDITIONS)), (CLAIMS, claim())]
-
-
-async def test_a_device_that_becomes_ready(api_server, namespace):
-    async with scheduled(api_server, namespace, before=ATTACHED) as c:
-        await c.objects.create("pods", user("p"))
-        await c.until(lambda: users_of(c))
-        assert await c.node_of("p") == ""
-        await report(c, CONDITIONS["bindingConditions"][0])
-        assert await c.node_of("p") == "n1"
-
-
-async def test_a_device_that_never_becomes_ready(api_server, namespace):
-    async with scheduled(api_server, namespace, before=ATTACHED) as c:
-        await c.objects.create("pods", user("p"))
-        await c.until(lambda: users_of(c))
-        await c.advance(700)
-        notes = [event["note"] for event in await c.events("p", "FailedScheduling")]
-        assert any("device binding timeout" in note for note in notes)
-        assert await c.node_of("p") == ""
 
 
 # -- restarts ---------------------------------------------------------------------------------------------------------
