@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.scheduler.framework.status import unschedulable
 from support.api.manifests import node, pod
-from support.api.tampered_api import Held, Tampered
+from support.api.tampered_api import Tampered
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.failed_attempts import nothing_in_flight
@@ -56,9 +56,6 @@ async def test_the_nomination_is_readable_during_pre_bind(api_server, namespace)
         assert await c.node_of("web") == "n1"
 
 
-# -- parallel groups ---------------------------------------------------------------------------------------------------
-
-
 # -- preemption -------------------------------------------------------------------------------------------------------
 
 
@@ -105,25 +102,6 @@ async def test_a_pod_in_pre_bind_is_preempted(api_server, namespace):
         await c.advance(3.0)
         assert await c.node_of("boss") == "n1"
         assert nothing_in_flight(c)
-
-
-async def test_a_pod_that_is_being_bound_is_preempted_by_deletion(api_server, namespace):
-    """A binding that has started cannot be cancelled."""
-    async with preparing(api_server, namespace, answering("A")) as c:
-        held = c.api.instead["bind"] = Held()
-        await c.objects.create("pods", filling(pod("web")))
-        await c.until(held.waiting.is_set)
-        await c.objects.create("pods", important())
-        await c.until(lambda: f"{namespace}/web" not in c.scheduler.state.pending, "news of its deletion")
-        assert c.api.verbs("web").count("delete") == 1
-        del c.api.instead["bind"]
-        held.let_go()
-        await c.settle()
-        await c.advance(3.0)
-        assert await c.node_of("boss") == "n1"
-        assert (await c.events("web", reason="Preempted"))[0]["note"].endswith(" on node n1")
-        assert nothing_in_flight(c)
-        assert c.place("web") == ""
 
 
 # -- pods to activate --------------------------------------------------------------------------------------------------

@@ -131,9 +131,3 @@ async def test_binding_a_pod_is_an_assigned_pod_add(api_server, namespace):
         await c.pods(pod())
         assert await c.node_of("web") == "n1"
         assert found == ["AssignedPodAdd"]
-
-
-# -- unschedulable pods ------------------------------------------------------------------------------------------------
-
-
-# -- pods in flight ----------------------------------------------------------------------------------------------------

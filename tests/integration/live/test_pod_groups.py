@@ -209,27 +209,6 @@ async def test_a_large_gang_in_the_only_rack_that_has_room(api_server, namespace
         assert await condition(c, "big") == [("True", "Scheduled")]
 
 
-async def test_a_gang_preempts_a_gang(api_server, namespace):
-    """Its victims terminate and it is scheduled completely; the other gang waits completely."""
-    before = [*CLASSES, group("low", 2), group("high", 2)]
-    async with running(api_server, namespace, *before, a_node("n1"), a_node("n2")) as c:
-        await c.pods(member("low-0", "low", "4"), member("low-1", "low", "4"))
-        assert await placed(c, "low-0", "low-1") == [True] * 2
-        high = {"priorityClassName": "most"}
-        await c.pods(member("high-0", "high", "4", **high), member("high-1", "high", "4", **high))
-        assert await placed(c, "high-0", "high-1") == [False] * 2
-        assert (await condition(c, "high"))[0] == ("False", "Unschedulable")
-        assert len(await c.events(reason="Preempted")) == 2
-        for name in ("low-0", "low-1"):
-            # No kubelet runs here that would finish the deletion.
-            await c.objects.delete("pods", name)
-        await c.pods(member("low-2", "low", "4"), member("low-3", "low", "4"))
-        await c.advance(30)
-        assert await placed(c, "high-0", "high-1", "low-2", "low-3") == [True, True, False, False]
-        assert await condition(c, "high") == [("True", "Scheduled")]
-        c.scheduler.engine.validate()
-
-
 async def test_a_gang_preempts_a_gang_as_a_whole(api_server, namespace):
     """Room for one pod evicts the other gang completely; nothing is evicted for a gang that fits nowhere."""
     groups = [

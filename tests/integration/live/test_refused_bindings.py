@@ -2,18 +2,14 @@
 
 import pytest
 
-from stowplan.kube.api.api_errors import Conflict, InternalError
-from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.api.api_errors import Conflict
 from stowplan.net.client.client_errors import OutcomeUnknown
-from stowplan.scheduler.framework.events import POD, Action, on
-from stowplan.scheduler.framework.status import Code, Status, unschedulable
 from support.api.manifests import node, pod
-from support.api.tampered_api import Held, Tampered, raising
+from support.api.tampered_api import Tampered, raising
 from support.live.http_scheduler import scheduled
-from support.plugins.answering_plugins import answering, configuration, profile
+from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.failed_attempts import check, failed, nominated, nothing_in_flight
 
-WAIT = Status(Code.Wait)
 TRIED = 'running Bind plugin "DefaultBinder": '
 
 
@@ -103,67 +99,3 @@ async def test_a_binding_that_succeeded_but_whose_response_was_lost(api_server, 
         assert (await c.condition("web"))["status"] == "True"
         await c.advance(30.0)
         assert c.api.verbs("web") == ["bind"]
-
-
-async def test_released_resources_wake_waiting_pods(api_server, namespace):
-    async with scheduled(api_server, namespace, wrap=Tampered) as c:
-        await c.nodes(node("n1"))
-        failing = _HeldThenFails()
-        c.api.instead["bind"] = failing
-        await c.objects.create("pods", large("web"))
-        await c.until(failing.waiting.is_set)
-        await c.objects.create("pods", large("other"))
-        await c.until(lambda: c.place("other") == "UNSCHEDULABLE")
-        del c.api.instead["bind"]
-        failing.let_go()
-        await c.settle()
-        assert await c.node_of("other") == "n1"
-        assert c.place("web") == "ERROR_BACKOFF"
-        await c.advance(2.0)
-        assert c.place("web") == "UNSCHEDULABLE"
-        assert c.queued("web").unschedulable_plugins == {"NodeResourcesFit"}
-
-
-class _HeldThenFails(Held):
-    async def __call__(self, call, go_on):
-        await super().__call__(call, _nothing)
-        raise InternalError("etcd is tired")
-
-
-async def _nothing():
-    pass
-
-
-def large(name):
-    made = pod(name)
-    made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
-    return made
-
-
-# -- order of the steps after a failure --------------------------------------------------------------------------------
-
-
-async def test_a_rejected_pod_is_not_woken_by_its_own_release(api_server, namespace):
-    """Permit's plugin registers for deletions of pods: the rejected pod's own release does not wake it, but wakes
-    others.
-
-    Without nominations, as a lost nomination counts as a deleted pod, also for the pod itself.
-    """
-    features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": False})
-    a = answering("A", wakes=[on(POD, Action.Delete)], permit=(unschedulable("no"), 0.0))
-    config = configuration(profile(permit=[a]))
-    before = [("nodes", node("n1"))]
-    made = {"config": config, "plugins": [a], "features": features, "wrap": Tampered}
-    async with scheduled(api_server, namespace, before=before, **made) as c:
-        await c.pods(pod("other"))
-        assert c.queued("other").attempts == 1
-        a.answers["permit"] = lambda state, pod, node_name: (
-            (WAIT, 5.0) if pod.pod.metadata.name == "web" else (unschedulable("no"), 0.0)
-        )
-        await c.pods(pod("web"))
-        (waiting,) = c.scheduler.waiting_pods
-        assert waiting.reject("A", "not today")
-        await c.settle()
-        assert (c.place("web"), c.queued("web").attempts) == ("UNSCHEDULABLE", 1)
-        assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 2)
-        assert not [body for body in c.api.status_patches("web") if "nominatedNodeName" in body["status"]]

@@ -8,8 +8,7 @@ import pytest
 
 from support.api.manifests import node, pod
 from support.api.storage_objects import claim, storage_class, volume
-from support.live.http_scheduler import scheduled
-from support.scheduling.attempts import asking, moves, on, only_these
+from support.scheduling.attempts import asking, on
 from support.scheduling.waking import (
     change,
     check_row,
@@ -82,8 +81,6 @@ THREE = asking(pod(), cpu="3")
 FULL = [NODE, ("pods", on("n1", asking(pod("large"), cpu="2", memory="1Gi")))]
 BOUND = [NODE, ("persistentvolumeclaims", data())]
 WITH_DEVICE = pod(resourceClaims=[{"name": "device", "resourceClaimName": "c"}])
-WITH_TEMPLATE = pod(resourceClaims=[{"name": "device", "resourceClaimTemplateName": "t"}])
-ALLOCATED = {"allocation": {"devices": {}}}
 CLAIMED = [NODE, ("resourceclaims", device_claim())]
 FEATURE = {"status": {"declaredFeatures": ["RestartAllContainersOnContainerExits"]}}
 
@@ -199,49 +196,3 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS)
 async def test_wakes(api_server, namespace, row):
     await check_row(api_server, namespace, row)
-
-
-async def test_the_status_of_its_claim_changes(api_server, namespace):
-    before = [NODE, ("resourceclaims", device_claim()), ("resourceclaims", device_claim("d"))]
-    async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=before) as c:
-        await c.pods(WITH_DEVICE)
-        moved = len(moves(c, "web"))
-        await c.objects.patch("resourceclaims", "d", {"status": ALLOCATED}, subresource="status")
-        await c.settle()
-        assert len(moves(c, "web")) == moved
-        await c.objects.patch("resourceclaims", "c", {"status": ALLOCATED}, subresource="status")
-        await c.settle()
-        assert moves(c, "web")[moved] == ("backoff", "resource.k8s.io/ResourceClaimUpdate")
-
-
-async def test_a_claim_is_deallocated(api_server, namespace):
-    """The first status of a claim wakes no other pod; deleting it wakes all."""
-    before = [NODE, ("resourceclaims", device_claim()), ("resourceclaims", device_claim("d"))]
-    async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=before) as c:
-        await c.objects.patch("resourceclaims", "d", {"status": ALLOCATED}, subresource="status")
-        await c.pods(WITH_DEVICE)
-        moved = len(moves(c, "web"))
-        await c.objects.patch("resourceclaims", "d", {"metadata": {"labels": {"x": "y"}}})
-        await c.settle()
-        assert len(moves(c, "web")) == moved
-        await c.objects.patch("resourceclaims", "d", {"status": {"allocation": None}}, subresource="status")
-        await c.settle()
-        assert moves(c, "web")[moved] == ("backoff", "resource.k8s.io/ResourceClaimUpdate")
-
-
-async def test_a_claim_is_created_for_the_pod(api_server, namespace):
-    """Writing the claim's name to the pod's status opens its gate, once the claim belongs to the pod."""
-    async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=[NODE]) as c:
-        await c.pods(WITH_TEMPLATE)
-        assert (c.queued("web").gating_plugin, c.queued("web").attempts) == ("DynamicResources", 0)
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": "web", "controller": True}
-        owner["uid"] = c.objects.made("pods", "web")["metadata"]["uid"]
-        made = device_claim("web-device")
-        made["metadata"]["ownerReferences"] = [owner]
-        await c.create("resourceclaims", made)
-        assert (c.queued("web").gating_plugin, c.queued("web").attempts) == ("DynamicResources", 0)
-        statuses = [{"name": "device", "resourceClaimName": "web-device"}]
-        await c.objects.patch("pods", "web", {"status": {"resourceClaimStatuses": statuses}}, subresource="status")
-        await c.settle()
-        assert ("active", "UnschedulablePodUpdatePodGeneratedResourceClaim") in moves(c, "web")
-        assert (c.queued("web").gating_plugin, c.queued("web").attempts) == ("", 1)
