@@ -29,7 +29,8 @@ _VARIES = re.compile(rf"^(?:\d+[smhdy])+$|(?<=uid=)[\da-f-]+|^10\.\d+\.\d+\.\d+$
 _CATALOGUE = Catalogue(BUILT_IN)
 
 
-def _changed(manifest, changes):
+def changed(manifest, changes):
+    """A copy with other fields: path, value, …; numbers in a path are list indexes, GONE removes the field."""
     made = copy.deepcopy(manifest)
     for path, value in zip(changes[::2], changes[1::2], strict=True):
         *parents, last = path.split(".")
@@ -38,8 +39,10 @@ def _changed(manifest, changes):
             holder = holder[int(step)] if isinstance(holder, list) else holder.setdefault(step, {})
         if value is GONE:
             holder.pop(last, None)
+        elif isinstance(holder, list):
+            holder[int(last) : int(last) + 1] = [copy.deepcopy(value)]
         else:
-            holder[int(last) if isinstance(holder, list) else last] = copy.deepcopy(value)
+            holder[last] = copy.deepcopy(value)
     return made
 
 
@@ -53,7 +56,7 @@ def manifests():
     for name, good in GOOD.items():
         yield name, good
         for changes in CHANGES.get(name, ()):
-            yield _title(name, changes), _changed(good, changes)
+            yield _title(name, changes), changed(good, changes)
 
 
 def answers(kubeconfig):

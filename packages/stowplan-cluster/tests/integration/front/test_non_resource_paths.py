@@ -6,6 +6,7 @@ import pytest
 
 from stowplan_cluster.front.front_settings import FrontSettings
 from stowplan_cluster.front.http_front import Front
+from support.api.manifests import definition
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -164,37 +165,14 @@ async def test_openapi_v2(client):
 
 
 async def test_openapi_follows_custom_resources(client):
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "widgets", "kind": "Widget"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
-                        }
-                    },
-                }
-            ],
-        },
-    }
     assert (await client.get("/openapi/v3/apis/example.com/v1")).status == 404
-    await client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    await client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     assert "apis/example.com/v1" in (await client.get("/openapi/v3")).json["paths"]
     assert '"size"' in (await client.get("/openapi/v3/apis/example.com/v1")).text
     assert "/apis/example.com/v1" in (await client.get("/")).json["paths"]
-    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"color": "red"}}
     path = "/apis/example.com/v1/namespaces/default/widgets"
-    assert (await client.create(path, widget))["spec"] == {"size": 1}
+    assert (await client.create(path, widget))["spec"] == {"color": "red", "size": 3}
     strategic = await client.request(
         "PATCH", f"{path}/w", {"spec": {"size": 2}}, Content_Type="application/strategic-merge-patch+json"
     )
@@ -202,7 +180,7 @@ async def test_openapi_follows_custom_resources(client):
     merged = await client.request(
         "PATCH", f"{path}/w", {"spec": {"size": 2}}, Content_Type="application/merge-patch+json"
     )
-    assert merged.json["spec"] == {"size": 2}
+    assert merged.json["spec"] == {"color": "red", "size": 2}
     async with client.watching(f"{path}?watch=1&labelSelector=a%3Db") as watching:
         assert watching.response.status == 200
     assert (await client.request("DELETE", f"{path}/w")).status == 200

@@ -114,29 +114,6 @@ class TestPriority:
         spec = cluster.create(a_pod().obj())["spec"]
         assert (spec["priorityClassName"], spec["priority"]) == ("a", 10)
 
-    @pytest.mark.parametrize(
-        ("spec", "message"),
-        [
-            pytest.param({"priorityClassName": "no"}, "no PriorityClass with name no was found", id="unknown"),
-            pytest.param(
-                {"priority": 5},
-                "the integer value of priority (5) must not be provided in pod spec; "
-                "priority admission controller computed 0 from the given PriorityClass name",
-                id="own priority",
-            ),
-            pytest.param(
-                {"preemptionPolicy": "Never"},
-                "the string value of PreemptionPolicy (Never) must not be provided in pod spec; "
-                "priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
-                id="own policy",
-            ),
-        ],
-    )
-    def test_refused(self, cluster, spec, message):
-        with pytest.raises(Forbidden) as caught:
-            cluster.create(a_pod("web").spec(**spec).obj())
-        assert str(caught.value) == f'pods "web" is forbidden: {message}'
-
     def test_one_default_only(self, cluster):
         first, second = (priority_class(name, 1, globalDefault=True) for name in "ab")
         cluster.put(first)

@@ -8,25 +8,9 @@ from stowplan_cluster.apiserver import strategies, validation
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema import conform, schema_of
+from support.api.wrong_manifests import changed
 
 CATALOGUE = Catalogue(BUILT_IN)
-ABSENT = object()
-
-
-def changed(obj, path, value):
-    """A copy with one field changed; numbers in the path are list indexes; ABSENT removes the field."""
-    obj = copy.deepcopy(obj)
-    *parents, last = path.split(".")
-    holder = obj
-    for step in parents:
-        holder = holder[int(step)] if isinstance(holder, list) else holder.setdefault(step, {})
-    if value is ABSENT:
-        holder.pop(last, None)
-    elif isinstance(holder, list):
-        holder[int(last) :] = [value]
-    else:
-        holder[last] = value
-    return obj
 
 
 class Server:
@@ -49,23 +33,16 @@ class Server:
         return [str(error) for error in errors]
 
     def refusals(self, obj, *changes):
-        for path, value in zip(changes[::2], changes[1::2], strict=True):
-            obj = changed(obj, path, value)
-        return self.create(copy.deepcopy(obj))
+        return self.create(changed(obj, changes))
 
     def update_refusals(self, obj, *changes, subresource="", old=()):
         """Errors for changes of a stored object, which itself has the changes `old`."""
-        stored = copy.deepcopy(obj)
-        for path, value in zip(old[::2], old[1::2], strict=True):
-            stored = changed(stored, path, value)
+        stored = changed(obj, old)
         status = copy.deepcopy(stored.get("status"))
         assert self.create(stored) == []
         if status is not None:
             stored["status"] = {**(stored.get("status") or {}), **status}
-        new = copy.deepcopy(stored)
-        for path, value in zip(changes[::2], changes[1::2], strict=True):
-            new = changed(new, path, value)
-        return self.update(new, stored, subresource)
+        return self.update(changed(stored, changes), stored, subresource)
 
     @staticmethod
     def resource_of(obj):
@@ -77,8 +54,3 @@ class Server:
 @pytest.fixture(scope="session")
 def server():
     return Server()
-
-
-@pytest.fixture(scope="session")
-def absent():
-    return ABSENT

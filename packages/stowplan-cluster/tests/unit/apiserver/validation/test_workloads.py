@@ -2,6 +2,8 @@
 
 import pytest
 
+from support.api.manifest_changes import GONE
+
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
 SELECTOR = {"matchLabels": {"app": "web"}}
 
@@ -97,6 +99,6 @@ def test_status_counts_must_be_consistent(server):
     ]
 
 
-def test_selected_labels_of_jobs_are_immutable(server, absent):
-    found = server.update_refusals(JOB, "spec.suspend", True, "spec.template.metadata.labels", absent)
+def test_selected_labels_of_jobs_are_immutable(server):
+    found = server.update_refusals(JOB, "spec.suspend", True, "spec.template.metadata.labels", GONE)
     assert "spec.template.metadata.labels[job-name]: Required value: must be 'once'" in found
