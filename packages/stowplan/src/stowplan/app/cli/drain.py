@@ -9,6 +9,7 @@ import click
 from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_node, complete_zone
 from stowplan.app.command_line.error_reporting import InputError, reported
+from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,5 +152,7 @@ def _nodes_of(about: ClusterSource, zone: str | None, selector: str | None) -> l
     ]
     if not found:
         wanted = [*([f"the zone {zone}"] if zone else []), *([f"the labels {selector}"] if selector else [])]
-        raise InputError(f"no node has {' and '.join(wanted)}" if wanted else "there is no node")
+        zones = sorted({zone_of(node) for node in nodes_of(about.cluster)} - {""})
+        there = f"; zones there: {listed(zones, 5)}" if zone and zones else ""
+        raise InputError(f"no node has {' and '.join(wanted)}{there}" if wanted else "there is no node")
     return found

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from stowplan.app.cli.shell_completion import complete_context, complete_file
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.net.client.cluster_flags import ClusterFlags
-from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -109,5 +108,7 @@ async def readable(connection: Connection, *, command: str) -> AsyncIterator[Api
 
 def not_read(awaited: Mapping[str, str]) -> InputError:
     """Of a command that was stopped before the first list of each kind; `awaited` has the others, and why."""
+    from stowplan.scheduler.framework.explanations.formatting import listed
+
     waits = f"; no list yet of {listed(list(awaited))}: {next(iter(awaited.values()))}" if awaited else ""
     return InputError(f"stopped before the cluster was read{waits}")

@@ -94,9 +94,13 @@ class Commands(click.Group):
             return name, self._contributed(ctx).load(name), args[1:]
         if name not in self._own_names() and not name.startswith("-") and not ctx.resilient_parsing:
             if name in self._elsewhere:
-                ctx.fail(f"`{ctx.info_name} {name}` is in {self._elsewhere[name]}: pip install {self._elsewhere[name]}")
+                home = self._elsewhere[name]
+                ctx.fail(
+                    f"`{ctx.info_name} {name}` is in {home}, which is not installed: pip install ./packages/{home}, in "
+                    "the clone (docs/run/install.md)."
+                )
             near = get_close_matches(name, self.list_commands(ctx), n=1)
-            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]}?" if near else ""))
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ import msgspec
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.sources.missing_kinds import why_not_judged
-from stowplan.app.sources.object_references import SINGULARS
+from stowplan.app.sources.object_references import SINGULARS, kind_meant
 from stowplan.ask.explain.reported_events import last_reported_time
 from stowplan.ask.explain.text.reported_status import ReportedStatus
 from stowplan.ask.explain.verdicts.refusals import condition_of
@@ -271,7 +271,10 @@ class ClusterSource:
             return f'pod "{key}" not found; there is no pod in {self.where}'
         if hint := self.hint_about("Pod", key):
             return f'pod "{key}" not found{hint}'
-        namespace = key.partition("/")[0]
+        namespace, _, name = key.partition("/")
+        given = name if namespace == self.namespace else key
+        if hint := kind_meant(given):
+            return f'pod "{key}" not found{hint}'
         there = sorted(other for other in known if other.partition("/")[0] == namespace)
         hint = f'; pods in namespace "{namespace}": {listed(there, 3)}' if there else ""
         return f'pod "{key}" not found{hint or self.hint_about_namespace(namespace)}'

@@ -8,6 +8,7 @@ Completion imports this module, so it imports no objects.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -80,6 +81,12 @@ def kind_of(word: str) -> str:
     version, _, versioned = rest.partition(".")
     is_version = version[:1] == "v" and version[1:2].isdigit()
     return kind if not rest or rest == group or (is_version and versioned == group) else ""
+
+
+def kind_meant(key: str) -> str:
+    """The kind that was meant where a word of `namespace/name` looks like one, as a question; "" if none does."""
+    near = (get_close_matches(word, _KIND_OF, n=1) for word in key.split("/") if word.isalpha())
+    return next((f"; did you mean the kind {SINGULARS[_KIND_OF[found[0]]]}?" for found in near if found), "")
 
 
 def reference(text: str, *, kind: str = "") -> Reference:

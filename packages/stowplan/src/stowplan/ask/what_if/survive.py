@@ -12,6 +12,7 @@ known, and it is the same for all pods of a shape, whichever node is lost.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -136,7 +137,9 @@ def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
         else:
             groups.setdefault(value, []).append(name)
     if not groups and by != NODE:
-        raise ClusterError(f'no node has the label "{by}"')
+        labels = {label for node in nodes_of(cluster) for label in node.metadata.labels}
+        near = sorted(label for label in labels if label.endswith(f"/{by}")) or get_close_matches(by, labels, n=1)
+        raise ClusterError(f'no node has the label "{by}"' + (f"; did you mean {near[0]}?" if near else ""))
     return groups, without
 
 

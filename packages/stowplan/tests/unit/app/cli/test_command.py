@@ -45,7 +45,7 @@ def test_the_help_of_every_option_is_a_sentence():
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("explian", " Did you mean explain?"), ("dran", " Did you mean drain?"), ("x", "")]
+    ("name", "hint"), [("explian", " Did you mean 'explain'?"), ("dran", " Did you mean 'drain'?"), ("x", "")]
 )
 def test_an_unknown_command(run, name, hint):
     ran = run(name)

@@ -191,7 +191,7 @@ class TestDrain:
             (["zz"], 'node "zz" not found'),
             (["-l", "a=="], "no node has the labels a=="),
             (["-l", "a in"], "-l a in: "),
-            (["--zone", "q", "-l", "a=b"], "no node has the zone q and the labels a=b"),
+            (["--zone", "q", "-l", "a=b"], "no node has the zone q and the labels a=b; zones there: x, y"),
         ],
     )
     def test_nonsense(self, run, files, asked, says):
@@ -308,7 +308,13 @@ class TestSurvive:
 
     def test_nonsense(self, run, files):
         ran = run("survive", "-f", files(*CLUSTER), "--by", "rack")
-        assert (ran.code, 'no node has the label "rack"' in ran.err) == (2, True)
+        assert (ran.code, 'no node has the label "rack"\n' in ran.err) == (2, True)
+
+    @pytest.mark.parametrize("by", ["zone", "topology.kubernetes.io/zoen"])
+    def test_the_label_that_was_meant(self, run, files, by):
+        ran = run("survive", "-f", files(*CLUSTER), "--by", by)
+        assert ran.code == 2
+        assert f'no node has the label "{by}"; did you mean topology.kubernetes.io/zone?\n' in ran.err
 
 
 class TestWhatIf:

@@ -81,6 +81,14 @@ def using(*names):
             ],
             id="at once",
         ),
+        pytest.param(
+            [claim(class_name=None)],
+            [
+                "claim c waits to be bound to a volume of 1Gi: no volume without a class is free, and none is made, as "
+                "it names no class and none is the default"
+            ],
+            id="no class",
+        ),
         pytest.param([claim()], ["claim c is not bound: there is no storage class s"], id="unknown class"),
         pytest.param(
             [claim(spec={"volumeName": "v"}), a_class()],

@@ -138,7 +138,7 @@ class VolumeBindingExplanation(Explanation):
         """Free volumes of the class, and why each does not match."""
         found = Counter(_mismatch(wanted, volume) for volume in self._plugin.volumes.free(wanted.class_name))
         if not found:
-            return "the class has no free volume"
+            return "the class has no free volume" if wanted.class_name else "no volume without a class is free"
         ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
         return f"of {count(found.total(), 'free volume')} {', '.join(f'{n:,} {why}' for why, n in ranked)}"
 
@@ -193,6 +193,8 @@ class VolumeBindingExplanation(Explanation):
             wanted = wanted_by(claim)
             makes = storage_class is not None and self._plugin.provisioning.makes(storage_class)
             by = f"provisioner {storage_class.provisioner} has made none" if storage_class and makes else "none is made"
+            if not class_name and claim.spec.storage_class_name is None:
+                by = f"{by}, as it names no class and none is the default"
             yield f"claim {name} waits to be bound to {_wanted_text(wanted)}: {self._tried(wanted)}, and {by}"
 
     # -- remedies ------------------------------------------------------------------------------------------------------
