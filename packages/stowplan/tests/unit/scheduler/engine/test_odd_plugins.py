@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stowplan.plugins import BindPlugin, Code, PostBindPlugin, PreBindPlugin, PreEnqueuePlugin, Status
+from stowplan.plugins import BindPlugin, Code, PostBindPlugin, PreBindPlugin, Status
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 
@@ -40,13 +40,6 @@ class Told(PostBindPlugin):
         await cancelled()
 
 
-class Gate(PreEnqueuePlugin):
-    name = "Odd"
-
-    def pre_enqueue(self, pod):
-        return "open" if "odd" in pod.labels else None
-
-
 def config(point):
     plugins = {point: {"enabled": [{"name": "Odd"}]}}
     if point == "bind":
@@ -76,11 +69,3 @@ async def test_a_cancellation_after_the_binding_is_only_reported():
         await cluster.create(a_pod("one").obj(), a_pod("two").obj())
         assert (cluster.node_of("one"), cluster.node_of("two")) == ("a", "a")
         assert not cluster.scheduler.busy
-
-
-async def test_a_pod_whose_pre_enqueue_answers_nonsense_stays_gated():
-    async with live(a_node("a").obj(), config=config("preEnqueue"), plugins=[Gate]) as cluster:
-        await cluster.create(a_pod("odd").labels(odd="yes").obj(), a_pod("good").obj())
-        assert cluster.node_of("good") == "a"
-        assert cluster.place("odd").name == "UNSCHEDULABLE"
-        assert cluster.scheduler.queue.counts()["gated"] == 1
