@@ -7,7 +7,6 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from stowplan.kube.api.api_errors import Conflict
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.engine.dumped import DumpError, UnfinishedDumpError, decode_dump, encode_dump
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK
@@ -15,7 +14,6 @@ from stowplan.scheduler.engine.input_log.recording import Header, Recording, rea
 from stowplan.scheduler.engine.inputs import WallClock
 from stowplan.scheduler.engine.written_objects import LAST_APPLIED
 from stowplan.scheduler.framework.interface import PermitPlugin, PreFilterPlugin
-from stowplan.scheduler.framework.requests import Delete
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
 from support.examples import examples, times
@@ -133,48 +131,6 @@ def test_preemptors_stay_gated_for_terminating_victims():
     hand.answer_all()
     hand.deliver(Pod)
     assert twin.engine.state.placed("p").node_name == "n"
-
-
-def test_eviction_refusals_are_kept():
-    hand = EngineByHand()
-    full_node(hand, "v")
-    hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
-    hand.schedule()
-    while any(not isinstance(action, Delete) for action in hand.under_way.values()):
-        hand.answer(next(n for n, action in hand.under_way.items() if not isinstance(action, Delete)))
-    (number,) = hand.under_way
-    hand.answer(number, refused=Conflict("no"))
-    hand.answer_all()
-    assert loaded(hand).evictions.dump().refusals == {"p": 1}
-
-
-def test_statuses_newer_than_the_watch_are_kept():
-    hand = EngineByHand()
-    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=100))
-    hand.schedule()
-    hand.answer_all()
-    assert hand.engine.statuses.dump(), "the patch's answer is newer"
-    Twin(hand)
-    hand.create(a_node("m").allocatable(cpu=2, pods=10))
-    hand.engine.activation.activate([hand.engine.state.pending.get("default/p")])
-    hand.schedule()
-    (patch,) = hand.under_way.values()
-    assert set(patch.body["status"]["conditions"][0]) == {"type", "message"}, "only what changed"
-
-
-def test_sampling_and_random_numbers_continue():
-    hand = EngineByHand()
-    hand.engine.algorithm.sampling.start = 17
-    engine = loaded(hand)
-    assert engine.algorithm.sampling.start == 17
-    hand.create(*(a_node(f"n{i}").allocatable(cpu=4, pods=10) for i in range(9)))
-    hand.create(*(a_pod(f"p{i}").uid(f"p{i}") for i in range(5)))
-    hand.schedule()
-    hand.answer_all()
-    twin = Twin(hand)
-    hand.create(*(a_pod(f"q{i}").uid(f"q{i}") for i in range(9)))
-    hand.schedule()
-    assert twin.effects == 9
 
 
 def test_the_wall_clock_offset_is_kept():

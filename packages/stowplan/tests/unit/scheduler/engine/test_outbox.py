@@ -124,34 +124,6 @@ def test_soon_wakes_in_order_before_the_step_ends(outbox):
     assert heard == ["a", "b"]
 
 
-def test_waiters_registered_while_waking_are_woken_afterwards(outbox):
-    heard = []
-    c = Waiter("c", heard)
-    a = Waiter("a", heard, then=lambda: outbox.soon(c))
-    b = Waiter("b", heard)
-    outbox.soon(a)
-    outbox.soon(b)
-    outbox.finish()
-    assert heard == ["a", "b", "c"]
-
-
-def test_repeated_requests_wake_a_waiter_once(outbox):
-    heard = []
-    a, b = Waiter("a", heard), Waiter("b", heard)
-    for who in (a, b, a):
-        outbox.soon(who)
-    outbox.finish()
-    assert heard == ["a", "b"]
-
-
-def test_a_waiter_may_be_woken_again_later(outbox):
-    again = [True, True]
-    a = Waiter("a", then=lambda: again and again.pop() and outbox.soon(a))
-    outbox.soon(a)
-    outbox.finish()
-    assert a.heard == ["a", "a", "a"]
-
-
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 CLAIM, NODE = ("PersistentVolumeClaim", "default/c"), ("Node", "/n")
@@ -195,15 +167,6 @@ def test_a_woken_waiter_may_wait_for_the_same_object_again(outbox):
         outbox.finish()
     assert a.heard == ["a", "a", "a"]
     outbox.unwatch(a)
-
-
-def test_all_waiters_of_an_object_are_woken_in_order(outbox):
-    heard = []
-    for name in "abc":
-        outbox.watch(CLAIM, Waiter(name, heard))
-    outbox.changed(CLAIM)
-    outbox.finish()
-    assert heard == ["a", "b", "c"]
 
 
 def test_only_current_waiters_are_woken(outbox):

@@ -78,28 +78,6 @@ def two_nodes():
             [victim("a1", "a", 5, OLD, cpu="2"), victim("b1", "b", 5, NEW, cpu="2")], [], "b", id="5: latest start"
         ),
         pytest.param(
-            [
-                victim("a1", "a", 5, NEW),
-                victim("a2", "a", 5, OLD),
-                victim("b1", "b", 5, MIDDLE),
-                victim("b2", "b", 5, MIDDLE),
-            ],
-            [],
-            "b",
-            id="5: the earliest of a node's victims counts",
-        ),
-        pytest.param(
-            [
-                victim("a1", "a", 5, MIDDLE),
-                victim("a2", "a", 4, NEW),
-                victim("b1", "b", 5, NEW),
-                victim("b2", "b", 4, OLD),
-            ],
-            [],
-            "b",
-            id="5: of those of the highest priority",
-        ),
-        pytest.param(
             [victim("a1", "a", 5, NEW, cpu="2"), victim("b1", "b", 5, cpu="2")], [], "b", id="5: not started is now"
         ),
     ],

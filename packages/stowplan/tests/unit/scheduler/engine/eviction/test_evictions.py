@@ -172,16 +172,6 @@ def test_when_a_victim_cannot_be_evicted(world, refusals):
     assert numbers(world.metrics.preemption_goroutines_duration_seconds) == {"error": 1}
 
 
-def test_a_deletion_whose_answer_was_lost_counts_if_it_was_carried_out(world):
-    boss, (victim,) = world.pending("boss"), world.placed("v")
-    world.calls.lost_answers = {("delete", "v"): LOST}
-    world.preempt(boss, victim)
-    world.settle()
-    assert world.calls.log[-1] == ("get", "v")
-    assert (world.recorder.victims, world.activated, world.reports) == (["v"], [], [])
-    assert world.evictions.under_way(boss), "the deletion is not seen yet"
-
-
 # -- several victims --------------------------------------------------------------------------------------------------
 
 
@@ -290,25 +280,6 @@ def test_clearing_a_nomination_replaces_a_pending_status_patch():
 
 
 # -- the gate ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_preemptor_is_gated_until_its_last_victims_deletion_is_seen(world):
-    boss, victims = world.pending("boss"), world.placed("a", "b")
-    other = world.pending("other")
-    assert not world.evictions.under_way(boss)
-    world.calls.held.add(("delete", "b"))
-    world.preempt(boss, *victims)
-    assert world.evictions.under_way(boss), "not started"
-    assert not world.evictions.under_way(other)
-    world.run_until("delete", "b", victims[1].uid)
-    world.deliver_changes()
-    assert world.evictions.under_way(boss), "the last victim is being deleted"
-    world.delete("b", grace=30)
-    world.deliver_changes()
-    assert not world.evictions.under_way(boss), "another client deleted it first"
-    world.calls.held.clear()
-    world.settle()
-    assert not world.evictions.under_way(boss)
 
 
 def test_the_gate_opens_after_an_internal_error(world):
