@@ -104,13 +104,85 @@ def bound(resource_version=2, cpu="1", node="n"):
 
 CPU = 10**3
 
+
+def nominated(node, resource_version):
+    made = a_pod("p").uid("u").priority(5)
+    return at(made.nominated_to(node) if node else made, resource_version)
+
+
+def terminating(resource_version):
+    return at(a_pod("p").uid("u").deleted(NOW), resource_version)
+
+
+NODE = at(a_node("n"), 1)
+BLUE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue", "labels": {"a": "b"}}}
+THEIRS = at(a_pod("p").scheduler("somebody-else").requests(cpu=1).on("n"), 1)
+FIRST, SECOND = ("p", "1", ""), ("p", "2", "")
+LEAVES = [("forget", "u"), ("delete", "default/p", False)]
+UPDATED = [("observe", SECOND), ("update", FIRST, SECOND, SECOND)]
+#: Events have the nodes and placed pods of the state at that moment.
+ROOM_WAS_KEPT = ("AssignedPodDelete", FIRST, None, [], {})
+CHANGES = [
+    pytest.param(None, NODE, [("NodeAdd", None, ("n", "1", ""), ["n"], {})], id="a node comes, before its event"),
+    pytest.param(NODE, None, [("NodeDelete", ("n", "1", ""), None, ["n"], {})], id="a node goes, after its event"),
+    pytest.param(None, BLUE, [], id="a kind without events comes"),
+    pytest.param(
+        None,
+        THEIRS,
+        [("AssignedPodAdd", None, ("p", "1", "n"), [], {"p": ("n", CPU)})],
+        id="a bound pod of any scheduler comes and counts, before its event",
+    ),
+    pytest.param(
+        bound(2, cpu="2"),
+        bound(3),
+        [("AssignedPodUpdatePodScaleDown", ("p", "2", "n"), ("p", "3", "n"), [], {"p": ("n", CPU)})],
+        id="a bound pod is counted again, before its event",
+    ),
+    pytest.param(
+        bound(), None, [("AssignedPodDelete", ("p", "2", "n"), None, [], {})], id="a bound pod goes, before its event"
+    ),
+    pytest.param(
+        None,
+        at(a_pod("p").scheduler("other"), 1),
+        [("add", "default/p", True)],
+        id="a pod of ours comes: pending, then queued",
+    ),
+    pytest.param(pod(1), pod(2), UPDATED, id="a pending pod changes: in the state, then in the queue"),
+    pytest.param(pod(1), None, LEAVES, id="a pending pod goes"),
+    pytest.param(nominated("n", 1), nominated("", 2), [*UPDATED, ROOM_WAS_KEPT], id="a nomination is taken away"),
+    pytest.param(nominated("n", 1), nominated("m", 2), [*UPDATED, ROOM_WAS_KEPT], id="another nomination"),
+    pytest.param(nominated("n", 1), nominated("n", 2), UPDATED, id="the same nomination"),
+    pytest.param(nominated("", 1), nominated("n", 2), UPDATED, id="a nomination is given"),
+    pytest.param(nominated("n", 1), None, [*LEAVES, ROOM_WAS_KEPT], id="a nominated pod goes"),
+]
+#: The same for an assumed pod. The events have it as assumed, with its node.
+CHANGES_OF_ASSUMED_PODS = [
+    pytest.param(nominated("n", 1), nominated("", 2), [("observe", SECOND)], id="changes: it does not reach the queue"),
+    pytest.param(terminating(1), terminating(2), [("observe", SECOND)], id="a terminating one changes"),
+    pytest.param(
+        nominated("n", 1), None, [*LEAVES, ("AssignedPodDelete", ("p", "1", "n"), None, [], {})], id="goes: one event"
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "heard"), CHANGES)
+def test_a_change(old, new, heard):
+    room = HandlersHarness(*([] if old is None else [old]))
+    room.change(old, new)
+    assert room.take() == heard
+
+
+@pytest.mark.parametrize(("old", "new", "heard"), CHANGES_OF_ASSUMED_PODS)
+def test_a_change_of_an_assumed_pod(old, new, heard):
+    room = HandlersHarness(old)
+    room.assumes(old, "n")
+    room.change(old, new)
+    assert room.take() == heard
+    assert room.state.is_assumed("u") is (new is not None)
+    assert [info.pod for info in room.state.pending.values()] == ([] if new is None else [new])
+
+
 # -- nodes and lookup objects -----------------------------------------------------------------------------------------
-
-
-def test_a_new_node_is_in_the_state_before_its_event():
-    room = HandlersHarness()
-    room.change(None, at(a_node("n"), 1))
-    assert room.take() == [("NodeAdd", None, ("n", "1", ""), ["n"], {})]
 
 
 def test_a_node_update_is_in_the_state_before_its_events():
@@ -120,13 +192,6 @@ def test_a_node_update_is_in_the_state_before_its_events():
     room.move_all = lambda event, old, new, **_: seen.append((event.label, room.state.table.nodes[row] is new))
     room.change(at(a_node("n"), 1), at(a_node("n").labels(a="b").tainted("k"), 2))
     assert seen == [("NodeUpdateNodeLabel", True), ("NodeUpdateNodeTaint", True)]
-
-
-def test_a_deleted_node_is_still_in_the_state_during_its_event():
-    room = HandlersHarness(at(a_node("n"), 1))
-    room.change(at(a_node("n"), 1), None)
-    assert room.take() == [("NodeDelete", ("n", "1", ""), None, ["n"], {})]
-    assert room.world() == ([], {})
 
 
 def test_a_lookup_object_is_added_updated_and_deleted():
@@ -149,13 +214,6 @@ def test_a_lookup_object_is_added_updated_and_deleted():
         ("storage.k8s.io/StorageClassUpdate", first, second, ["2"]),
         ("storage.k8s.io/StorageClassDelete", second, None, []),
     ]
-
-
-def test_a_kind_without_events_moves_no_pod():
-    room = HandlersHarness()
-    room.change(None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue", "labels": {"a": "b"}}})
-    assert room.take() == []
-    assert [one.metadata.labels for one in room.state.objects.all(t.Namespace)] == [{"a": "b"}]
 
 
 def test_an_object_that_fails_does_not_block_others(caplog):
@@ -190,26 +248,6 @@ def test_waiters_for_an_object_are_woken_after_the_state_is_updated(step):
 # -- pods on nodes ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheduler", ["default-scheduler", "", "somebody-else"])
-def test_a_bound_pod_is_counted_before_its_event(scheduler):
-    room = HandlersHarness()
-    room.change(None, at(a_pod("p").scheduler(scheduler).requests(cpu=1).on("n"), 1))
-    assert room.take() == [("AssignedPodAdd", None, ("p", "1", "n"), [], {"p": ("n", CPU)})]
-
-
-def test_an_updated_pod_is_recounted_before_its_event():
-    room = HandlersHarness(bound(2, cpu="2"))
-    room.change(bound(2, cpu="2"), bound(3, cpu="1"))
-    expected = ("AssignedPodUpdatePodScaleDown", ("p", "2", "n"), ("p", "3", "n"), [], {"p": ("n", CPU)})
-    assert room.take() == [expected]
-
-
-def test_a_deleted_pod_is_not_counted_at_its_event():
-    room = HandlersHarness(bound())
-    room.change(bound(), None)
-    assert room.take() == [("AssignedPodDelete", ("p", "2", "n"), None, [], {})]
-
-
 @pytest.mark.parametrize(
     ("scheduler", "kept"),
     [
@@ -230,13 +268,6 @@ def test_the_story_of_a_deleted_pod_may_be_dropped(scheduler, kept):
 # -- pods without a node ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheduler", ["default-scheduler", "other", ""])
-def test_a_new_pod_is_pending_before_it_is_queued(scheduler):
-    room = HandlersHarness()
-    room.change(None, at(a_pod("p").scheduler(scheduler), 1))
-    assert room.take() == [("add", "default/p", True)]
-
-
 def test_other_schedulers_pods_are_ignored_until_bound():
     theirs = a_pod("p").uid("u").scheduler("somebody-else")
     room = HandlersHarness()
@@ -247,13 +278,6 @@ def test_other_schedulers_pods_are_ignored_until_bound():
     assert not room.state.pending
     room.change(at(theirs, 2), at(theirs.on("n"), 3))
     assert room.take() == [("AssignedPodAdd", None, ("p", "3", "n"), [], {"p": ("n", 0)})]
-
-
-def test_a_pod_update_is_in_the_state_before_the_queue():
-    room = HandlersHarness(pod(1))
-    room.change(pod(1), pod(2))
-    old, new = ("p", "1", ""), ("p", "2", "")
-    assert room.take() == [("observe", new), ("update", old, new, new)]
 
 
 @pytest.mark.parametrize("assumed", ["", "n", "m"])
@@ -284,36 +308,6 @@ def test_a_pod_that_is_deleted_leaves_the_queue():
 # -- nominations ------------------------------------------------------------------------------------------------------
 
 
-def nominated(node, resource_version):
-    made = a_pod("p").uid("u").priority(5)
-    return at(made.nominated_to(node) if node else made, resource_version)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        pytest.param("n", "", True, id="taken away"),
-        pytest.param("n", "m", True, id="another node"),
-        pytest.param("n", "n", False, id="the same node"),
-        pytest.param("", "n", False, id="given"),
-        pytest.param("", "", False, id="never"),
-    ],
-)
-def test_a_lost_nomination_is_an_assigned_pod_delete_event_after_the_update(before, after, told):
-    room = HandlersHarness(nominated(before, 1))
-    room.change(nominated(before, 1), nominated(after, 2))
-    expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if told else []
-    assert [what for what in room.take() if what[0] != "observe"][1:] == expected
-
-
-@pytest.mark.parametrize("node", ["n", ""])
-def test_a_deleted_pod_loses_its_nomination(node):
-    room = HandlersHarness(nominated(node, 1))
-    room.change(nominated(node, 1), None)
-    expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if node else []
-    assert room.take()[2:] == expected
-
-
 @pytest.mark.parametrize("new", [nominated("", 2), None], ids=["removed", "deleted"])
 def test_a_lost_nomination_moves_only_pods_of_equal_or_lower_priority(new):
     room = HandlersHarness(nominated("n", 1))
@@ -324,19 +318,6 @@ def test_a_lost_nomination_moves_only_pods_of_equal_or_lower_priority(new):
 
 
 # -- assumed pods -----------------------------------------------------------------------------------------------------
-
-
-def test_an_update_of_an_assumed_pod_does_not_reach_the_queue():
-    room = HandlersHarness(nominated("n", 1))
-    room.assumes(nominated("n", 1), "n")
-    room.change(nominated("n", 1), nominated("", 2))
-    assert room.take() == [("observe", ("p", "2", ""))]
-    assert version(room.state.pending.get("default/p").pod) == ("p", "2", "")
-    assert room.state.is_assumed("u")
-
-
-def terminating(resource_version):
-    return at(a_pod("p").uid("u").deleted(NOW), resource_version)
 
 
 @pytest.mark.parametrize("new", [terminating(2), None], ids=["terminating", "deleted"])
@@ -357,29 +338,6 @@ def test_a_deleted_pod_that_waits_on_permit_is_rejected_and_frees_its_node_later
     room.change(pod(1), new)
     assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {"p": ("n", 0)})
     assert (waiting.decision.plugin, waiting.decision.message) == ("", "removed")
-
-
-def test_a_deleted_pod_that_was_already_allowed_frees_its_node_at_once():
-    room = HandlersHarness(pod(1))
-    room.assumes(pod(1), "n")
-    room.waiting.add(room.state.placed("u"), {"P": 10.0}).allow("P")
-    room.change(pod(1), None)
-    assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {})
-
-
-def test_its_deletion_is_one_event():
-    room = HandlersHarness(terminating(1))
-    room.assumes(terminating(1), "n")
-    room.change(terminating(1), terminating(2))
-    assert room.take() == [("observe", ("p", "2", ""))]
-    assert room.state.is_assumed("u")
-
-
-def test_a_deleted_assumed_pod_loses_its_nomination():
-    room = HandlersHarness(nominated("n", 1))
-    room.assumes(nominated("n", 1), "n")
-    room.change(nominated("n", 1), None)
-    assert [what[0] for what in room.take()] == ["forget", "delete", "AssignedPodDelete"]
 
 
 # -- bindings by others -----------------------------------------------------------------------------------------------
