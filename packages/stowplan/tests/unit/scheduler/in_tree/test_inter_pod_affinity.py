@@ -8,7 +8,6 @@ import stowplan
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.events import Hint
-from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
 from stowplan.scheduler.in_tree.inter_pod_affinity.hints import after_pod_change
 from stowplan.scheduler.in_tree.inter_pod_affinity.plugin import InterPodAffinity
@@ -157,16 +156,6 @@ def test_invalid_terms(pod, text):
     status = refusals(pod)
     assert status.code is NEVER
     assert status.message.startswith(f"parsing pod: {text}")
-
-
-def test_filter_without_state_is_an_error():
-    state = state_of(four_nodes())
-    plugin = plugin_on(InterPodAffinity, state, InterPodAffinityArgs())
-    status = plugin.filter(CycleState(), state.pod_info(struct(a_pod())), Nodes(state))
-    assert (status.code, status.message) == (
-        Code.Error,
-        'error reading "PreFilterInterPodAffinity" from cycleState: not found',
-    )
 
 
 # -- scores: examples --------------------------------------------------------------------------------------------------

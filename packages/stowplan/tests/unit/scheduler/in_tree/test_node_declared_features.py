@@ -2,7 +2,6 @@
 
 import pytest
 
-from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.status import SKIP
 from stowplan.scheduler.in_tree.node_declared_features.plugin import NodeDeclaredFeatures, recognized
 from stowplan.testing import a_node, a_pod
@@ -48,9 +47,3 @@ def test_required_features(bench, pod, features, fits):
 def test_unsorted_lists_lose_entries():
     assert recognized((USER_NAMESPACES, RESTART_ALL)) == {USER_NAMESPACES}
     assert recognized((RESTART_ALL, "Some", USER_NAMESPACES)) == {RESTART_ALL, USER_NAMESPACES}
-
-
-def test_filter_without_state_is_an_error(bench):
-    world = bench(NodeDeclaredFeatures, a_node())
-    status = world.plugin.filter(CycleState(), world.pod(HOST), world.nodes())
-    assert status.message == 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.status import SKIP
 from stowplan.scheduler.in_tree.node_ports.plugin import NodePorts
 from stowplan.testing import a_node, a_pod
@@ -56,12 +55,6 @@ def test_sidecars_take_ports(bench):
     sidecar = {"name": "s", "restartPolicy": "Always", "ports": [{"containerPort": 5000, "hostPort": 5000}]}
     world = bench(NodePorts, a_node("n"), with_ports("holder", "TCP 0.0.0.0:5000").on("n"))
     assert world.refusals(a_pod("new").spec(initContainers=[sidecar])) == {"n": REASON}
-
-
-def test_filter_without_state_is_an_error(bench):
-    world = bench(NodePorts, a_node())
-    status = world.plugin.filter(CycleState(), world.pod(with_ports("p", "TCP :1")), world.nodes())
-    assert status.message == 'reading "PreFilterNodePorts" from cycleState: not found'
 
 
 IPS = st.sampled_from(["", "0.0.0.0", "10.0.0.1", "10.0.0.2"])

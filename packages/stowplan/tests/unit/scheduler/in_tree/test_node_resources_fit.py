@@ -198,18 +198,6 @@ def test_an_overflowing_percentage():
     assert scored(plugin, state, state.pod_info(struct(pod)))[1] == {"n": 100}
 
 
-def test_filter_without_state_is_an_error(bench):
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-
-    world = bench(NodeResourcesFit, a_node("n"), args=args_of())
-    status = world.plugin.filter(CycleState(), world.pod(a_pod()), Nodes(world.state))
-    assert (status.code, status.message) == (
-        Code.Error,
-        'error reading "PreFilterNodeResourcesFit" from cycleState: not found',
-    )
-
-
 # -- compared with the plain rule per node -----------------------------------------------------------------------------
 
 UNITS = {"m": Fraction(1, 1000), "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}

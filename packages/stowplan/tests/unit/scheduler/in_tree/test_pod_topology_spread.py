@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.in_tree.pod_topology_spread.declaration import PodTopologySpreadArgs
 from stowplan.scheduler.in_tree.pod_topology_spread.plugin import PodTopologySpread
@@ -120,16 +118,6 @@ def test_a_selector_that_does_not_parse_is_an_error(when, text):
     plugin, info = plugin_on(PodTopologySpread, state, NO_DEFAULTS), state.pod_info(struct(pod))
     status = (filtered if when == HARD else scored)(plugin, state, info)
     assert (status.code, status.message) == (Code.Error, text + '"Likes" is not a valid label selector operator')
-
-
-def test_filter_without_state_is_an_error():
-    state = state_of([a_node("a")])
-    plugin, info = plugin_on(PodTopologySpread, state, NO_DEFAULTS), state.pod_info(struct(a_pod()))
-    status = plugin.filter(CycleState(), info, Nodes(state))
-    assert (status.code, status.message) == (
-        Code.Error,
-        'reading "PreFilterPodTopologySpread" from cycleState: not found',
-    )
 
 
 # -- scores: examples --------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.in_tree.common.node_selection import untolerated_mask
 from stowplan.scheduler.in_tree.taint_toleration.plugin import TaintToleration
 from stowplan.testing import a_node, a_pod
@@ -62,12 +61,6 @@ def test_taints_keep_pods_off(bench, node, pod, fits):
 def test_feature_gate_of_comparison_operators(bench, taint, operator, gate, fits):
     world = bench(TaintToleration, tainted(f"tier={taint}:NoSchedule"), TaintTolerationComparisonOperators=gate)
     assert world.refusals(a_pod().tolerates("tier", "50", operator=operator)) == ({} if fits else {"n": REASON})
-
-
-def test_score_without_state_is_an_error(bench):
-    world = bench(TaintToleration, a_node())
-    status = world.plugin.score(CycleState(), world.pod(a_pod()), world.nodes())
-    assert status.message == 'failed to read "PreScoreTaintToleration" from cycleState: not found'
 
 
 def test_a_cluster_without_taints_is_skipped(bench):

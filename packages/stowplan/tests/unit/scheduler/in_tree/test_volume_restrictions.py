@@ -130,12 +130,6 @@ def test_shifts_do_not_compare_namespaces(bench):
     assert world.refusals_in(cycle, info, world.nodes()) == {}
 
 
-def test_filter_without_state_is_an_error(bench):
-    world = bench(VolumeRestrictions, a_node())
-    status = world.plugin.filter(CycleState(), world.pod(mounting("p", gce("d"))), world.nodes())
-    assert status.message == 'cannot read "PreFilterVolumeRestrictions" from cycleState'
-
-
 VOLUMES = st.lists(
     st.one_of(
         st.builds(gce, st.sampled_from("ab"), st.booleans()),
