@@ -4,6 +4,7 @@ Of the project's own code they use the codes of statuses only.
 """
 
 from copy import copy
+from fractions import Fraction
 
 from stowplan.scheduler.framework.status import Code
 
@@ -94,6 +95,31 @@ def last_versions(objects):
     """The last of several versions of each object."""
     found = {(o["kind"], o["metadata"].get("namespace", ""), name_of(o)): o for o in objects}
     return list(found.values())
+
+
+UNITS = {"m": Fraction(1, 1000), "Ki": Fraction(1 << 10), "Mi": Fraction(1 << 20), "Gi": Fraction(1 << 30)}
+
+
+def amount(text):
+    for suffix, factor in UNITS.items():
+        if text.endswith(suffix):
+            return Fraction(text[: -len(suffix)]) * factor
+    return Fraction(text)
+
+
+def integers(resources):
+    """cpu in milli-units, the rest in units, rounded up."""
+    found = {}
+    for name, quantity in resources.items():
+        exact = amount(quantity) * (1000 if name == "cpu" else 1)
+        found[name] = -((-exact.numerator) // exact.denominator)
+    return found
+
+
+def requests_of(pod, defaults=None):
+    """The requests of the only container of these pods."""
+    asked = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
+    return integers({**(defaults or {}), **asked})
 
 
 def own_constraints(pod, action):

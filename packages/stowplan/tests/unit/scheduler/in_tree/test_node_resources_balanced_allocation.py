@@ -15,6 +15,7 @@ from stowplan.scheduler.in_tree.node_resources_balanced_allocation.declaration i
 from stowplan.scheduler.in_tree.node_resources_balanced_allocation.plugin import NodeResourcesBalancedAllocation
 from stowplan.testing import a_node, a_pod
 from support.plugins.per_node_answers import SKIPPED, plugin_on, scored
+from support.scheduling.plain_rules import integers, on_node, requests_of
 from support.scheduling.worlds import FPGA, GPU, clusters, pods, state_of, struct
 
 GI = 1 << 30
@@ -75,21 +76,6 @@ def test_requests_for_unknown_resources_count():
 # -- compared with the plain rule per node -----------------------------------------------------------------------------
 
 
-def integers(resources):
-    return {n: _integer(q) * (1000 if n == "cpu" and not str(q).endswith("m") else 1) for n, q in resources.items()}
-
-
-def _integer(quantity):
-    for suffix, factor in (("Gi", GI), ("Mi", 1 << 20), ("m", 1)):
-        if quantity.endswith(suffix):
-            return int(quantity.removesuffix(suffix)) * factor
-    return int(quantity)
-
-
-def requests_of(pod):
-    return integers(pod["spec"]["containers"][0].get("resources", {}).get("requests", {}))
-
-
 def balance(amounts):
     fractions = [min(float(x) / float(capacity), 1.0) for x, capacity in amounts if capacity]
     if len(fractions) == 2:
@@ -138,8 +124,7 @@ def test_scores_equal_the_rule(cluster, pod, names):
         return
     want = {}
     for node in nodes:
-        on_it = [p for p in placed if p["spec"]["nodeName"] == node["metadata"]["name"]]
-        want[node["metadata"]["name"]] = plain_score(node, on_it, pod, names)
+        want[node["metadata"]["name"]] = plain_score(node, on_node(placed, node), pod, names)
     assert got == (want, want)
 
 

@@ -26,6 +26,7 @@ from stowplan.scheduler.in_tree.node_resources_fit.declaration import (
 from stowplan.scheduler.in_tree.node_resources_fit.plugin import NodeResourcesFit
 from stowplan.testing import a_node, a_pod
 from support.plugins.per_node_answers import filtered, plugin_on, scored
+from support.scheduling.plain_rules import integers, on_node, requests_of
 from support.scheduling.worlds import FPGA, GPU, clusters, pods, state_of, struct
 
 FITS, NO, NEVER = None, Code.Unschedulable, Code.UnschedulableAndUnresolvable
@@ -200,30 +201,7 @@ def test_an_overflowing_percentage():
 
 # -- compared with the plain rule per node -----------------------------------------------------------------------------
 
-UNITS = {"m": Fraction(1, 1000), "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 BASE = ("cpu", "memory", "ephemeral-storage")
-
-
-def amount(text):
-    for suffix, factor in UNITS.items():
-        if text.endswith(suffix):
-            return Fraction(text[: -len(suffix)]) * factor
-    return Fraction(text)
-
-
-def integers(resources):
-    """cpu in milli-units, the rest in units, rounded up."""
-    found = {}
-    for name, quantity in resources.items():
-        exact = amount(quantity) * (1000 if name == "cpu" else 1)
-        found[name] = -((-exact.numerator) // exact.denominator)
-    return found
-
-
-def requests_of(pod, defaults=None):
-    """The requests of the only container of these pods."""
-    asked = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
-    return integers({**(defaults or {}), **asked})
 
 
 def plain_filter(node, on_it, pod, ignored, groups):
@@ -248,10 +226,6 @@ def plain_filter(node, on_it, pod, ignored, groups):
     if not reasons:
         return None
     return (NEVER if never else NO), reasons
-
-
-def on_node(placed, node):
-    return [pod for pod in placed if pod["spec"]["nodeName"] == node["metadata"]["name"]]
 
 
 @given(clusters(), pods(), st.sampled_from(((), (FPGA,))), st.sampled_from(((), ("example.com",))))
