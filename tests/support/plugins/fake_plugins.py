@@ -18,6 +18,7 @@ from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import EXTENSION_POINTS, extension_points
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import Registry
+from support.plugins.answering_plugins import configuration
 from support.scheduling.worlds import struct
 
 __all__ = ["Profile", "fake", "framework_of", "judged"]
@@ -110,11 +111,7 @@ def framework_of(state, *plugins, weights=None):
 
     registry = in_tree_registry()
     registry.merge(Registry(plugins))
-    raw = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", "plugins": points}],
-    }
+    raw = configuration({"schedulerName": "default-scheduler", "plugins": points})
     profile = load_config(raw, plugins=registry.declarations).profiles[0]
     return Framework(profile, registry, Handle(cluster=state, profile_name="x", features=DEFAULT_FEATURES))
 

@@ -20,6 +20,7 @@ from stowplan.scheduler.engine.inputs import Answer, Changes, Started
 from stowplan.scheduler.framework.requests import Ask, Create, Delete, Done, Read, Refused, Unknown
 from stowplan.scheduler.framework.status import error as error_status
 from stowplan.scheduler.in_tree.registry import in_tree_registry
+from support.plugins.answering_plugins import configuration
 from support.scheduling.worlds import struct
 
 #: Not a whole second, as backoffs end at those.
@@ -45,11 +46,7 @@ class EngineByHand:
         for plugin in plugins:
             registry.register(plugin)
         points = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in plugins]}}
-        raw = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"schedulerName": name, "plugins": points} for name in profiles],
-        }
+        raw = configuration(*[{"schedulerName": name, "plugins": points} for name in profiles])
         config = load_config(raw, plugins=registry.declarations)
         options.setdefault("settings", EngineSettings(overlaps=True))
         self.now = START

@@ -3,6 +3,7 @@
 import pytest
 
 from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration
 from support.plugins.claims import AT_ONCE, HOST, SELECTED, ZONE, a_class, a_driver, capacity, claim, held, volume
 
 LOCAL = a_class("s", provisioner="kubernetes.io/no-provisioner")
@@ -99,13 +100,9 @@ def using(*names):
 )
 def test_messages(page, objects, texts):
     # VolumeZone would refuse some of them first.
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [
-            {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"disabled": [{"name": "VolumeZone"}]}}}
-        ],
-    }
+    config = configuration(
+        {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"disabled": [{"name": "VolumeZone"}]}}}
+    )
     shown = " ".join(page(ready(*NODES, *objects), using(), config=config, wide=True).split())
     for text in texts:
         assert text in shown

@@ -25,16 +25,13 @@ from stowplan.plugins import (
     with_labels,
 )
 from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration
 
 TOO_LOUD = Reason("TooLoud", "node(s) want quieter pods")
 
 
 def config(name):
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name}]}}}],
-    }
+    return configuration({"plugins": {"multiPoint": {"enabled": [{"name": name}]}}})
 
 
 def loudness(pod):

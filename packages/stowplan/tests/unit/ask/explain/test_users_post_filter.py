@@ -17,6 +17,7 @@ from stowplan.plugins import (
     unschedulable,
 )
 from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration
 
 SUCCESS = Status(Code.Success)
 
@@ -24,11 +25,7 @@ SUCCESS = Status(Code.Success)
 def config(*names):
     disabled = [] if "DefaultPreemption" in names else [{"name": "DefaultPreemption"}]
     post_filter = {"enabled": [{"name": name} for name in names], "disabled": disabled}
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"postFilter": post_filter}}],
-    }
+    return configuration({"plugins": {"postFilter": post_filter}})
 
 
 class Ousting(PostFilterPlugin):

@@ -3,16 +3,13 @@
 import pytest
 
 from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration
 from support.plugins.storage import of, pvc, storage
 
 #: VolumeBinding is disabled.
-CONFIG = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [
-        {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"disabled": [{"name": "VolumeBinding"}]}}}
-    ],
-}
+CONFIG = configuration(
+    {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"disabled": [{"name": "VolumeBinding"}]}}}
+)
 EBS = "ebs.csi.aws.com"
 
 

@@ -7,23 +7,20 @@ from hypothesis import strategies as st
 from stowplan import Cluster, ClusterError
 from stowplan.ask.what_if import AddNodes, Label, Put, Reconfigure, Remove, Scale, Taint, what_if
 from stowplan.kube.api.decode import decode_object
+from support.plugins.answering_plugins import configuration
 from support.what_if.objects import node, owned, pod
 
-PACKING = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [
-        {
-            "plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
-            "pluginConfig": [
-                {
-                    "name": "NodeResourcesFit",
-                    "args": {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}},
-                }
-            ],
-        }
-    ],
-}
+PACKING = configuration(
+    {
+        "plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+        "pluginConfig": [
+            {
+                "name": "NodeResourcesFit",
+                "args": {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}},
+            }
+        ],
+    }
+)
 
 
 def test_pods_placed_anyway_are_not_an_effect():

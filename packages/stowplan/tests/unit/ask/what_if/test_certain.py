@@ -10,6 +10,7 @@ from stowplan.ask.what_if.survive import CertainPods
 from stowplan.plugins import ScorePlugin
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
+from support.plugins.answering_plugins import configuration
 from support.scheduling.worlds import HOST, RACK, ZONE, clusters
 
 WEB = {"matchLabels": {"app": "web"}}
@@ -166,10 +167,6 @@ def test_plugins_of_others_might_fail(settled):
             return nodes.pod_count()
 
     profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": [{"name": "Harmless"}]}}}
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [profile],
-    }
+    config = configuration(profile)
     survive(cluster_of([*nodes(5), *pods(1)], config=config, plugins=[Harmless]), "node", only="n0")
     assert settled == ["n0"]

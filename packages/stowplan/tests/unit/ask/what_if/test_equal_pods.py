@@ -14,6 +14,7 @@ from stowplan.plugins import PostBindPlugin
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
+from support.plugins.answering_plugins import configuration
 from support.scheduling.worlds import clusters, struct
 from support.scheduling.worlds import pods as random_pods
 
@@ -92,11 +93,7 @@ def together(monkeypatch):
 
 
 def config_of(**profile):
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", **profile}],
-    }
+    return configuration({"schedulerName": "default-scheduler", **profile})
 
 
 @pytest.mark.parametrize("point", ["filter", "score"])

@@ -12,6 +12,7 @@ from stowplan.drivers.hang_guard.hang_guard import CallGuard, PluginTimeoutError
 from stowplan.plugins import NodeFilterPlugin, NodeScorePlugin, PreBindPlugin
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import live_cluster
+from support.plugins.answering_plugins import configuration
 
 LIMIT = 0.1
 
@@ -34,11 +35,7 @@ class Binds(PreBindPlugin):
             pass
 
 
-CONFIG = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Hangs"}]}}}],
-}
+CONFIG = configuration({"plugins": {"multiPoint": {"enabled": [{"name": "Hangs"}]}}})
 NODE = a_node("n1").obj()
 GOOD, BAD = a_pod("good").obj(), a_pod("bad").labels(hangs="yes").obj()
 

@@ -14,6 +14,7 @@ from stowplan.plugins import BindPlugin, Code, PermitPlugin, PreBindPlugin, Stat
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.plugins.answering_plugins import configuration
 
 NODE = a_node("n").obj()
 
@@ -261,11 +262,7 @@ async def deaf(monkeypatch):
     monkeypatch.setattr(SwallowsCancellation, "may_end", asyncio.Event())
     monkeypatch.setattr(SwallowsCancellation, "heard", 0)
     points = {"bind": {"enabled": [{"name": "SwallowsCancellation"}], "disabled": [{"name": "*"}]}}
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": points}],
-    }
+    config = configuration({"plugins": points})
     async with live(NODE, config=config, plugins=[SwallowsCancellation]) as cluster:
         await under_way(cluster, *pods(2))
         tasks = set(cluster.scheduler._effects.tasks)
@@ -325,11 +322,7 @@ class Later(PermitPlugin):
 
 
 async def test_a_waiting_pod_allowed_after_draining_is_not_bound():
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"permit": {"enabled": [{"name": "Later"}]}}}],
-    }
+    config = configuration({"plugins": {"permit": {"enabled": [{"name": "Later"}]}}})
     made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
     async with live(NODE, config=config, plugins=[Later], wrap=wrap) as cluster:
         made[0].answering.set()
@@ -346,11 +339,7 @@ async def test_a_waiting_pod_allowed_after_draining_is_not_bound():
 
 @pytest.mark.parametrize("end", ["drain", "halt"])
 async def test_a_plugin_that_swallows_cancellation_causes_no_bind_after_the_end(end):
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"preBind": {"enabled": [{"name": "SwallowsOneCancellation"}]}}}],
-    }
+    config = configuration({"plugins": {"preBind": {"enabled": [{"name": "SwallowsOneCancellation"}]}}})
     made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
     async with live(NODE, config=config, plugins=[SwallowsOneCancellation], wrap=wrap) as cluster:
         made[0].answering.set()

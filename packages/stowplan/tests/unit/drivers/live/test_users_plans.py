@@ -8,6 +8,7 @@ import stowplan
 from stowplan.plugins import Code, EvictionPlan, PostFilterPlugin, PostFilterResult, Status, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.plugins.answering_plugins import configuration
 from support.plugins.raised import in_short
 
 
@@ -34,13 +35,9 @@ class Ousting(PostFilterPlugin):
         return Status(Code.Success)
 
 
-CONFIG = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [
-        {"plugins": {"postFilter": {"enabled": [{"name": "Ousting"}], "disabled": [{"name": "DefaultPreemption"}]}}}
-    ],
-}
+CONFIG = configuration(
+    {"plugins": {"postFilter": {"enabled": [{"name": "Ousting"}], "disabled": [{"name": "DefaultPreemption"}]}}}
+)
 
 
 def objects():

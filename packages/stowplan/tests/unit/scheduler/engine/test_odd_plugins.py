@@ -7,6 +7,7 @@ import pytest
 from stowplan.plugins import BindPlugin, Code, PostBindPlugin, PreBindPlugin, Status
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.plugins.answering_plugins import configuration
 
 
 async def cancelled():
@@ -44,11 +45,7 @@ def config(point):
     plugins = {point: {"enabled": [{"name": "Odd"}]}}
     if point == "bind":
         plugins["bind"] = {"enabled": [{"name": "Odd"}, {"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": plugins}],
-    }
+    return configuration({"plugins": plugins})
 
 
 @pytest.mark.parametrize(("point", "plugin"), [("PreBind", Preparing), ("Bind", Binding)])

@@ -14,6 +14,7 @@ from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.in_tree.registry import in_tree_registry
+from support.plugins.answering_plugins import configuration
 from support.plugins.fake_plugins import fake
 
 STORAGE = {t.PersistentVolumeClaim, t.PersistentVolume, t.StorageClass, t.CSINode, t.CSIDriver, t.CSIStorageCapacity}
@@ -26,11 +27,7 @@ BARE = {"multiPoint": {"enabled": [{"name": "PrioritySort"}, {"name": "DefaultBi
 def frameworks(*profiles, plugins=()):
     registry = in_tree_registry()
     registry.merge(Registry(plugins))
-    raw = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": f"s{i}", **profile} for i, profile in enumerate(profiles)],
-    }
+    raw = configuration(*[{"schedulerName": f"s{i}", **profile} for i, profile in enumerate(profiles)])
     config = load_config(raw, plugins=registry.declarations)
     return [
         Framework(profile, registry, Handle(cluster=ClusterState(), profile_name="x", features=DEFAULT_FEATURES))

@@ -17,6 +17,7 @@ from stowplan.scheduler.framework.status import unschedulable
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
+from support.plugins.answering_plugins import configuration
 from support.plugins.fake_plugins import fake, framework_of
 from support.scheduling.worlds import state_of, struct
 
@@ -40,11 +41,9 @@ OWN = (Told, fake("Mute", filter=None, signed=False), fake("Plain", pre_filter=N
 
 
 def default_profile():
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name, "weight": 4} for plugin in OWN]}}}],
-    }
+    config = configuration(
+        {"plugins": {"multiPoint": {"enabled": [{"name": plugin.name, "weight": 4} for plugin in OWN]}}}
+    )
     return load_config(config, plugins=registry().declarations).profiles[0]
 
 

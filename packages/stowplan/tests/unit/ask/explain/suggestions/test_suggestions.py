@@ -4,6 +4,7 @@ import pytest
 
 import stowplan
 from stowplan.testing import a_node, a_pod, expression, selector
+from support.plugins.answering_plugins import configuration
 
 ZONE = "topology.kubernetes.io/zone"
 WEB = selector(labels={"app": "web"})
@@ -331,11 +332,7 @@ def test_defaults_of_the_profile(texts):
         "defaultingType": "List",
         "defaultConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
     }
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"pluginConfig": [{"name": "PodTopologySpread", "args": args}]}],
-    }
+    config = configuration({"pluginConfig": [{"name": "PodTopologySpread", "args": args}]})
     service = {
         "apiVersion": "v1",
         "kind": "Service",

@@ -4,6 +4,7 @@ import pytest
 
 from stowplan.plugins import NodeFilterPlugin, unschedulable
 from stowplan.testing import a_node, a_pod, expression, selector
+from support.plugins.answering_plugins import configuration
 
 ZONE = "topology.kubernetes.io/zone"
 WEB = selector(labels={"app": "web"})
@@ -27,11 +28,7 @@ class Broken(NodeFilterPlugin):
 
 def profile(plugin):
     enabled = {"multiPoint": {"enabled": [{"name": plugin}]}}
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", "plugins": enabled}],
-    }
+    return configuration({"schedulerName": "default-scheduler", "plugins": enabled})
 
 
 def lines_of(text):

@@ -45,6 +45,7 @@ from stowplan.scheduler.in_tree.volume_zone.plugin import VolumeZone
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins import claims as volumes
+from support.plugins.answering_plugins import configuration
 from support.plugins.storage import of, pvc, storage
 from support.scheduling.evaluations import findings
 from support.scheduling.worlds import HOST, ZONE, namespace, service, struct
@@ -171,7 +172,7 @@ def framework_on(state, *plugins, without=(), **gates):
         registry.register(plugin)
     multi = {"enabled": [{"name": p.name} for p in plugins], "disabled": [{"name": name} for name in without]}
     profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi}}
-    raw = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+    raw = configuration(profile)
     features = DEFAULT_FEATURES.with_gates(gates)
     config = load_config(raw, plugins=registry.declarations, features=features)
     return Framework(
@@ -737,11 +738,7 @@ def test_an_object_is_watched_once_another_one_names_it(reuse):
     def quota(name, **content):
         return QUOTA(metadata=t.ObjectMeta(name=name, namespace="default"), content=content)
 
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Chained"}]}}}],
-    }
+    config = configuration({"plugins": {"multiPoint": {"enabled": [{"name": "Chained"}]}}})
     cluster = stowplan.Cluster([a_node("n").obj()], config=config, plugins=[Chained], reuse=reuse)
     put = cluster.state.put_object
     put(quota("first", next="s1"))

@@ -27,6 +27,7 @@ from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
+from support.plugins.answering_plugins import configuration
 from support.plugins.raised import in_short
 from support.scheduling.worlds import PLACEABLE, clusters, pods, struct
 
@@ -89,11 +90,7 @@ def framework_on(state, *plugins, percentage=None, without=()):
     points = {point: {"enabled": [{"name": p.name} for p in plugins if p in of]} for point, of in _POINTS.items()}
     points |= {point: {"disabled": [{"name": "*"}]} for point in without}
     profile = {"plugins": points, **({} if percentage is None else {"percentageOfNodesToScore": percentage})}
-    raw = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [profile],
-    }
+    raw = configuration(profile)
     config = load_config(raw, plugins=registry.declarations)
     handle = Handle(cluster=state, profile_name="default-scheduler", features=DEFAULT_FEATURES)
     return Framework(config.profiles[0], registry, handle)

@@ -4,23 +4,20 @@ import pytest
 
 import stowplan
 from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration
 from support.scheduling.worlds import HOST, ZONE, replica_set
 
 ONE_A_ZONE = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
-LISTED = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [
-        {
-            "pluginConfig": [
-                {
-                    "name": "PodTopologySpread",
-                    "args": {"defaultingType": "List", "defaultConstraints": [ONE_A_ZONE]},
-                }
-            ]
-        }
-    ],
-}
+LISTED = configuration(
+    {
+        "pluginConfig": [
+            {
+                "name": "PodTopologySpread",
+                "args": {"defaultingType": "List", "defaultConstraints": [ONE_A_ZONE]},
+            }
+        ]
+    }
+)
 WEB, FIRST = {"matchLabels": {"app": "web"}}, {"matchLabels": {"tier": "1"}}
 
 

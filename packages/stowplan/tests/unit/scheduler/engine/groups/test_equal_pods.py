@@ -19,6 +19,7 @@ from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.observing.metrics import framework_metrics, numbers
+from support.plugins.answering_plugins import configuration
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 HOST, ZONE, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"
@@ -223,11 +224,7 @@ def a_gang(*runs, gang=6, topology=True, indexed=False, sizes=(4, 4, 4, 4), plug
     objects = [node(i, cpu, 2) for i, cpu in enumerate(sizes)]
     objects += [group(gang, topology), *members(runs, indexed=indexed)]
     enabled = [{"name": plugin.name} for plugin in plugins]
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": enabled}}}],
-    }
+    config = configuration({"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": enabled}}})
     return stowplan.Cluster(objects, config, feature_gates=GATES, plugins=plugins)
 
 

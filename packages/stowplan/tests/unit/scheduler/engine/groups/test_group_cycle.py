@@ -120,11 +120,7 @@ def test_a_gang_waits_until_its_victims_are_gone():
 
 class TestFailures:
     def with_plugin(self, plugin, *objects, gates=GATES):
-        config = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
-        }
+        config = configuration({"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}})
         return live_cluster(*objects, config=config, plugins=[plugin], feature_gates=gates)
 
     def test_an_error_of_one_member_is_reported_for_all(self):
@@ -150,11 +146,7 @@ class TestFailures:
             assert cluster.engine.state.sizes()["assumed_pods"] == 0
 
     def test_several_schedulers(self):
-        config = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}],
-        }
+        config = configuration({"schedulerName": "default-scheduler"}, {"schedulerName": "other"})
         with live_cluster(node("n1"), a_group(gang=2), config=config, feature_gates=GATES) as cluster:
             cluster.create(member("a"), member("b", schedulerName="other"))
             text = "all pods in a single pod group should have the same .spec.schedulerName set, got: "

@@ -14,6 +14,7 @@ from stowplan.scheduler.framework.status import Code
 from stowplan.testing import a_pod
 from stowplan.testing.live import Latency, live_cluster
 from support.examples import times
+from support.plugins.answering_plugins import configuration
 from support.scheduling.groups import a_group, check_exact_undo, condition, member, node, nodes_of
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
@@ -153,11 +154,7 @@ class TestNoPreemption:
             assert preempted(cluster) == []
 
     def test_a_profile_without_default_preemption(self):
-        config = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}}],
-        }
+        config = configuration({"plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}}})
         with cluster_of(node("n1", 1), a_group(gang=1, priority=10), config=config) as cluster:
             cluster.create(low("victim"))
             cluster.create(member("a", priority=10))
@@ -166,11 +163,7 @@ class TestNoPreemption:
 
     def test_a_group_without_its_object(self):
         gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
-        config = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "GangScheduling"}]}}}],
-        }
+        config = configuration({"plugins": {"multiPoint": {"disabled": [{"name": "GangScheduling"}]}}})
         with cluster_of(node("n1", 1), gates=gates, config=config) as cluster:
             cluster.create(low("victim"))
             cluster.create(member("a", priority=10))
@@ -313,11 +306,7 @@ class Unknown(PermitPlugin):
 
 ONE_BY_ONE = {
     "plugins": [Unknown],
-    "config": {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Unknown"}]}}}],
-    },
+    "config": configuration({"plugins": {"multiPoint": {"enabled": [{"name": "Unknown"}]}}}),
 }
 
 

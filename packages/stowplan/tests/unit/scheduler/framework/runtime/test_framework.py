@@ -11,6 +11,7 @@ from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 from stowplan.scheduler.framework.status import Code, Status, error, unschedulable
 from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import configuration
 from support.plugins.fake_plugins import fake, framework_of, judged
 from support.plugins.raised import in_short
 from support.scheduling.worlds import state_of, struct
@@ -116,11 +117,7 @@ def test_pre_enqueue(state, answer, text):
 def test_later_filters_are_not_called_without_nodes():
     """NodePorts fails without its PreFilter, but is not reached while taints exclude all nodes."""
     off = {"preFilter": {"disabled": [{"name": "NodePorts"}]}}
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": off}],
-    }
+    config = configuration({"plugins": off})
     tainted = a_node("a").tainted("dedicated", "db").obj()
     verdict = Cluster([tainted], config).explain(a_pod().obj()).to_dict()
     assert verdict["unschedulablePlugins"] == ["TaintToleration"]
