@@ -13,6 +13,7 @@ from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.tuning.setup import candidate
 from stowplan_lab.tuning.space import RATIO, SpaceSpec, chosen, default_space, load_space, space_schema
+from support.plugins.answering_plugins import configuration
 
 SCENARIO = load_scenario(
     {
@@ -149,11 +150,7 @@ def test_every_point_is_a_configuration(data):
 @pytest.mark.parametrize("weight", [0, 1, 7])
 def test_weights_apply_however_the_base_enables_a_plugin(plugins, weight):
     space = read("profiles: [{weights: {ImageLocality: [0, 9]}}]")
-    own = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": plugins}],
-    }
+    own = configuration({"plugins": plugins})
     base = load_config(own).to_dict()
     before = weights_of(base)
     after = weights_of(candidate(base, space, chosen(space, Fixed(ImageLocality=weight))))

@@ -12,6 +12,7 @@ from stowplan.net.serving.requests.messages import Request
 from stowplan.ui.plan import plan_of
 from stowplan.ui.workbench import Workbench
 from support.page.client import rows
+from support.plugins.answering_plugins import configuration
 from support.what_if.objects import node, owned, pod
 
 
@@ -101,21 +102,13 @@ def test_weights(cluster):
 
 def test_weights_of_a_plugin_that_only_another_profile_scores_with():
     off = {"score": {"disabled": [{"name": "ImageLocality"}]}}
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "one"}, {"schedulerName": "two", "plugins": off}],
-    }
+    config = configuration({"schedulerName": "one"}, {"schedulerName": "two", "plugins": off})
     with pytest.raises(BadRequest, match="profile 'two' does not score with 'ImageLocality'"):
         post(Cluster([node("a")], config), weights={"two": {"ImageLocality": 50}})
 
 
 def test_a_configuration(cluster):
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", "percentageOfNodesToScore": 50}],
-    }
+    config = configuration({"schedulerName": "default-scheduler", "percentageOfNodesToScore": 50})
     assert "percentageOfNodesToScore: 50" in post(cluster, config=yaml.safe_dump(config))["config"]
 
 

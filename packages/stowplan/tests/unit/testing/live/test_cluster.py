@@ -20,17 +20,14 @@ from stowplan.plugins import (
 )
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import Latency, NeverIdleError, live_cluster
+from support.plugins.answering_plugins import configuration
 from support.plugins.fake_plugins import fake
 
 NODE = a_node("n1").obj()
 
 
 def with_plugins(*names):
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}}],
-    }
+    return configuration({"plugins": {"multiPoint": {"enabled": [{"name": name} for name in names]}}})
 
 
 def cluster_of(*plugins, objects=(NODE,), **options):

@@ -5,6 +5,7 @@ import pytest
 from stowplan.plugins import Action, EnqueueExtensions, PreFilterPlugin, custom_resource, on, unresolvable
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import live_cluster
+from support.plugins.answering_plugins import configuration
 
 NODE = a_node("n1").obj()
 Licence = custom_resource("licences.v1.shop.example.com")
@@ -41,11 +42,7 @@ class Licensed(PreFilterPlugin, EnqueueExtensions):
         return (on(Licence.resource, Action.Add | Action.Update),)
 
 
-CONFIG = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Licensed"}]}}}],
-}
+CONFIG = configuration({"plugins": {"multiPoint": {"enabled": [{"name": "Licensed"}]}}})
 
 
 def licensed(*objects):
