@@ -71,6 +71,7 @@ class _Side(PlainStruct, frozen=True):
     pending: dict[str, str]
     #: Volumes that provisioners have to create.
     provisions: set[Provision]
+    notes: list[str]
 
     def record(self) -> SideRecord:
         reasons = Counter(self.pending.values())
@@ -92,7 +93,7 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
         look(cluster)
         state = cluster.state
         placed = len(state.placed_pods())
-        return _Side(state.table.count, placed, _homes(cluster), settling.stranded, settling.provisions)
+        return _Side(state.table.count, placed, _homes(cluster), settling.stranded, settling.provisions, settling.notes)
 
 
 def _homes(cluster: Cluster) -> dict[str, str]:
@@ -117,5 +118,5 @@ def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[
         placed=placed,
         displaced=displaced | lost_room,
         elsewhere=elsewhere,
-        notes=tuple(assumed(before.provisions | after.provisions)),
+        notes=(*assumed(before.provisions | after.provisions), *after.notes),
     )

@@ -29,10 +29,10 @@ from stowplan.ask.what_if.hypothetical_pods import (
     pods_of,
     recreated,
 )
-from stowplan.ask.what_if.settling import put_back
+from stowplan.ask.what_if.settling import ORDERED, put_back
 from stowplan.kube.api.affinity import Taint as TaintOfNode
 from stowplan.kube.api.taints import tolerates
-from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod
+from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod, StatefulSet
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.framework.explanations.formatting import count
 
@@ -235,8 +235,18 @@ class Scale(Change):
             assert model is not None
             fresh = named(recreated(model), name)
             cluster.add(with_own_claims(cluster, fresh, model))
-        # For a StatefulSet those with the highest ordinals.
-        _forget(cluster, reversed((mine if self.kind == "StatefulSet" else _last_to_go(mine))[self.replicas :]))
+        if not self._leaves_to_the_set(cluster):
+            # For a StatefulSet those with the highest ordinals.
+            _forget(cluster, reversed((mine if self.kind == "StatefulSet" else _last_to_go(mine))[self.replicas :]))
+
+    def _leaves_to_the_set(self, cluster: Cluster) -> bool:
+        """Whether the pods beyond the number are deleted one after the other, as far as earlier ones run."""
+        key = f"{self.namespace}/{self.name}"
+        found = cluster.state.objects.get(StatefulSet, key) if self.kind == "StatefulSet" else None
+        if found is None or found.spec.pod_management_policy != ORDERED:
+            return False
+        cluster.add(replace(found, spec=replace(found.spec, replicas=self.replicas)))
+        return True
 
     def _names(self, mine: Sequence[PodInfo]) -> Iterator[str]:
         """Names of pods to add."""

@@ -3,12 +3,14 @@
 Pending pods are scheduled in queue order. They may preempt others, which are recreated and scheduled in turn. As a live
 scheduler is woken by it, a rejected pod is tried again once a later one has found a node, until nothing changes.
 
-StatefulSets may create one pod after the other (OrderedReady): none is created while an earlier one waits. What a
-question adds or recreates is such a pod; those that exist already are not.
+StatefulSets may create and delete one pod after the other (OrderedReady): none is created while an earlier one waits,
+and of those beyond their replicas, the last first, none is deleted. What a question adds or recreates is created so;
+pods that exist already are there.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from stowplan.ask.what_if.hypothetical_claims import (
@@ -41,6 +43,11 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.pod_table import PodsBefore
     from stowplan.scheduler.engine.decision.decision import Decision
+    from stowplan.scheduler.framework.runtime.framework import Framework
+
+
+#: The `podManagementPolicy` of such a set.
+ORDERED = "OrderedReady"
 
 
 class FirstWaiting:
@@ -54,6 +61,9 @@ class FirstWaiting:
                 key, ordinal = (info.namespace, name), ordinal_of(info.pod)
                 self._first[key] = min(ordinal, self._first.get(key, ordinal))
 
+    def of(self, stateful_set: StatefulSet) -> int | None:
+        return self._first.get((stateful_set.metadata.namespace, stateful_set.metadata.name))
+
     def before(self, info: PodInfo) -> str:
         """The pod that must run before this one is created; "" if there is none, or the pod's set is not known."""
         # Most questions have none, and many pods.
@@ -62,7 +72,7 @@ class FirstWaiting:
         if first is None or first >= ordinal_of(info.pod):
             return ""
         found = self._cluster.state.objects.get(StatefulSet, f"{info.namespace}/{name}")
-        return f"{name}-{first}" if found is not None and found.spec.pod_management_policy == "OrderedReady" else ""
+        return f"{name}-{first}" if found is not None and found.spec.pod_management_policy == ORDERED else ""
 
 
 def not_created(first: str) -> str:
@@ -109,6 +119,70 @@ class NotCreatedYet(PlainStruct):
             self.cluster.add(pod)
 
 
+class NotDeletedYet(PlainStruct):
+    """Pods beyond the replicas of their sets, which stay until it is their turn."""
+
+    cluster: Cluster
+    #: Those of each set, the last to be created last.
+    pods: list[tuple[StatefulSet, list[str]]]
+
+    @classmethod
+    def among(cls, cluster: Cluster) -> NotDeletedYet:
+        ordered = [
+            one
+            for one in cluster.state.objects.all(StatefulSet)
+            if one.spec.pod_management_policy == ORDERED and one.spec.replicas is not None
+        ]
+        mine = _by_set(cluster) if ordered else {}
+        found = [(one, _beyond(one, mine.get((one.metadata.namespace, one.metadata.name), ()))) for one in ordered]
+        return cls(cluster, [(one, keys) for one, keys in found if keys])
+
+    def go_on(self) -> bool:
+        """Delete those whose turn it is; whether there are any."""
+        gone: list[Pod] = []
+        for stateful_set, keys in self.pods:
+            while keys and not self._waits_for(stateful_set, keys[-1]):
+                gone.append(self.cluster.pod(keys.pop()).pod)
+                self.cluster.remove(gone[-1])
+        release_claims(self.cluster, gone)
+        return bool(gone)
+
+    def notes(self) -> list[str]:
+        return [
+            f"pod {keys[-1]} is not deleted before {self._waits_for(stateful_set, keys[-1])} runs ({ORDERED})"
+            for stateful_set, keys in self.pods
+            if keys
+        ]
+
+    def _waits_for(self, stateful_set: StatefulSet, key: str) -> str:
+        """The pod that must run before this one is deleted; "" if there is none."""
+        first = FirstWaiting(self.cluster).of(stateful_set)
+        # One that waits itself is only deleted if it is the first; all later ones are gone.
+        kept_waits = first is not None and first < _end(stateful_set)
+        waits = key in self.cluster.state.pending and first != ordinal_of(self.cluster.pod(key).pod)
+        return f"{stateful_set.metadata.name}-{first}" if kept_waits or waits else ""
+
+
+def _by_set(cluster: Cluster) -> dict[tuple[str, str], list[Pod]]:
+    found: dict[tuple[str, str], list[Pod]] = {}
+    for info in (*cluster.state.placed_pods(), *cluster.state.pending.values()):
+        if name := set_of(info.pod):
+            found.setdefault((info.namespace, name), []).append(info.pod)
+    return found
+
+
+def _beyond(stateful_set: StatefulSet, pods: Iterable[Pod]) -> list[str]:
+    """The keys of those beyond its replicas, by ordinal."""
+    end = _end(stateful_set)
+    found = sorted((ordinal_of(pod), pod.metadata.name) for pod in pods if ordinal_of(pod) >= end)
+    return [f"{stateful_set.metadata.namespace}/{name}" for _, name in found]
+
+
+def _end(stateful_set: StatefulSet) -> int:
+    """The first ordinal beyond its replicas."""
+    return stateful_set.spec.ordinals.start + (stateful_set.spec.replicas or 0)
+
+
 #: Limit for chains of preemptions.
 _ROUNDS = 100
 
@@ -129,6 +203,7 @@ class Settling:
         self._lost_volumes = LostVolumes(cluster)
         #: Volumes that provisioners have to create.
         self.provisions: set[Provision] = set()
+        self.notes: list[str] = []
 
     def settle(self, pods: Sequence[Pod]) -> None:
         """Schedule the recreated copies of pods that lost their nodes; other pending pods are not tried."""
@@ -153,7 +228,7 @@ class Settling:
             before = self._placed([pod.pod for pod in ours])
             decisions = self._cluster.places([pod.key for pod in _in_order(ours)])
             self._note(decisions)
-            keys = [*(one.pod.key for one in _rejected_too_early(decisions)), *later, *self._evicted(before)]
+            keys = [*(one.pod.key for one in self._woken(decisions)), *later, *self._evicted(before)]
 
     def foresee(self, pods: Sequence[PodInfo]) -> bool:
         """Like `settle` for pods of removed nodes, without changing anything; False if that is not possible."""
@@ -163,16 +238,15 @@ class Settling:
         decisions = self._cluster.foreseen(_in_order(compiled_copies(self._cluster.state, pods)))
         if decisions is None or any(set_of(one.pod.pod) for one in decisions if not one.node_name):
             return False
-        # Many are rejected alike.
-        early = {(one.pod.shape, one.unschedulable_plugins): one for one in _rejected_too_early(decisions)}
-        if any(map(self._may_follow, early.values())):
+        if self._woken(decisions):
             return False
         self._note(decisions)
         return True
 
     def settle_all(self, made: Collection[str] = ()) -> None:
         """Schedule all pending pods. `made`: those that a change has added."""
-        later = NotCreatedYet.among(self._cluster, made)
+        later, beyond = NotCreatedYet.among(self._cluster, made), NotDeletedYet.among(self._cluster)
+        beyond.go_on()
         for _ in range(_ROUNDS):
             waiting = [info.pod for info in self._cluster.state.pending.values()]
             # The claims of those to come are there, and are bound at the same time.
@@ -180,16 +254,28 @@ class Settling:
             before = self._placed(waiting)
             self._note(self._cluster.schedule())
             evicted = self._evicted(before)
-            if not later.go_on() and not evicted:
+            if not any([later.go_on(), beyond.go_on(), evicted]):
                 break
         self.stranded |= later.give_up()
+        self.notes += beyond.notes()
         for key in self._cluster.pending():
             self.stranded.setdefault(key, no_scheduler_for(self._cluster.pod(key).pod))
 
-    def _may_follow(self, decision: Decision) -> bool:
-        """Whether a pod that finds a node may help a rejected one, as with pod affinity or spread."""
-        registered = self._cluster.framework_of(decision.pod).registered_events(implied=False)
-        events = (one.event for plugin in decision.unschedulable_plugins for one in registered.get(plugin, ()))
+    def _woken(self, decisions: Sequence[Decision]) -> list[Decision]:
+        """Rejected pods that a later one, which found a node, may help, as with pod affinity or spread."""
+        last = max((number for number, one in enumerate(decisions) if one.node_name), default=0)
+        # Many are rejected alike.
+        may_follow = cache(self._may_follow)
+        return [
+            one
+            for one in decisions[:last]
+            if not one.node_name and may_follow(self._cluster.framework_of(one.pod), one.unschedulable_plugins)
+        ]
+
+    @staticmethod
+    def _may_follow(framework: Framework, plugins: Collection[str]) -> bool:
+        registered = framework.registered_events(implied=False)
+        events = (one.event for plugin in plugins for one in registered.get(plugin, ()))
         return any(event.covers(ASSIGNED_POD_ADD) for event in events)
 
     def _note(self, decisions: Iterable[Decision]) -> None:
@@ -236,12 +322,6 @@ def _in_order(pods: Sequence[PodInfo]) -> list[PodInfo]:
         return -info.priority, template, controllers.setdefault("" if owner is None else owner.uid, len(controllers))
 
     return sorted(pods, key=place)
-
-
-def _rejected_too_early(decisions: Sequence[Decision]) -> list[Decision]:
-    """Those after which another pod found a node."""
-    last = max((number for number, one in enumerate(decisions) if one.node_name), default=0)
-    return [one for one in decisions[:last] if not one.node_name]
 
 
 def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:

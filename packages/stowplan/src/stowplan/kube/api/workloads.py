@@ -42,8 +42,13 @@ class ReplicaSet(ApiStruct, frozen=True, kw_only=True):
     spec: ReplicaSetSpec = ReplicaSetSpec()
 
 
+class StatefulSetOrdinals(ApiStruct, frozen=True, kw_only=True):
+    start: Int32 = 0
+
+
 class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
     replicas: Int32 | None = None
+    ordinals: StatefulSetOrdinals = StatefulSetOrdinals()
     selector: LabelSelector | None = None
     pod_management_policy: str = "OrderedReady"
     volume_claim_templates: tuple[PersistentVolumeClaimTemplate, ...] = ()

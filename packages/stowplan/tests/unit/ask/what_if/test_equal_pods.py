@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stowplan import Cluster
@@ -171,6 +171,8 @@ def test_agrees_with_scheduling_each_pod():
         st.booleans(),
         st.none() | st.integers(0, 3),
     )
+    # A pod that finds no node before another takes the last place is not tried again: its plugins do not wait for that.
+    @example([4, 1], [*[("apart", 0)] * 6, *[("important", 0)] * 2, ("large", 1), ("port", 1)], False, None)
     def agrees(sizes, pods, service, seed):
         cluster = cluster_of(sizes, sorted(pods, key=lambda pod: pod[0]), service=service, seed=seed)
         before = cluster.state.dump()
