@@ -215,13 +215,6 @@ REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "k
             f'extenders[0].managedResources[3].name: Invalid value: "": name part {LABEL_KEY}]',
             id="managed resources",
         ),
-        # -- refused when the scheduler is built
-        pytest.param(
-            args("NodeResourcesFit", scoringStrategy={}),
-            f'{FIT}scoringStrategy.type: Unsupported value: "": supported values: "LeastAllocated", "MostAllocated", '
-            '"RequestedToCapacityRatio"',
-            id="strategy without type",
-        ),
         pytest.param(
             args("NodeResourcesFit", scoringStrategy={"type": "<none>"}),
             rf'{FIT}scoringStrategy.type: Unsupported value: "\u003cnone\u003e": supported values: "LeastAllocated", '

@@ -44,10 +44,6 @@ AFFINITY_LAST = (
     "TaintToleration=3 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 InterPodAffinity=2 "
     "DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1 NodeAffinity=5"
 )
-FILTERS = (
-    "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions "
-    "NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures"
-)
 
 
 @pytest.mark.parametrize(
@@ -84,22 +80,10 @@ def test_order_without_customisation(point, expected):
             id="only named plugins",
         ),
         pytest.param(
-            {"multiPoint": plugin_set("PrioritySort DefaultBinder NodeResourcesFit=3", "*")},
-            "placementScore",
-            "NodeResourcesFit=3",
-            id="only named plugins, placement score",
-        ),
-        pytest.param(
             {"multiPoint": plugin_set("NodeAffinity=5", "NodeAffinity")},
             "score",
             AFFINITY_LAST,
             id="disable and enable at multiPoint",
-        ),
-        pytest.param(
-            {"multiPoint": plugin_set("NodeAffinity=5", "NodeAffinity")},
-            "filter",
-            FILTERS.replace("NodeAffinity ", "") + " NodeAffinity",
-            id="disable and enable at multiPoint, filter",
         ),
         pytest.param({"preScore": plugin_set("", "*")}, "score", DEFAULT_SCORE, id="a point does not touch another"),
     ],

@@ -392,16 +392,6 @@ def test_always_check_all_predicates_is_reported():
         pytest.param(
             {
                 "priorities": [
-                    priority("y", 1, serviceAntiAffinity={"label": "a"}),
-                    priority("x", 2, serviceAntiAffinity={"label": "b"}),
-                ]
-            },
-            'ServiceAntiAffinity  priority "x" has a different weight with "y"',
-            id="anti-affinities of different weights",
-        ),
-        pytest.param(
-            {
-                "priorities": [
                     priority("y", 1, requestedToCapacityRatioArguments={"shape": []}),
                     priority("x", 1, requestedToCapacityRatioArguments={"shape": []}),
                 ]

@@ -153,7 +153,6 @@ def test_any_arguments_are_written_unchanged(args):
     assert yaml.safe_load(converted_text(document, done))["profiles"] == converted(done)["profiles"]
 
 
-POINTS_OF_OLD = ("filter", "preFilter", "score", "preScore", "reserve", "postFilter")
 SCORING = (
     "NodeAffinity",
     "ImageLocality",
@@ -238,12 +237,6 @@ def test_explicit_defaults_do_not_differ():
             ),
             {},
             id="an argument of a plugin that does not run",
-        ),
-        pytest.param(
-            v1(percentageOfNodesToScore=5),
-            {**v1(), "percentageOfNodesToScore": 5},
-            {},
-            id="the same percentage",
         ),
     ],
 )

@@ -212,15 +212,6 @@ def test_decoded_arguments(args_type, raw, expected):
         pytest.param(StructArgs, {"mode": "x"}, ".mode: invalid enum value 'x'", id="enum"),
         pytest.param(StructArgs, "x", ": expected object, got str", id="no object"),
         pytest.param(
-            StructArgs, {"weights": [{}]}, ".weights[0]: object missing required field name", id="missing below"
-        ),
-        pytest.param(
-            StructArgs,
-            {"max_pods": 1},
-            ".max_pods: unknown field; known fields: weights, maxPods, mode, byZone, either",
-            id="unknown",
-        ),
-        pytest.param(
             StructArgs,
             {"weights": [{"name": "a", "valeu": 1}]},
             ".weights[0].valeu: unknown field; known fields: name, value",

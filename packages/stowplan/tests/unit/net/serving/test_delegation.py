@@ -249,19 +249,6 @@ async def test_a_failed_lookup_of_client_authorities_is_left_to_the_watch(world,
             id="no client CA",
         ),
         pytest.param(
-            "client_ca_file",
-            "",
-            'unable to load client CA provider: missing content for CA bundle "client-ca-bundle::{path}"',
-            id="an empty client CA",
-        ),
-        pytest.param(
-            "client_ca_file",
-            "x",
-            'unable to load client CA provider: error loading CA bundle for "client-ca-bundle::{path}": '
-            "data does not contain any valid RSA or ECDSA certificates",
-            id="a client CA that is none",
-        ),
-        pytest.param(
             "requestheader_client_ca_file",
             None,
             "unable to create request header authentication config: open {path}: no such file or directory",
@@ -285,8 +272,6 @@ async def test_invalid_always_allowed_paths(world):
 
 
 # --- flags by themselves
-
-UID = "requestheader-uid-headers"
 
 
 @pytest.mark.parametrize(
@@ -331,16 +316,6 @@ UID = "requestheader-uid-headers"
                 "prefix - API aggregation will not work",
             ],
             id="other headers than the aggregator's",
-        ),
-        pytest.param(
-            {
-                "requestheader_username_headers": (),
-                "requestheader_group_headers": (),
-                "requestheader_extra_headers_prefix": (),
-            },
-            [],
-            [],
-            id="none",
         ),
     ],
 )

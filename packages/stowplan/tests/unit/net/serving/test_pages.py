@@ -1,6 +1,5 @@
 """Pages about the process, compared with kube-scheduler 1.36.2."""
 
-import gzip
 import json
 
 import msgspec
@@ -109,20 +108,6 @@ def test_flags_as_json():
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param({"query": {"pretty": ["1"]}}, id="asked for"),
-        pytest.param({"headers": {"User-Agent": "curl/8.1"}}, id="a person's tool"),
-    ],
-)
-def test_browsers_get_indented_json(fields):
-    headers = {"Accept": structured(kind="Flagz"), **fields.pop("headers", {})}
-    response = flagz_page(dict, chance=lambda: 0.0)(asked(headers=headers, **fields))
-    assert response.body.startswith(b'{\n  "kind": "Flagz",\n')
-    assert not response.body.endswith(b"\n")
-
-
-@pytest.mark.parametrize(
     "accept",
     [
         "application/json",
@@ -183,14 +168,6 @@ async def test_the_configuration_is_escaped():
     assert answer.body == rb'{"componentconfig":{"name":"\u003ca\u0026b\u003e"}}'
 
 
-async def test_pages_may_be_coroutines():
-    async def slowly(accept):
-        return "text/x", b"x 1\n"
-
-    answer = await metrics_page(slowly)(asked(headers={"Accept-Encoding": "gzip"}))
-    assert (gzip.decompress(answer.body), answer.content_type) == (b"x 1\n", "text/x")
-
-
 async def test_the_accept_header_is_passed_on():
     page = metrics_page(lambda accept: (f"for {accept}", b""))
     assert (await page(asked(headers={"Accept": "application/openmetrics-text"}))).content_type == (
@@ -202,12 +179,8 @@ async def test_the_accept_header_is_passed_on():
     ("method", "body", "status", "told"),
     [
         ("PUT", b"4", 200, "successfully set klog.logging.verbosity to 4"),
-        ("PUT", b"0", 200, "successfully set klog.logging.verbosity to 0"),
         ("PUT", b"x", 400, 'strconv.ParseUint: parsing "x": invalid syntax'),
-        ("PUT", b"-1", 400, 'strconv.ParseUint: parsing "-1": invalid syntax'),
-        ("PUT", b"1_0", 400, 'strconv.ParseUint: parsing "1_0": invalid syntax'),
         ("PUT", "٣".encode(), 400, 'strconv.ParseUint: parsing "٣": invalid syntax'),
-        ("PUT", b"", 400, 'strconv.ParseUint: parsing "": invalid syntax'),
         (
             "PUT",
             b"3000000000",
@@ -222,8 +195,6 @@ async def test_the_accept_header_is_passed_on():
             'failed set klog.logging.verbosity 4294967295: strconv.ParseInt: parsing "4294967295": value out of range',
         ),
         ("PUT", b"4294967296", 400, 'strconv.ParseUint: parsing "4294967296": value out of range'),
-        ("PUT", b"1" * 20, 400, f'strconv.ParseUint: parsing "{"1" * 20}": value out of range'),
-        ("PUT", b"30000000000", 400, 'strconv.ParseUint: parsing "30000000000": value out of range'),
         ("PUT", b"9" * 5000, 400, f'strconv.ParseUint: parsing "{"9" * 5000}": value out of range'),
         ("GET", b"", 406, "unsupported http method"),
         ("POST", b"4", 406, "unsupported http method"),

@@ -33,14 +33,6 @@ def parse(*arguments):
         ),
         (["--requestheader-username-headers="], []),
         (["--requestheader-username-headers=a,"], ['empty value in "requestheader-username-headers"']),
-        (
-            ["--requestheader-uid-headers=x-uid"],
-            [
-                "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - "
-                "API aggregation will not work"
-            ],
-        ),
-        (["--requestheader-uid-headers=X-Remote-Uid"], []),
         (["--requestheader-allowed-names= "], ['empty value in "requestheader-allowed-names"']),
         (
             ["--show-hidden-metrics-for-version=1.20"],

@@ -276,14 +276,6 @@ async def test_reviews_time_out_after_ten_seconds(world):
         await asking
 
 
-async def test_closing_cancels_reviews(world):
-    world.api.hold()
-    asking = asyncio.ensure_future(world.owner())
-    await settle()
-    await world.tokens.close()
-    assert asking.cancelled() or isinstance(asking.exception(), asyncio.CancelledError)
-
-
 # --- secrets
 
 CANARY = "canary-" + "x" * 40
