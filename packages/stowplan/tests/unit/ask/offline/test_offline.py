@@ -151,17 +151,6 @@ def test_a_permit_plugin_that_never_settles_does_not_loop_forever():
     assert nodes_of(cluster.schedule()) == [""]
 
 
-def test_a_transaction_restores_everything(cluster):
-    cluster.add(a_pod("big").requests(cpu="3").on("a").obj())
-    asked = a_pod("other").requests(cpu="4").obj()
-    before = cluster.explain(asked).to_dict()
-    with cluster.transaction():
-        cluster.evict("big")
-        assert cluster.explain(asked).node_name == "a"
-    assert cluster.explain(asked).to_dict() == before
-    assert cluster.pod("big").node_name == "a"
-
-
 def test_a_random_source_breaks_ties():
     def chosen(seed):
         nodes = [a_node(f"n{i}").obj() for i in range(20)]
@@ -277,20 +266,6 @@ def test_a_dump_that_is_loaded_is_the_same_cluster(objects, gone, data):
     high["spec"]["priority"] = 1000
     assert other.explain(high).to_dict() == cluster.explain(high).to_dict(), "including victims"
     assert [d.node_name for d in other.schedule([high])] == [d.node_name for d in cluster.schedule([high])]
-
-
-def test_changes_inside_a_transaction_are_undone(cluster):
-    cluster.add(a_pod("waits").requests(cpu="1").obj())
-    cluster.add(a_pod("runs").on("a").obj())
-    with cluster.transaction():
-        cluster.schedule()
-        cluster.add(a_pod("new").obj())
-        cluster.remove(a_pod("runs").obj())
-        assert cluster.pending() == ["default/new"]
-    assert cluster.pending() == ["default/waits"]
-    assert cluster.pod("runs").node_name == "a"
-    with pytest.raises(stowplan.ClusterError, match='pod "default/new" not found'):
-        cluster.pod("new")
 
 
 def test_a_committed_transaction_is_kept(cluster):

@@ -43,13 +43,24 @@ def settled(monkeypatch):
     return found
 
 
-def test_agrees_with_full_predictions_on_random_clusters():
+def cluster_of(objects, **options):
+    """Of builders and dicts."""
+    return Cluster([obj.obj() if hasattr(obj, "obj") else obj for obj in objects], **options)
+
+
+RANDOM_CLUSTERS = [
+    pytest.param(clusters(least_nodes=3, most_nodes=8, special=MOSTLY_PLAIN), id="mostly plain"),
+    pytest.param(
+        clusters(least_nodes=5, most_nodes=9, most_pods=7, special=("away", "near", "spread")),
+        id="pods that others can refuse",
+    ),
+]
+
+
+@pytest.mark.parametrize("random_clusters", RANDOM_CLUSTERS)
+def test_agrees_with_full_predictions(random_clusters):
     @examples(200)
-    @given(
-        clusters(least_nodes=3, most_nodes=8, special=MOSTLY_PLAIN),
-        st.sampled_from(("node", "node", "rack", ZONE)),
-        st.booleans(),
-    )
+    @given(random_clusters, st.sampled_from(("node", "node", "rack", ZONE)), st.booleans())
     def agrees(cluster, by, few_pods):
         nodes, pods, objects = cluster
         pods = pods[: len(nodes)] if few_pods else pods
@@ -60,25 +71,6 @@ def test_agrees_with_full_predictions_on_random_clusters():
         with pytest.MonkeyPatch.context() as patch:
             without_certainty(patch)
             assert survive(found, by) == losses
-
-    agrees()
-
-
-def cluster_of(objects, **options):
-    """Of builders and dicts."""
-    return Cluster([obj.obj() if hasattr(obj, "obj") else obj for obj in objects], **options)
-
-
-def test_agrees_with_full_predictions_for_pods_that_others_can_refuse():
-    @examples(200)
-    @given(clusters(least_nodes=5, most_nodes=9, most_pods=7, special=("away", "near", "spread")))
-    def agrees(cluster):
-        nodes, pods, objects = cluster
-        found = Cluster([*nodes, *(owned(pod, i) for i, pod in enumerate(pods, 1)), *objects])
-        losses = survive(found, "node")
-        with pytest.MonkeyPatch.context() as patch:
-            without_certainty(patch)
-            assert survive(found, "node") == losses
 
     agrees()
 

@@ -60,13 +60,6 @@ def test_copies_allocate_devices():
     assert claims(cluster) == before
 
 
-def test_added_nodes_have_devices():
-    cluster = cluster_of(gpu_node("a", 2), worker("w-1", "a", "g0"))
-    record = fit(cluster, "default/w-1", replicas=4)
-    assert record.fits == 1
-    assert [(one.like, one.count) for one in record.nodes_to_add] == [("a", 2)]
-
-
 def test_a_shared_claim_is_shared():
     shared = a_claim("c", exactly())
     cluster = cluster_of(gpu_node("a", 1), gpu_node("b", 1), [shared])
@@ -209,14 +202,6 @@ def scratching(name, at):
 @pytest.fixture
 def nodes():
     return [node("a", zone="x"), node("b", zone="y"), CLASS]
-
-
-def test_a_recreated_pod_has_a_new_ephemeral_volume(nodes):
-    cluster = Cluster([*nodes, *scratching("web-0", "a")])
-    before = cluster.state.dump()
-    assert [(move.pod, move.to) for move in drain(cluster, ["a"]).moves] == [("default/web-0", "b")]
-    assert [loss.stranded for loss in survive(cluster).losses] == [(), ()]
-    assert cluster.state.dump() == before
 
 
 def test_copies_have_their_own_ephemeral_volumes(nodes):
