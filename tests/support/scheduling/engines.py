@@ -195,7 +195,7 @@ class DrivenEngine:
 
     def suspended(self):
         """Names of pods with suspended scheduling cycles."""
-        return [cycle.queued.pod.name for cycle in self.engine.suspended.under_way.values()]
+        return [cycle.queued.pod.name for cycle in self.engine.suspended.cycles if not cycle.group]
 
     def notes(self, reason="FailedScheduling"):
         return [tell.note for tell in self.told if tell.reason == reason]

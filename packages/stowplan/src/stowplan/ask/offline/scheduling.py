@@ -18,6 +18,7 @@ from stowplan.kube.api import types as t
 from stowplan.kube.api.port import Change
 from stowplan.kube.klog import get_logger, without_log
 from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
@@ -216,7 +217,8 @@ class Scheduling:
         found = self._together(framework, infos) if len(infos) > 1 else []
         while len(found) < len(infos):
             info = infos[len(found)]
-            decision = self._engine.algorithm.schedule(framework, info, helped=False)
+            steps = self._engine.algorithm.schedule(framework, info, run_post_filter=False)
+            decision = run_at_once(steps, max_portions=0)
             if decision.node_name:
                 self._bind(decision)
             else:
@@ -224,7 +226,7 @@ class Scheduling:
                 decision = self._one(info)
             found.append(decision)
             if not decision.node_name:
-                found += self._engine.algorithm.refused(framework, decision, infos[len(found) :])
+                found += self._engine.algorithm.reject_equal(framework, decision, infos[len(found) :])
         return found
 
     def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
@@ -281,19 +283,20 @@ class Scheduling:
         """Place equal pods, up to the first one that PostFilter helps or might help; `last`: no pod follows them."""
         algorithm, state = self._engine.algorithm, self._engine.state
         free_of_effects = len(framework.effect_free_post_filter) == len(framework.post_filter)
-        found = algorithm.filled(framework, infos) if len(infos) > 1 else []
+        found = algorithm.schedule_batch(framework, infos) if len(infos) > 1 else []
         if not last or len(found) < len(infos):
             state.place_all(infos[: len(found)], [decision.node_name for decision in found])
         while len(found) < len(infos):
             info = infos[len(found)]
-            decision = algorithm.schedule(framework, info, helped=free_of_effects)
+            steps = algorithm.schedule(framework, info, run_post_filter=free_of_effects)
+            decision = run_at_once(steps, max_portions=0)
             if decision.node_name:
                 state.place_all([info], [decision.node_name])
             elif not free_of_effects or not _is_final(decision):
                 break
             found.append(decision)
             if not decision.node_name:
-                found += algorithm.refused(framework, decision, infos[len(found) :])
+                found += algorithm.reject_equal(framework, decision, infos[len(found) :])
         return found
 
     def lasting_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
@@ -348,7 +351,7 @@ class Scheduling:
 
     def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decide for as many of the first equal pods as possible together, and bind them."""
-        decisions = self._engine.algorithm.filled(framework, infos)
+        decisions = self._engine.algorithm.schedule_batch(framework, infos)
         for decision in decisions:
             self._bind(decision)
         return decisions

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from stowplan.ask.explain.judging import judged
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.engine.decision.algorithm import row_tried_first, scored_nodes
 from stowplan.scheduler.engine.decision.questions import is_interested
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 
@@ -117,10 +116,10 @@ def compared(
         # Cached evaluations have no reasons.
         evaluation, outcome = engine.algorithm.filtered(framework, pod)
         return _refused(table.names, row, feasible, outcome.diagnosis or evaluation.diagnosis(outcome.refused))
-    if np.count_nonzero(feasible) == 1 or row_tried_first(engine.state, pod) == row:
+    if np.count_nonzero(feasible) == 1 or engine.algorithm.row_tried_first(pod) == row:
         # It is chosen without scoring.
         return Comparison(kind=Kind.SAME, node=node, best=node, equals=1)
-    scored = scored_nodes(framework, evaluation, pod, feasible)
+    scored = engine.algorithm.score(framework, evaluation, pod, feasible)
     if scored.error is not None:
         return Comparison(kind=Kind.ERROR, node=node, reason=scored.error.message)
     return _by_score(engine, framework, row, scored.ranked, scored.by_plugin())

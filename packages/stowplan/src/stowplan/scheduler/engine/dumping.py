@@ -40,7 +40,7 @@ class Dumping:
         """What is in progress and prevents a dump."""
         return [
             *(["a transaction is open"] if self._context.state.transactions.depth else ()),
-            *(f"{cycle}: {cycle.stage.value}" for cycle in self._suspended.under_way.values()),
+            *(f"{cycle}: {cycle.stage.value}" for cycle in self._suspended.cycles),
             *(f"{binding}: {binding.stage.value}" for binding in self._bindings.under_way.values()),
             *self._evictions.unfinished,
             *self._statuses.unfinished,

@@ -45,7 +45,6 @@ from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.engine.decision.questions import Question
 from stowplan.scheduler.engine.decision.size_metrics import SizeMetrics
-from stowplan.scheduler.engine.decision.suspendable_algorithm import SuspendableAlgorithm
 from stowplan.scheduler.engine.dumped import set_chance
 from stowplan.scheduler.engine.dumping import Dumping
 from stowplan.scheduler.engine.event_handlers import EventHandlers
@@ -78,7 +77,6 @@ from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs, PodActiv
 from stowplan.scheduler.engine.profiles import Profiles
 from stowplan.scheduler.engine.schedule_one import FailureHandler, ScheduleOne, SchedulingCycle
 from stowplan.scheduler.engine.statuses import PodStatuses
-from stowplan.scheduler.engine.suspension.portions import Portions
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.engine.validation import InvalidStateError, Validation
 from stowplan.scheduler.framework.runtime.binding import call_plugin
@@ -251,28 +249,20 @@ class Engine:
         )
         cycle = SchedulingCycle(
             context,
-            algorithm=self.algorithm,
             bindings=self.bindings,
             failures=failures,
             evictions=self.evictions,
             metrics=attempts,
             listener=listener,
         )
-        portions = Portions(context.outbox)
-        self.suspended = SuspendedCycles(
-            context,
-            algorithm=SuspendableAlgorithm(self.algorithm),
-            cycle=cycle,
-            portions=portions,
-            overlaps=settings.overlaps,
-        )
+        self.suspended = SuspendedCycles(context, algorithm=self.algorithm, handler=cycle, overlaps=settings.overlaps)
         self.groups = GroupScheduling(
             context,
             algorithm=self.algorithm,
             features=features,
             cycle=cycle,
             evictions=self.evictions,
-            portions=portions,
+            suspended=self.suspended,
             metrics=metrics,
             wall_clock=self._wall_clock,
             stopwatch=stopwatch,
@@ -345,8 +335,7 @@ class Engine:
             # The driver checks after every step, so the most likely False comes first.
             self.queue.can_pop
             and not self._is_stopped
-            and not (self.suspended.under_way and self.suspended.holds_up)
-            and not (self.groups.suspended.under_way and self.groups.suspended.holds_up)
+            and not (self.suspended.under_way and self.suspended.blocks_scheduling)
             and self.bindings.writes < MAX_BINDING_WRITES
         )
 
@@ -358,8 +347,6 @@ class Engine:
         self.handlers.handle(input_.kind, input_.changes)
         if input_.kind is Pod and self.suspended.under_way:
             self.suspended.pods_changed(input_.changes)
-        if input_.kind is Pod and self.groups.suspended.under_way:
-            self.groups.suspended.pods_changed(input_.changes)
 
     def _answer(self, input_: Answer) -> None:
         self._outbox.answered(input_.number, input_.outcome)
@@ -373,7 +360,6 @@ class Engine:
         else:
             self.handlers.switch_off(input_.plugins)
         self.suspended.plugins_switched()
-        self.groups.suspended.plugins_switched()
 
     def _offered(self, input_: Offered) -> None:
         self.profiles.take_offer(input_.configuration)
@@ -387,9 +373,8 @@ class Engine:
         config = self.profiles.configuration
         self.algorithm.reconfigure(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score)
         self.queue.reconfigure(self._settings_of(config), swapped)
-        for suspended in (self.suspended, self.groups.suspended):
-            suspended.profiles_swapped(self.frameworks)
-            suspended.plugins_switched()
+        self.suspended.profiles_swapped(self.frameworks)
+        self.suspended.plugins_switched()
         self.handlers.profiles_swapped()
 
     def _started(self, input_: Started) -> None:
@@ -400,7 +385,6 @@ class Engine:
         self._queue_timer.stop()
         self._is_stopped = True
         self.suspended.stop()
-        self.groups.suspended.stop()
 
     def _closing(self, input_: Closing) -> None:
         self.statuses.last_try()
@@ -503,7 +487,6 @@ class Engine:
             self.context,
             statuses=self.statuses,
             suspended=self.suspended,
-            suspended_groups=self.groups.suspended,
             bindings=self.bindings,
             evictions=self.evictions,
             profiles=self.frameworks,
@@ -557,14 +540,13 @@ class Engine:
     @property
     def resting(self) -> int:
         """Cycles and evictions that only time, a plugin's decision, or a change of some object can advance."""
-        asleep = self.bindings.asleep + self.suspended.asleep + self.groups.suspended.asleep
+        asleep = self.bindings.asleep + self.suspended.asleep
         return len(self.waiting_pods) + self.evictions.delayed_retries + asleep
 
     @property
     def under_way(self) -> int:
         """Suspended and binding cycles, and unfinished evictions."""
-        suspended = len(self.suspended.under_way) + len(self.groups.suspended.trials)
-        return suspended + len(self.bindings.under_way) + self.evictions.plans_under_way
+        return len(self.suspended.cycles) + len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
 def _jitter(random: RandomSource | None) -> Callable[[], float]:

@@ -5,9 +5,10 @@
     BindingCycle       wait on Permit, PreBind, Bind, PostBind; done or failed (`binding_cycle.py`)
     FailureHandler     requeue, nomination, Event, pod condition
 
-Everything up to the binding cycle is synchronous: nothing else changes the cluster state between the pod's pop and the
-end of its scheduling cycle. If an extender or plugin has to be waited for, the decision is made in a suspended cycle
-(`suspension/`), which ends in `SchedulingCycle.finish` as well. Pods of a group are tried together (`groups/`).
+Unless an extender or plugin has to be waited for, everything up to the binding cycle happens at once: nothing else
+changes the cluster state between the pod's pop and the end of its scheduling cycle. The decision is a generator, which
+`suspension/suspended_cycles.py` runs to its end, with waits in between if need be; then comes `SchedulingCycle.finish`.
+Pods of a group are tried together (`groups/`).
 
 Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle, Assume, Reserve, Permit,
 bind, and Failures.
@@ -29,26 +30,24 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_na
 from stowplan.scheduler.engine.decision.attempt_outcome import attempt_outcome
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE, NO_NODES
 from stowplan.scheduler.engine.decision.error_locations import LoggedLocations
-from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import histogram_text
 from stowplan.scheduler.framework.runtime.binding import run_assumed, run_permit, run_reserve, run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised
-from stowplan.scheduler.framework.unfinished import unfinished_of
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
     from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
     from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
     from stowplan.scheduler.engine.inputs import Schedule
     from stowplan.scheduler.engine.statuses import PodStatuses
+    from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
     from stowplan.scheduler.framework.eviction_plan import EvictionPlan
 
@@ -162,16 +161,7 @@ class ScheduleOne:
             return
         if logged:
             _log.v(3).info("Attempting to schedule pod", pod=pod)
-        suspended = self._suspended
-        if suspended.portions.lines and suspended.portions.has_equal(framework, queued):
-            # An equal pod's decision is being made in portions, and this one would start the same work again.
-            suspended.begin_later(framework, queued, started=started)
-        elif framework.suspends:
-            suspended.begin(framework, queued, started=started)
-        elif (outcome := self._cycle.run(framework, queued, started=started)) is None:
-            suspended.begin_later(framework, queued, started=started)
-        else:
-            self._cycle.handle_outcome(framework, queued, outcome, started=started)
+        self._suspended.begin(framework, queued, started=started)
 
 
 # -- find nodes, score, choose, assume, reserve, permit ---------------------------------------------------------------
@@ -184,7 +174,6 @@ class SchedulingCycle:
         self,
         context: EngineContext,
         *,
-        algorithm: SchedulingAlgorithm,
         bindings: BindingCycles,
         failures: FailureHandler,
         evictions: Evictions,
@@ -192,7 +181,6 @@ class SchedulingCycle:
         listener: DecisionListener | None = None,
     ) -> None:
         self._context = context
-        self._algorithm = algorithm
         self._bindings = bindings
         self._failures = failures
         self._evictions = evictions
@@ -210,35 +198,23 @@ class SchedulingCycle:
             return True
         return self._context.state.is_assumed(pod.uid)
 
-    def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure | None:
-        """Run the cycle at once. None: a plugin has more to do, and the cycle continues later."""
-        if framework.metrics is not None:
-            framework.metrics.begin_cycle()
-        decision = call(self._algorithm.schedule, framework, queued.pod, check=None, failed=Raised)
-        if isinstance(decision, Raised):
-            return self.broken(queued, decision.cause, started=started)
-        if unfinished_of(decision.status) is not None:
-            return None
-        return self.finish(framework, queued, decision, started=started)
-
-    def broken(self, queued: QueuedPod, cause: BaseException, *, started: float) -> Failure:
-        """The failure for an unexpected exception, such as a plugin returning an invalid value.
-
-        Only this attempt fails.
-        """
-        if self._metrics is not None:
-            self._metrics.decided(started)
-        _log.error(cause, "the scheduling cycle failed", trace=True, pod=queued.pod)
-        return Failure(status=raised(cause))
-
-    def finish(
-        self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
-    ) -> Attempt | Failure:
+    def finish(self, cycle: SuspendableCycle, decision: Decision) -> None:
         """Record the decision and assume the pod, within the step that decided: the next one may see other nodes."""
+        framework, queued, started = cycle.framework, cycle.queued, cycle.started
         self.record(framework, queued, decision, started=started)
-        if not decision.node_name:
-            return failure_from_decision(decision)
-        return self.assume_and_reserve(framework, queued, decision, started=started)
+        outcome: Attempt | Failure
+        if decision.node_name:
+            outcome = self.assume_and_reserve(framework, queued, decision, started=started)
+        else:
+            outcome = failure_from_decision(decision)
+        self.handle_outcome(framework, queued, outcome, started=started)
+
+    def fail(self, cycle: SuspendableCycle, cause: BaseException) -> None:
+        """The decision ended with an unexpected exception, such as a bug of ours; only this attempt fails."""
+        if self._metrics is not None:
+            self._metrics.decided(cycle.started)
+        _log.error(cause, "the scheduling cycle failed", trace=True, pod=cycle.queued.pod)
+        self.handle_outcome(cycle.framework, cycle.queued, Failure(status=raised(cause)), started=cycle.started)
 
     def record(self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float) -> None:
         """Record the decision in metrics, stories and listeners."""

@@ -24,11 +24,9 @@ from stowplan.scheduler.engine.binding_checks import BindingChecks
 from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingStage, PluginCall
 from stowplan.scheduler.engine.eviction.eviction_records import Eviction, Preemption
 from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
-from stowplan.scheduler.engine.groups.suspended_groups import SuspendableGroup
 from stowplan.scheduler.engine.statuses import PodWrites
-from stowplan.scheduler.engine.suspension.portions import Portions
-from stowplan.scheduler.engine.suspension.suspended import AwaitedRequest
-from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycle
+from stowplan.scheduler.engine.suspension.suspended import AwaitedRequest, SuspendableCycle
+from stowplan.scheduler.engine.suspension.work_slices import WorkSlices
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
     from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.groups.suspended_groups import SuspendedGroups
     from stowplan.scheduler.engine.outbox import Sleeper
     from stowplan.scheduler.engine.statuses import PodStatuses
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
@@ -60,7 +57,6 @@ class Validation:
         *,
         statuses: PodStatuses,
         suspended: SuspendedCycles,
-        suspended_groups: SuspendedGroups,
         bindings: BindingCycles,
         evictions: Evictions,
         profiles: Container[str],
@@ -69,7 +65,6 @@ class Validation:
         self._context = context
         self._statuses = statuses
         self._suspended = suspended
-        self._suspended_groups = suspended_groups
         self._bindings = bindings
         self._evictions = evictions
         self._profiles = profiles
@@ -84,7 +79,6 @@ class Validation:
             *self._statuses.problems(),
             *self._evictions.problems(),
             *self._suspended.problems(),
-            *self._suspended_groups.problems(),
             *BindingChecks(self._context, self._bindings).problems(),
             *self._problems_of_pending_pods(),
             *self._problems_of_waiting_pods(),
@@ -133,7 +127,7 @@ class Validation:
         for queued in queue.in_flight():
             binding = under_way.get(queued.pod.uid)
             uid = queued.pod.uid
-            if binding is None and (uid in self._suspended.under_way or uid in self._suspended_groups.under_way):
+            if binding is None and uid in self._suspended.under_way:
                 continue
             if binding is None or binding.stage not in IN_FLIGHT:
                 found = "is not under way" if binding is None else f"is in the stage {binding.stage.value}"
@@ -166,7 +160,7 @@ class Validation:
         """Check that all waiters belong to known records; each part verifies that its records are registered."""
         outbox = self._context.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | AwaitedRequest | Portions):
+            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | AwaitedRequest | WorkSlices):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper
@@ -176,8 +170,7 @@ class Validation:
                 | Preemption
                 | BindingCycle
                 | PluginCall
-                | SuspendedCycle
-                | SuspendableGroup
+                | SuspendableCycle
                 | type(self._queue_timer)
             )
             if not isinstance(sleeper, known):

@@ -112,7 +112,7 @@ def test_plugins_count_only_where_they_are_enabled(point, shape):
 
     together = moves()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SchedulingAlgorithm, "filled", lambda *args, **options: [])
+        patch.setattr(SchedulingAlgorithm, "schedule_batch", lambda *args, **options: [])
         assert moves() == together
 
 
@@ -154,7 +154,7 @@ def test_agrees_with_single_decisions_whatever_the_arguments():
         infos = [found.state.pod_info(struct({**pod, "metadata": each})) for each in metadata]
         decisions = found.foreseen(infos)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(SchedulingAlgorithm, "filled", lambda *args, **options: [])
+            patch.setattr(SchedulingAlgorithm, "schedule_batch", lambda *args, **options: [])
             alone = found.foreseen(infos)
         assert (decisions is None) == (alone is None)
         for one, other in zip(decisions or (), alone or (), strict=True):

@@ -244,9 +244,10 @@ async def test_an_unexpected_exception_fails_only_the_attempt(caplog):
     async with live(a_node("n").obj()) as cluster:
         schedule = cluster.scheduler.algorithm.schedule
 
-        def broken(framework, pod):
+        def broken(framework, pod, **options):
             cluster.scheduler.algorithm.schedule = schedule
             raise RuntimeError("a bug")
+            yield
 
         cluster.scheduler.algorithm.schedule = broken
         await cluster.create(a_pod("p").obj())

@@ -79,7 +79,12 @@ async def test_percentage_of_nodes_to_score():
     async with live(*nodes, config=configuration(percentageOfNodesToScore=1)) as cluster:
         algorithm, decided = cluster.scheduler.algorithm, []
         schedule = algorithm.schedule
-        algorithm.schedule = lambda *args: decided.append(schedule(*args)) or decided[-1]
+
+        def scheduling(*args, **options):
+            decided.append((yield from schedule(*args, **options)))
+            return decided[-1]
+
+        algorithm.schedule = scheduling
         await cluster.create(a_pod("p").obj())
         assert [decision.feasible for decision in decided] == [100]
 

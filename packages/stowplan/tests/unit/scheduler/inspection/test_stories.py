@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.scheduler.engine.decision.attempt_outcome import attempt_outcome
+from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.framework.status import Status, error, unschedulable
 from stowplan.scheduler.inspection.records import SCHEMA_VERSION, document
@@ -61,7 +62,7 @@ def decided(stories, *objects, pod, attempt=1, seconds=0.0012):
     cluster = a_cluster(*objects, pod)
     (name,) = cluster.pending()
     info = cluster.pod(name)
-    decision = cluster.algorithm.schedule(cluster.framework_of(info), info)
+    decision = run_at_once(cluster.algorithm.schedule(cluster.framework_of(info), info))
     conclude(stories, decision, attempt=attempt, seconds=seconds)
     return decision
 

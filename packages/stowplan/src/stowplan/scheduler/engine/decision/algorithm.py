@@ -1,7 +1,8 @@
 """The scheduling algorithm for one pod: a node, or the reasons and a preemption plan.
 
 `SchedulingAlgorithm` has one framework per profile and the evaluations that equal pods share. It decides without side
-effects; placing the pod is up to the caller.
+effects; placing the pod is up to the caller. A decision is a generator (`cycle_steps`), which waits for extenders
+(`extender_cycle`), for PostFilter plugins with steps, and between portions of long work.
 
 Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle.
 """
@@ -14,17 +15,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import field
 
+from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.engine.decision.decision import Decision, without_nodes
+from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, run_at_once
+from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, without_nodes
+from stowplan.scheduler.engine.decision.extender_cycle import ExtenderCycle
 from stowplan.scheduler.engine.decision.extender_results import refuse
-from stowplan.scheduler.engine.decision.post_filters import post_filtered, post_filters_not_run, without_post_filter
+from stowplan.scheduler.engine.decision.post_filters import post_filters_not_run, run_post_filters, without_post_filter
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.node_sums import NodeSums
 from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 from stowplan.scheduler.framework.boundary import Raised, call, declares
+from stowplan.scheduler.framework.extender import ClusterChangedError
+from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.runtime.metrics import ended
-from stowplan.scheduler.framework.status import Code, Status
+from stowplan.scheduler.framework.status import Code, Status, error
+from stowplan.scheduler.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,11 +40,13 @@ if TYPE_CHECKING:
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.decision.extender_results import ExtenderResults
     from stowplan.scheduler.engine.evaluation.evaluation import Outcome
     from stowplan.scheduler.engine.evaluation.scoring import Scored
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.diagnosis import Diagnosis
+    from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.handle import Random
     from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
     from stowplan.scheduler.framework.runtime.framework import Framework
@@ -50,6 +59,16 @@ _SUCCESS, _ERROR = Code.Success, Code.Error
 #: Limits of the number of cached evaluations; in between, the number of rows is limited, because each holds per-node
 #: arrays.
 _MIN_EVALUATIONS, _MAX_EVALUATIONS, _MAX_ROWS = 64, 256, 1 << 18
+
+
+_log = get_logger(__name__)
+
+
+class NodeSubset(PlainStruct, eq=False):
+    """The nodes that a pod may be placed on."""
+
+    #: Whoever resumes a cycle that waited updates them: rows may have been reassigned to other nodes.
+    rows: Rows
 
 
 class Judged(PlainStruct, eq=False):
@@ -108,46 +127,81 @@ class SchedulingAlgorithm:
         return self.frameworks.get(pod.shape.scheduler_name)
 
     def schedule(
-        self, framework: Framework, pod: PodInfo, *, within: Rows | None = None, helped: bool = True
-    ) -> Decision:
+        self,
+        framework: Framework,
+        pod: PodInfo,
+        *,
+        within: NodeSubset | None = None,
+        run_post_filter: bool = True,
+        held: set[str] | None = None,
+    ) -> CycleSteps[Decision]:
         """Find the best node for a pod.
 
-        `within`: the rows to consider; None: all. Without `helped`, PostFilter does not run.
+        `within`: the nodes to consider; None: all. Without `run_post_filter`, a pod that fits nowhere is not helped.
+        `held` collects the nodes that were reserved for the pod while it waited; None: reserve none.
         """
-        if not (self.cluster.table.count if within is None else len(within)):
+        tries = 0
+        while tries < MAX_TRIES:
+            extenders: tuple[Extender, ...] = ()
+            if framework.suspends:
+                extenders = tuple(e for e in framework.handle.extenders() if e.is_interested(pod))
+            try:
+                if extenders:
+                    cycle = ExtenderCycle(self, framework, pod, extenders, within, held)
+                    decision = yield from cycle.find_node()
+                else:
+                    decision = self._find_node(framework, pod, None if within is None else within.rows)
+                if decision.diagnosis is not None:
+                    if not run_post_filter:
+                        return without_post_filter(decision)
+                    decision = yield from run_post_filters(framework, decision)
+            except ClusterChangedError:
+                tries += 1
+                _log.v(4).info("Scheduling cycle restarts, as other pods were faster", pod=pod)
+                continue
+            if decision.status is None or (more := unfinished_of(decision.status)) is None:
+                return decision
+            # The next portion starts over: the plugin has kept its progress, and nodes may have changed.
+            (outcome,) = yield more
+            if not isinstance(outcome, Done) or not outcome.value:
+                return decision
+        return Decision(pod, status=error(GIVEN_UP))
+
+    def _find_node(self, framework: Framework, pod: PodInfo, rows: Rows | None) -> Decision:
+        """The decision of a pod that no extender is interested in, before PostFilter."""
+        if not (self.cluster.table.count if rows is None else len(rows)):
             return without_nodes(pod)
-        tried = row_tried_first(self.cluster, pod)
-        if tried is not None and within is not None and tried not in within:
-            tried = None
-        evaluation, seconds = self._looked_up(framework, pod)
-        if tried is None and within is None:
+        tried = self.row_tried_first(pod, rows)
+        evaluation, seconds = self.look_up(framework, pod)
+        if tried is None and rows is None:
             decision = self._reused(framework, evaluation, pod, seconds)
             if decision is not None:
                 return decision
-        outcome, found = self._searched(framework, evaluation, pod, tried, within, seconds)
+        outcome, found = self.find_nodes(framework, evaluation, pod, tried, rows, seconds)
         if isinstance(found, Status):
             return Decision(pod, status=found, state=outcome.state)
         if outcome.diagnosis is not None:
-            if not helped:
-                return without_post_filter(outcome.state, pod, outcome.diagnosis)
-            return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
+            return fits_nowhere(pod, outcome.state, outcome.diagnosis)
         return self._chosen(framework, evaluation, outcome.state, pod, found)
 
-    def filled(self, framework: Framework, pods: Sequence[PodInfo], *, within: Rows | None = None) -> list[Decision]:
+    def schedule_batch(
+        self, framework: Framework, pods: Sequence[PodInfo], *, within: NodeSubset | None = None
+    ) -> list[Decision]:
         """Decide for equal pods (by `signature`) as if each were placed in turn; none actually is.
 
         Returns the same decisions as `schedule` would, for as many pods as possible, counted from the first: all of
         them, those that fit, or none. The decisions share a state.
         """
-        listed = None if within is None else len(within)
+        rows = None if within is None else within.rows
+        listed = None if rows is None else len(rows)
         nodes = self.cluster.table.count if listed is None else listed
-        if not nodes or self.sampling.stops_early(framework, listed=listed):
+        if not nodes or framework.handle.extenders() or self.sampling.stops_early(framework, listed=listed):
             return []
-        if any(row_tried_first(self.cluster, pod) is not None for pod in pods):
+        if any(self.row_tried_first(pod) is not None for pod in pods):
             return []
         started = framework.now()
         evaluation = self.evaluation(framework, pods[0])
-        outcome = evaluation.filter(pods[0], within=within)
+        outcome = evaluation.filter(pods[0], within=rows)
         if outcome.error is not None or outcome.diagnosis is not None:
             return []
         filling = evaluation.filling(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
@@ -166,7 +220,7 @@ class SchedulingAlgorithm:
 
     def lasting_sets(self, framework: Framework, pod: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
         """`CountsPods.lasting_sets`, for all filters together; None: unknown, or the pod fits nowhere."""
-        if row_tried_first(self.cluster, pod) is not None:
+        if self.row_tried_first(pod) is not None:
             return None
         evaluation = self.evaluation(framework, pod)
         outcome = evaluation.filter(pod)
@@ -174,8 +228,8 @@ class SchedulingAlgorithm:
             return None
         return evaluation.lasting_sets(pod, outcome.feasible, lost)
 
-    def refused(
-        self, framework: Framework, like: Decision, pods: Sequence[PodInfo], *, within: Rows | None = None
+    def reject_equal(
+        self, framework: Framework, like: Decision, pods: Sequence[PodInfo], *, within: NodeSubset | None = None
     ) -> list[Decision]:
         """Decisions for pods equal to one that was just rejected, if they are rejected the same way; otherwise none.
 
@@ -183,7 +237,9 @@ class SchedulingAlgorithm:
         """
         if not pods or like.status is None or not like.status.rejected or like.diagnosis is None:
             return []
-        if any(row_tried_first(self.cluster, pod) is not None for pod in (like.pod, *pods)):
+        if framework.handle.extenders():
+            return []
+        if any(self.row_tried_first(pod) is not None for pod in (like.pod, *pods)):
             return []
         outcome = self.evaluation(framework, like.pod).still_applies(like.diagnosis, pods)
         plugins = {plugin.name: plugin for plugin in framework.post_filter}
@@ -192,23 +248,16 @@ class SchedulingAlgorithm:
             return []
         if not _notified(answers, pods):
             return []
-        nodes = self.cluster.table.count if within is None else len(within)
-        if outcome.seen < nodes:
-            self.sampling.advance(outcome.seen * len(pods), listed=None if within is None else len(within))
+        listed = None if within is None else len(within.rows)
+        if outcome.seen < (self.cluster.table.count if listed is None else listed):
+            self.sampling.advance(outcome.seen * len(pods), listed=listed)
         if framework.metrics is not None:
             framework.metrics.equal_pods_refused(len(pods), helped=bool(answers))
         return [
             Decision(pod, "", like.status, like.diagnosis, like.post_filter, like.state, like.evaluated) for pod in pods
         ]
 
-    def searched(
-        self, framework: Framework, pod: PodInfo, tried: int | None, within: Rows | None = None
-    ) -> tuple[Evaluation, Outcome, Found | Status]:
-        """The diagnosis and the nodes to choose from; `tried`: a row that wins if it is feasible."""
-        evaluation, seconds = self._looked_up(framework, pod)
-        return evaluation, *self._searched(framework, evaluation, pod, tried, within, seconds)
-
-    def _looked_up(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, float]:
+    def look_up(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, float]:
         """The pod's evaluation, and the seconds that the lookup took; 0.0 without metrics."""
         if framework.metrics is None:
             return self.evaluation(framework, pod), 0.0
@@ -239,7 +288,7 @@ class SchedulingAlgorithm:
         name = self.cluster.table.names[self.best(ranked)]
         return Decision(pod, name, state=results.state, evaluated=results.seen, feasible=results.feasible_count)
 
-    def _searched(
+    def find_nodes(
         self,
         framework: Framework,
         evaluation: Evaluation,
@@ -248,6 +297,10 @@ class SchedulingAlgorithm:
         within: Rows | None,
         seconds: float,
     ) -> tuple[Outcome, Found | Status]:
+        """The diagnosis and the nodes to choose from; `tried`: a row that wins if it is feasible.
+
+        `seconds`: the duration of the lookup of the evaluation.
+        """
         metrics = framework.metrics
         if metrics is None:
             return self._search(framework, evaluation, pod, tried, within)
@@ -318,12 +371,32 @@ class SchedulingAlgorithm:
             # A single feasible node is chosen without scoring.
             row = int(found.feasible.argmax())
         else:
-            scored = scored_nodes(framework, evaluation, pod, found.feasible)
+            scored = self.score(framework, evaluation, pod, found.feasible)
             if scored.error is not None:
                 return Decision(pod, status=scored.error, state=state)
             row = self.best(scored.ranked)
         name = self.cluster.table.names[row]
         return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
+
+    @staticmethod
+    def score(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:
+        """The scores of the feasible nodes; valid until the evaluation is used again."""
+        metrics = framework.metrics
+        if metrics is None or evaluation.asking or not framework.score:
+            return evaluation.score(pod, feasible)
+        started = metrics.now()
+        scored = evaluation.score(pod, feasible)
+        code = _SUCCESS if scored.error is None else _ERROR
+        metrics.points["PreScore"].took(scored.preparing, _ERROR if scored.ended_early else _SUCCESS)
+        if not scored.ended_early:
+            metrics.points["Score"].ran(started + scored.preparing, code)
+        return scored
+
+    def row_tried_first(self, pod: PodInfo, rows: Rows | None = None) -> int | None:
+        """The row of the pod's nominated node, if it is considered: it wins without scoring if it is feasible."""
+        name = self.cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+        row = self.cluster.table.row_of.get(name) if name else None
+        return None if row is None or (rows is not None and row not in rows) else row
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -340,7 +413,7 @@ class SchedulingAlgorithm:
         if outcome.error is not None:
             return Judged(Decision(pod, status=outcome.error, state=state))
         if outcome.diagnosis is not None:
-            decision = post_filtered(framework, state, pod, outcome.diagnosis)
+            decision = run_at_once(run_post_filters(framework, fits_nowhere(pod, state, outcome.diagnosis)))
             missing = post_filters_not_run(framework, state, pod, outcome.diagnosis, decision)
             return Judged(decision, outcome.diagnosis, outcome.feasible, post_filters_not_run=missing)
         diagnosis, feasible = evaluation.diagnosis(outcome.refused), outcome.feasible
@@ -349,15 +422,16 @@ class SchedulingAlgorithm:
             if extenders.error is not None or extenders.wanted:
                 return Judged(Decision(pod, status=extenders.error, state=state), diagnosis, feasible)
             if not feasible.any():
-                return Judged(post_filtered(framework, state, pod, diagnosis), diagnosis, feasible)
-        scored = scored_nodes(framework, evaluation, pod, feasible)
+                decision = run_at_once(run_post_filters(framework, fits_nowhere(pod, state, diagnosis)))
+                return Judged(decision, diagnosis, feasible)
+        scored = self.score(framework, evaluation, pod, feasible)
         if scored.error is not None:
             return Judged(Decision(pod, status=scored.error, state=state), diagnosis, feasible)
         totals = scored.ranked
         points = self._points(extenders, feasible) if extenders is not None else {}
         if points:
             totals = totals + sum(points.values())
-        tried = row_tried_first(self.cluster, pod)
+        tried = self.row_tried_first(pod)
         nominated = tried is not None and bool(feasible[tried])
         row = tried if tried is not None and nominated else int(np.where(feasible, totals, INFEASIBLE).argmax())
         decision = Decision(pod, self.cluster.table.names[row], state=state)
@@ -431,23 +505,3 @@ def _notified(answers: Sequence[tuple[PostFilterPlugin, PostFilterResult]], pods
     """Notify PostFilter plugins that these pods got their results, too; False if one raises."""
     told = (call(plugin.repeated, result, pods, check=None, failed=Raised) for plugin, result in answers)
     return not any(isinstance(answer, Raised) for answer in told)
-
-
-def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:
-    """The scores of the feasible nodes; valid until the evaluation is used again."""
-    metrics = framework.metrics
-    if metrics is None or evaluation.asking or not framework.score:
-        return evaluation.score(pod, feasible)
-    started = metrics.now()
-    scored = evaluation.score(pod, feasible)
-    code = _SUCCESS if scored.error is None else _ERROR
-    metrics.points["PreScore"].took(scored.preparing, _ERROR if scored.ended_early else _SUCCESS)
-    if not scored.ended_early:
-        metrics.points["Score"].ran(started + scored.preparing, code)
-    return scored
-
-
-def row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
-    """The row of the pod's nominated node, which wins without scoring if it is feasible."""
-    name = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
-    return cluster.table.row_of.get(name) if name else None

@@ -96,3 +96,8 @@ class Decision(Row, PlainStruct, eq=False):
 def without_nodes(pod: PodInfo) -> Decision:
     """The decision if there are no nodes at all."""
     return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
+
+
+def fits_nowhere(pod: PodInfo, state: CycleState, diagnosis: Diagnosis) -> Decision:
+    """The decision for a pod that no node fits, before PostFilter."""
+    return Decision(pod, diagnosis=diagnosis, state=state, evaluated=diagnosis.evaluated)

@@ -5,36 +5,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.engine.decision.decision import Decision
-from stowplan.scheduler.framework.runtime.metrics import timed
+from stowplan.scheduler.framework.requests import Ask, InvalidStepError, Request, Wait, problem_of
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
+    from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult, PostFilterSteps
+    from stowplan.scheduler.framework.requests import Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
+
+#: Memo key for a plain-data copy of a diagnosis.
+_SNAPSHOT = "snapshot"
 
 POST_FILTERS_SKIPPED = "All PostFilter plugins are skipped"
 
 
-def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
-    """Run PostFilter for an unschedulable pod. For a question, plugins with side effects are skipped."""
-    plugins, run = framework.post_filter, _timed_post_filter
-    if state.asking:
-        plugins, run = framework.effect_free_post_filter, _run_post_filter
+def run_post_filters(framework: Framework, unfit: Decision) -> CycleSteps[Decision]:
+    """Run PostFilter for a pod that fits nowhere. For a question, plugins with side effects are skipped."""
+    pod, state, diagnosis = unfit.pod, unfit.state, unfit.diagnosis
+    assert state is not None
+    assert diagnosis is not None
+    answers = PostFilterAnswers()
+    plugins = framework.effect_free_post_filter if state.asking else framework.post_filter
     if not plugins:
-        return PostFilterAnswers().decision(state, pod, diagnosis)
-    state = state.clone()  # rejected equal pods share the state, but a plugin writes for this pod alone
-    return run(framework, plugins, state, pod, diagnosis).decision(state, pod, diagnosis)
+        return answers.decision(state, pod, diagnosis)
+    # Rejected equal pods share the state, but a plugin writes for this pod alone.
+    state = state.clone()
+    waits = framework.suspends and not state.asking
+    if waits:
+        # The diagnosis has arrays of the evaluation, which changes while this pod waits.
+        diagnosis = _own(diagnosis)
+    started = framework.now()
+    for plugin in plugins:
+        if waits:
+            result = yield from _cycle_steps(framework.run_post_filter_in_steps(plugin, state, pod, diagnosis))
+        else:
+            result = framework.run_post_filter(plugin, state, pod, diagnosis)
+        if answers.add(plugin, result):
+            break
+    if framework.metrics is not None and not state.asking:
+        framework.metrics.points["PostFilter"].ran(started, answers.code)
+    return answers.decision(state, pod, diagnosis)
 
 
-def without_post_filter(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
-    """The decision for an unschedulable pod without PostFilter."""
-    status = Status(Code.Unschedulable, (diagnosis.message(POST_FILTERS_SKIPPED),))
-    return Decision(pod, "", status, diagnosis, (), state, diagnosis.evaluated)
+def without_post_filter(unfit: Decision) -> Decision:
+    """The decision for a pod that fits nowhere, without PostFilter."""
+    assert unfit.diagnosis is not None
+    unfit.status = Status(Code.Unschedulable, (unfit.diagnosis.message(POST_FILTERS_SKIPPED),))
+    return unfit
 
 
 def post_filters_not_run(
@@ -83,14 +104,34 @@ class PostFilterAnswers:
         return Decision(pod, "", status, diagnosis, results, state, diagnosis.evaluated)
 
 
-def _run_post_filter(
-    framework: Framework, plugins: Sequence[PostFilterPlugin], state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-) -> PostFilterAnswers:
-    answers = PostFilterAnswers()
-    for plugin in plugins:
-        if answers.add(plugin, framework.run_post_filter(plugin, state, pod, diagnosis)):
-            break
-    return answers
+def _own(diagnosis: Diagnosis) -> Diagnosis:
+    """A plain-data copy, never modified, so that equal pods that fail for the same reasons share it."""
+    own: Diagnosis | None = diagnosis.memos.memo(_SNAPSHOT, None)
+    if own is None:
+        own = diagnosis.snapshot()
+        # Memos of one are valid for the other.
+        own.memos = diagnosis.memos
+        diagnosis.memos.remember(_SNAPSHOT, None, own)
+    return own
 
 
-_timed_post_filter = timed("PostFilter", lambda answers: answers.code)(_run_post_filter)
+def _cycle_steps(steps: PostFilterSteps) -> CycleSteps[PostFilterResult]:
+    """Adapt a plugin's steps to a cycle."""
+    outcome: Outcome | None = None
+    try:
+        while True:
+            needed = steps.send(outcome)  # type: ignore[arg-type]
+            if isinstance(needed, Wait):
+                (outcome,) = yield needed
+            elif isinstance(needed, Request | Ask):
+                odd = problem_of(needed) if isinstance(needed, Request) else None
+                if odd is not None:
+                    raise odd
+                (outcome,) = yield (needed,)
+            else:
+                raise InvalidStepError(needed)
+    except StopIteration as end:
+        result: PostFilterResult = end.value
+        return result
+    finally:
+        steps.close()

@@ -23,16 +23,11 @@ from stowplan.scheduler.framework.status import Code, Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
     from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.queue.queued_pod import QueuedPod
-
-    Rows = npt.NDArray[np.intp]
 
 
 class JointDecisions(PlainStruct, eq=False):
@@ -64,7 +59,7 @@ class EqualPods:
             end = self._ends[key] = end_of_run(framework, [queued.pod for queued in pods], first)
         return end
 
-    def decided(self, framework: Framework, pods: Sequence[PodInfo], within: Rows | None) -> JointDecisions:
+    def decided(self, framework: Framework, pods: Sequence[PodInfo], within: NodeSubset | None) -> JointDecisions:
         """Decide for as many of these equal pods of a group as possible together, or for none."""
         if len(pods) < 2 or not reserves_nothing(framework, pods):
             return JointDecisions()
@@ -73,7 +68,8 @@ class EqualPods:
             return JointDecisions()
         placed = self._cluster.pod_groups.scheduled(group_key(pods[0].pod))
         # If a plugin raises, the first pod that is tried by itself gets it as its error.
-        decided = call(partial(self._algorithm.filled, within=within), framework, pods, check=None, failed=nothing)
+        batch = partial(self._algorithm.schedule_batch, within=within)
+        decided = call(batch, framework, pods, check=None, failed=nothing)
         if decided is None:
             return JointDecisions()
         result = JointDecisions(decided)

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
+from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
-from stowplan.scheduler.engine.decision.suspendable_algorithm import MAX_TRIES
 from stowplan.scheduler.engine.groups.group_stories import record_trial
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
-from stowplan.scheduler.engine.groups.suspendable_trial import GIVEN_UP, SuspendableTrials
-from stowplan.scheduler.engine.groups.suspended_groups import SuspendableGroup, broken
+from stowplan.scheduler.engine.groups.suspendable_trial import SuspendableTrials
 from stowplan.scheduler.engine.schedule_one import Failure, failure_from_decision
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.extender import ClusterChangedError
-from stowplan.scheduler.framework.status import Code, Status, error
+from stowplan.scheduler.framework.status import Code, Status, error, raised
 from stowplan.scheduler.framework.unfinished import UnfinishedError
 
 if TYPE_CHECKING:
@@ -35,8 +34,9 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
     from stowplan.scheduler.engine.groups.suspendable_trial import TrialSteps
-    from stowplan.scheduler.engine.groups.suspended_groups import SuspendedGroups
     from stowplan.scheduler.engine.schedule_one import Attempt, SchedulingCycle
+    from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
+    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 
@@ -49,7 +49,7 @@ class GroupCycle:
         context: EngineContext,
         *,
         trials: GroupTrials,
-        suspended: SuspendedGroups,
+        suspended: SuspendedCycles,
         preemption: GroupPreemption | None,
         evictions: Evictions,
         cycle: SchedulingCycle,
@@ -92,13 +92,11 @@ class GroupCycle:
                 # Restart as a suspendable trial; the plugin keeps its progress.
                 self._trials.algorithm.sampling.start, more = start, trial.cause
             else:
-                ended = GroupTrial(broken(group, trial.cause)) if isinstance(trial, Raised) else trial
+                ended = _failed(group, trial.cause) if isinstance(trial, Raised) else trial
                 self._conclude(framework, group, tried, ended, started)
                 return
-        steps, suspended = self._in_steps(framework, group, tried, started, more), self._suspended
-        suspended.begin(
-            SuspendableGroup(suspended, framework, group, tried, steps, outcome_handler=self, started=started)
-        )
+        steps = self._in_steps(framework, group, tried, started, more)
+        self._suspended.begin_group(self, framework, group, tried, steps, started=started)
 
     def _at_once(self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float) -> GroupTrial:
         """Try a group that has nothing to wait for; raises UnfinishedError if a plugin has too much to do."""
@@ -130,10 +128,13 @@ class GroupCycle:
             return trial
         return GroupTrial(error(GIVEN_UP))
 
-    def conclude(self, trial: SuspendableGroup, outcome: GroupTrial | Status) -> None:
-        """Handle the outcome of a trial that may have been suspended."""
-        found = outcome if isinstance(outcome, GroupTrial) else GroupTrial(outcome)
-        self._conclude(trial.framework, trial.group, trial.members, found, trial.started)
+    def finish(self, cycle: SuspendableCycle, trial: GroupTrial) -> None:
+        """The group was decided."""
+        self._conclude(cycle.framework, cycle.group, cycle.members, trial, cycle.started)
+
+    def fail(self, cycle: SuspendableCycle, cause: BaseException) -> None:
+        """The trial ended with an unexpected exception; only this attempt fails."""
+        self.finish(cycle, _failed(cycle.group, cause))
 
     def _conclude(
         self, framework: Framework, group: str, tried: Sequence[QueuedPod], trial: GroupTrial, started: float
@@ -217,6 +218,11 @@ class GroupCycle:
         else:
             text = "Pod group is waiting for preemption" if trial.waiting else "Unable to schedule a pod group"
             verbose.info(text, podGroup=group, unschedulablePods=tried)
+
+
+def _failed(group: str, cause: BaseException) -> GroupTrial:
+    _log.error(cause, "the trial of a pod group failed", trace=True, podGroup=group)
+    return GroupTrial(raised(cause))
 
 
 def _failure_of_group(

@@ -10,11 +10,11 @@ Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import PodGroup
-from stowplan.scheduler.engine.groups.group_trials import MAX_PORTIONS
+from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS
 from stowplan.scheduler.engine.groups.suspendable_trial import SuspendableTrials
 from stowplan.scheduler.framework.boundary import Ended, Raised, resume
 from stowplan.scheduler.framework.extender import ClusterChangedError
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-    from stowplan.scheduler.engine.groups.suspendable_trial import Steps
     from stowplan.scheduler.framework.interface import PodGroupPostFilterSteps
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.queue.queued_pod import QueuedPod
@@ -63,7 +63,7 @@ class GroupPreemption:
 
     def help_in_steps(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
-    ) -> Steps[None]:
+    ) -> CycleSteps[None]:
         """`help` with trials that may wait. Raises ClusterChangedError if the group has to be retried."""
         search = self._search(framework, group, pods, trial)
         if search is not None:
@@ -102,10 +102,12 @@ class GroupPreemption:
         return search.result
 
     def _fits(self, search: _Search, max_portions: int = MAX_PORTIONS) -> Status:
-        trials = self._trials
-        return trials.run(search.framework, search.group, search.pods, helped=False, max_portions=max_portions).status
+        framework = search.framework
+        with framework.without_extenders() if framework.handle.extenders() else nullcontext():
+            trial = self._trials.run(framework, search.group, search.pods, helped=False, max_portions=max_portions)
+        return trial.status
 
-    def _in_steps(self, search: _Search) -> Steps[PodGroupPostFilterResult]:
+    def _in_steps(self, search: _Search) -> CycleSteps[PodGroupPostFilterResult]:
         """No transaction is open while a trial waits: it removes the pods itself each time it resumes."""
         version = self._state.version
         try:

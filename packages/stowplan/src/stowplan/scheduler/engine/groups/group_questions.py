@@ -20,12 +20,10 @@ from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import without_log
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import scheduler_name_of
+from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.questions import NOT_EFFECT_FREE, is_interested, not_asked_to, unplaced
-from stowplan.scheduler.engine.groups.group_trials import MAX_PORTIONS
 from stowplan.scheduler.engine.groups.suspendable_trial import SuspendableTrials
-from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.status import Code, error
-from stowplan.scheduler.framework.unfinished import UnfinishedError
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-    from stowplan.scheduler.engine.groups.suspendable_trial import Steps, TrialSteps
+    from stowplan.scheduler.engine.groups.suspendable_trial import TrialSteps
     from stowplan.scheduler.framework.interface import Placement
     from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
@@ -207,7 +205,7 @@ class GroupQuestion:
         queued = [QueuedPod(pod=info, timestamp=0.0) for info in tried]
         preemption = self._preemption if preempts else None
         if ask is not None and framework.suspends:
-            trial = _answered(_in_steps(self._trials, preemption, framework, self._group, queued), ask)
+            trial = run_at_once(_in_steps(self._trials, preemption, framework, self._group, queued), ask=ask)
         else:
             trial = self._trials.run(framework, self._group, queued)
             if preemption is not None:
@@ -237,25 +235,6 @@ def _in_steps(
     if preemption is not None:
         yield from preemption.help_in_steps(framework, group, pods, trial)
     return trial
-
-
-def _answered(steps: Steps[GroupTrial], ask: Callable[[Ask], Outcome]) -> GroupTrial:
-    """Run a trial to its end; each extender request is answered in place, and nothing else happens meanwhile."""
-    outcomes: tuple[Outcome, ...] | None = None
-    portions = 0
-    while True:
-        try:
-            needed = steps.send(outcomes)  # type: ignore[arg-type]
-        except StopIteration as end:
-            trial: GroupTrial = end.value
-            return trial
-        if isinstance(needed, UnfinishedError):
-            portions += 1
-            outcomes = (Done(portions <= MAX_PORTIONS),)
-            continue
-        # Plugins that wait for anything else are not effect-free.
-        assert isinstance(needed, tuple)
-        outcomes = tuple(ask(question) for question in needed)  # type: ignore[arg-type]
 
 
 def _not_asked(framework: Framework, pods: Sequence[PodInfo]) -> Iterator[tuple[str, str]]:

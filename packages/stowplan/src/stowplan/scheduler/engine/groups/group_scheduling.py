@@ -13,7 +13,6 @@ from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
 from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
 from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
 from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-from stowplan.scheduler.engine.groups.suspended_groups import SuspendedGroups
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.schedule_one import SchedulingCycle
-    from stowplan.scheduler.engine.suspension.portions import Portions
+    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 
 
 class GroupScheduling:
@@ -36,14 +35,13 @@ class GroupScheduling:
         features: FeatureGates,
         cycle: SchedulingCycle,
         evictions: Evictions,
-        portions: Portions,
+        suspended: SuspendedCycles,
         metrics: SchedulerMetrics | None,
         wall_clock: Callable[[], float],
         stopwatch: Callable[[], float],
     ) -> None:
         """`stopwatch`: time for metrics."""
         self._algorithm = algorithm
-        self.suspended = SuspendedGroups(context, portions)
         self.statuses = GroupStatuses(context.outbox, context.state, wall_clock=wall_clock)
         self.trials: GroupTrials | None = None
         #: None: the pods of a group preempt individually.
@@ -59,7 +57,7 @@ class GroupScheduling:
         self.cycle = GroupCycle(
             context,
             trials=trials,
-            suspended=self.suspended,
+            suspended=suspended,
             preemption=self.preemption,
             evictions=evictions,
             cycle=cycle,
@@ -73,4 +71,4 @@ class GroupScheduling:
 
     def unfinished(self) -> list[str]:
         """What is in progress and prevents a dump."""
-        return [*self.suspended.unfinished, *self.statuses.unfinished]
+        return self.statuses.unfinished

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.decision.algorithm import NodeSubset
+from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.groups.equal_pods import EqualPods
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, PlacementTrials, TriedPod, rejected
@@ -36,9 +38,6 @@ if TYPE_CHECKING:
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]
-
-#: Maximum number of portions of long work if a trial cannot wait; they delay other pods.
-MAX_PORTIONS = 60
 
 
 class GroupTrials:
@@ -73,7 +72,9 @@ class GroupTrials:
             return placements
         for placement in placements.todo:
             one = PlacementTrial(self.algorithm, framework, pods, self.reporter)
-            trial = _Trial(self.algorithm, self._equal_pods, one, self.restriction(placement), helped, max_portions)
+            rows = self.restriction(placement)
+            within = None if rows is None else NodeSubset(rows)
+            trial = _Trial(self.algorithm, self._equal_pods, one, within, helped, max_portions)
             if not placements.tried(placement, trial.run(pods)):
                 break
         return placements.concluded()
@@ -103,7 +104,7 @@ class _Trial:
         algorithm: SchedulingAlgorithm,
         equal_pods: EqualPods,
         on_trial: PlacementTrial,
-        within: Rows | None,
+        within: NodeSubset | None,
         helped: bool,
         max_portions: int,
     ) -> None:
@@ -146,7 +147,7 @@ class _Trial:
                 first += 1
                 if not tried.placed and tried.failed is None:
                     rest = [queued.pod for queued in pods[first:end]]
-                    for decision in self._algorithm.refused(framework, tried.decision, rest, within=self._within):
+                    for decision in self._algorithm.reject_equal(framework, tried.decision, rest, within=self._within):
                         yield TriedPod(queued=pods[first], decision=decision)
                         first += 1
 
@@ -162,14 +163,8 @@ class _Trial:
 
     def _decided(self, queued: QueuedPod) -> Decision:
         """Decide for a pod without suspending; a plugin with more work gets several portions in a row."""
-        portions = 0
-        while True:
-            decision = self._algorithm.schedule(self._framework, queued.pod, within=self._within, helped=self._helped)
-            more = unfinished_of(decision.status)
-            if more is None:
-                return decision
-            if not self._max_portions:
-                raise more
-            if portions == self._max_portions:
-                return decision
-            portions += 1
+        steps = self._algorithm.schedule(self._framework, queued.pod, within=self._within, run_post_filter=self._helped)
+        decision = run_at_once(steps, max_portions=self._max_portions)
+        if not self._max_portions and (more := unfinished_of(decision.status)) is not None:
+            raise more
+        return decision

@@ -11,43 +11,33 @@ Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, 
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.scheduler.engine.decision.algorithm import NodeSubset
+from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps, Needs
 from stowplan.scheduler.engine.decision.decision import Decision
-from stowplan.scheduler.engine.decision.suspendable_algorithm import MAX_TRIES, Needs, SuspendableAlgorithm
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod, rejected
 from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
 from stowplan.scheduler.engine.schedule_one import reserve
 from stowplan.scheduler.framework.boundary import Raised, call_steps
 from stowplan.scheduler.framework.extender import ClusterChangedError
-from stowplan.scheduler.framework.requests import Outcome
 from stowplan.scheduler.framework.status import Status, error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.decision.suspendable_algorithm import Cycle, Within
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
     from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.requests import Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.queue.queued_pod import QueuedPod
 
-    Rows = npt.NDArray[np.intp]
-
-GIVEN_UP = f"given up after {MAX_TRIES} tries: {ClusterChangedError()}"
-
-T = TypeVar("T")
-#: Resumed like a `Cycle`.
-Steps = Generator[Needs, tuple[Outcome, ...], T]
-TrialSteps = Generator[Needs, tuple[Outcome, ...], GroupTrial]
+TrialSteps = CycleSteps[GroupTrial]
 
 
 class SuspendableTrials:
@@ -102,7 +92,8 @@ class _Trial:
         self._on_trial = on_trial
         self._state = on_trial.state
         self._framework = on_trial.framework
-        self._names = names
+        self._names = names or ()
+        self._within = None if names is None else NodeSubset(np.zeros(0, np.intp))
         self._without = without
         self._helped = helped
         #: The state of each placed pod before Reserve wrote to it.
@@ -136,19 +127,17 @@ class _Trial:
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
-    def _decided(self, queued: QueuedPod) -> Generator[Needs, tuple[Outcome, ...], Decision]:
+    def _decided(self, queued: QueuedPod) -> CycleSteps[Decision]:
         """Decide for a pod; the transaction is undone while that waits."""
         framework = self._framework
         if framework.metrics is not None:
             framework.metrics.begin_cycle()
-        cycle = SuspendableAlgorithm(self._algorithm).schedule(
-            framework, queued.pod, within=self._within(), helped=self._helped
-        )
+        cycle = self._algorithm.schedule(framework, queued.pod, within=self._within, run_post_filter=self._helped)
         with closing(cycle):
             decision = yield from call_steps(self._through, cycle, failed=Raised)
         return Decision(queued.pod, status=error(decision.cause)) if isinstance(decision, Raised) else decision
 
-    def _through(self, cycle: Cycle) -> Generator[Needs, tuple[Outcome, ...], Decision]:
+    def _through(self, cycle: CycleSteps[Decision]) -> CycleSteps[Decision]:
         try:
             needed = next(cycle)
             while True:
@@ -157,7 +146,7 @@ class _Trial:
             decision: Decision = end.value
             return decision
 
-    def _suspended(self, needed: Needs) -> Generator[Needs, tuple[Outcome, ...], tuple[Outcome, ...]]:
+    def _suspended(self, needed: Needs) -> CycleSteps[tuple[Outcome, ...]]:
         metrics = self._framework.metrics
         sample = None if metrics is None else metrics.sample
         # The undo rewinds the random source, and the next pod of the trial must not draw the same numbers.
@@ -174,17 +163,13 @@ class _Trial:
         self._play_again(moved=self._state.version != version)
         return outcomes
 
-    def _within(self) -> Within | None:
-        return None if self._names is None else self._rows
-
-    def _rows(self) -> Rows:
-        row_of = self._state.table.row_of
-        return np.array([row_of[name] for name in self._names or () if name in row_of], np.intp)
-
     # -- undo and replay -----------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         self._on_trial.open()
+        if self._within is not None:
+            row_of = self._state.table.row_of
+            self._within.rows = np.array([row_of[name] for name in self._names if name in row_of], np.intp)
         for info in self._without:
             self._state.remove_pod(info.uid)
 

@@ -1,27 +1,33 @@
-"""Suspended work: what it waits for, and how it ends.
+"""The record of a scheduling cycle that may be suspended: what it waits for, and how that ends.
 
-A scheduling cycle (`suspended_cycles`) or a group's trial (`groups.suspended_groups`) that has to wait yields what it
-needs, and is resumed with the outcomes. Its record derives from `Suspended`, which sends the requests, sleeps, collects
-the answers, and withdraws everything if the work is aborted.
+A cycle is that of a pod or of a pod group: one entity of the queue, which may have several members. It has steps
+(`decision.cycle_steps`); `SuspendedCycles` drives them. The record sends the requests that they need, sleeps, collects
+the answers, and withdraws everything if the cycle is aborted.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from stowplan.kube.api.types import Pod, PodStatus
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.engine.suspension.work_slices import key_of
 from stowplan.scheduler.framework.requests import Ask, Done, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Hashable, Iterator
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.outbox import Alarm, Outbox
+    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
     from stowplan.scheduler.framework.requests import Outcome, Request
+    from stowplan.scheduler.framework.runtime.framework import Framework
+    from stowplan.scheduler.framework.runtime.metrics import PluginTimes
+    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 _NO_STATUS = PodStatus()
 
@@ -39,60 +45,92 @@ class Stage(Enum):
 class AwaitedRequest:
     """A request in progress, or its outcome."""
 
-    __slots__ = ("number", "outcome", "work")
+    __slots__ = ("cycle", "number", "outcome")
 
-    def __init__(self, work: Suspended) -> None:
-        self.work = work
+    def __init__(self, cycle: SuspendableCycle) -> None:
+        self.cycle = cycle
         self.number = 0
         self.outcome: Outcome | None = None
 
     def __str__(self) -> str:
-        return str(self.work)
+        return str(self.cycle)
 
     def answered(self, number: int, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.work.owner.answered(self.work)
+        self.cycle.owner.answered(self.cycle)
 
 
-class Owner(Protocol):
-    """Resumes suspended work."""
+class CycleHandler(Protocol):
+    """Handles how a cycle ends."""
 
-    def answered(self, work: Any, /) -> None:
-        """One of the work's needs is answered."""
+    def finish(self, cycle: SuspendableCycle, result: Any, /) -> None:
+        """The steps returned this."""
 
-    def woken(self, work: Any, /) -> None:
-        """What the work slept for has happened."""
-
-    def take_portion(self, work: Any, /) -> None:
-        """The next portion of long work is due."""
-
-    def put_back(self, work: Any, /) -> None:
-        """An equal piece of work has finished: return the pods to the queue."""
+    def fail(self, cycle: SuspendableCycle, cause: BaseException, /) -> None:
+        """The steps raised an unexpected exception; only this attempt fails."""
 
 
-class Suspended:
-    """One piece of work that may wait."""
+class SuspendableCycle(PlainStruct, eq=False):
+    """The scheduling cycle of a pod or group, from its start to its result."""
 
-    __slots__ = ("_outbox", "alarm", "asleep_since", "needs", "owner", "stage")
+    owner: SuspendedCycles
+    handler: CycleHandler
+    framework: Framework
+    #: The pod, or the pods of the group that are tried.
+    members: tuple[QueuedPod, ...]
+    #: When the attempt began, by the stopwatch.
+    started: float
+    #: "" for a single pod.
+    group: str = ""
+    #: None until it starts.
+    steps: CycleSteps[Any] | None = None
+    #: As of the step in which it started, as far as it is known when it first waits: the time, the number of portions
+    #: taken by any work, and the plugins that were switched off.
+    began: float = 0.0
+    portions_before: int = 0
+    switched_off: frozenset[str] = frozenset()
+    stage: Stage = Stage.RUNNING
+    #: What it waits for, in order; answers are collected until all have arrived.
+    needs: tuple[AwaitedRequest, ...] = ()
+    alarm: Alarm | None = None
+    #: When it started to wait for objects or a time.
+    asleep_since: float = 0.0
+    #: Times the plugin calls of a sampled cycle, also after a wait.
+    sample: PluginTimes | None = None
+    #: The extenders that it may call, once it is its turn.
+    asks: tuple[str, ...] = ()
+    #: Its place in the line for these; 0 if it is in none.
+    turn: int = 0
+    #: Nodes that were reserved for the pod while it waited; None: no reservations.
+    held: set[str] | None = None
 
-    def __init__(self, owner: Owner, outbox: Outbox) -> None:
-        self.owner = owner
-        self._outbox = outbox
-        self.stage = Stage.RUNNING
-        #: What it waits for, in order; answers are collected until all have arrived.
-        self.needs: tuple[AwaitedRequest, ...] = ()
-        self.alarm: Alarm | None = None
-        #: When it started to wait for objects or a time.
-        self.asleep_since = 0.0
+    @property
+    def queued(self) -> QueuedPod:
+        """The single pod."""
+        return self.members[0]
+
+    @property
+    def uid(self) -> str:
+        return self.members[0].pod.uid
+
+    @property
+    def queue_key(self) -> Hashable:
+        """The key of the queue for long work: of several cycles with equal keys, only the first works."""
+        return ("pod group", self.group) if self.group else key_of(self.framework, self.queued)
+
+    def __str__(self) -> str:
+        if self.group:
+            return f"trial of pod group {self.group}"
+        return f"suspended cycle of pod {self.queued.key} ({self.uid})"
 
     def woken(self) -> None:
         self.owner.woken(self)
 
-    def take_portion(self) -> None:
-        self.owner.take_portion(self)
+    # -- waits --------------------------------------------------------------------------------------------------------
 
-    def put_back(self) -> None:
-        self.owner.put_back(self)
+    @property
+    def _outbox(self) -> Outbox:
+        return self.owner.outbox
 
     def wait_for(self, needed: tuple[Request | Ask, ...] | Wait) -> bool:
         """Start waiting; return whether an extender is called."""

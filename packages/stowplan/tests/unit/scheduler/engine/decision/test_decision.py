@@ -5,6 +5,7 @@ import pytest
 from stowplan.plugins import NodeFilterPlugin, PostFilterPlugin, PostFilterResult, Reads, ShapeSigned, unschedulable
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
@@ -22,7 +23,9 @@ def a_scheduler(*plugins, nodes=4, cpu="4", random=None, first=False):
 
 
 def schedule(scheduler, profile, pod=None):
-    return scheduler.schedule(profile, scheduler.cluster.pod_info(struct(pod or a_pod().requests(cpu="1"))))
+    return run_at_once(
+        scheduler.schedule(profile, scheduler.cluster.pod_info(struct(pod or a_pod().requests(cpu="1"))))
+    )
 
 
 # -- nominations ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.evaluation import filling as filling_module
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import CountsPods
@@ -115,7 +116,7 @@ class Bench:
         found = []
         with self.state.transaction():
             for pod in pods:
-                decision = algorithm.schedule(self.framework, pod, within=within)
+                decision = run_at_once(algorithm.schedule(self.framework, pod, within=within))
                 found.append(summary_of(decision))
                 if decision.node_name:
                     self.state.assume(PodInfo(pod.pod, pod.shape), decision.node_name)
@@ -124,12 +125,12 @@ class Bench:
     def together(self, algorithm, chance, pods, within):
         """Decided together as far as possible, the rest one by one."""
         with self.state.transaction():
-            filled = algorithm.filled(self.framework, pods, within=within)
+            filled = algorithm.schedule_batch(self.framework, pods, within=within)
             found = [summary_of(decision) for decision in filled]
             for decision in filled:
                 self.state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
             for pod in pods[len(filled) :]:
-                decision = algorithm.schedule(self.framework, pod, within=within)
+                decision = run_at_once(algorithm.schedule(self.framework, pod, within=within))
                 found.append(summary_of(decision))
                 if decision.node_name:
                     self.state.assume(PodInfo(pod.pod, pod.shape), decision.node_name)
@@ -141,7 +142,9 @@ def summary_of(decision):
 
 
 def rows(state, drawn):
-    return None if drawn is None else np.array(sorted(row for row in drawn if row < state.table.n), np.intp)
+    if drawn is None:
+        return None
+    return NodeSubset(np.array(sorted(row for row in drawn if row < state.table.n), np.intp))
 
 
 placements = st.lists(st.none() | st.sets(st.integers(0, 6), min_size=1), min_size=1, max_size=3)
@@ -342,7 +345,7 @@ def filled(shape, cluster=None, count=40, plugins=(), labels=()):
     bench = Bench(a_cluster() if cluster is None else cluster, shape.obj(), plugins, labels=labels, chance=1)
     agree(bench, count, [None, {0, 1, 2}])
     algorithm, _ = bench.algorithm(reuse=True)
-    return len(algorithm.filled(bench.framework, bench.pods(count)))
+    return len(algorithm.schedule_batch(bench.framework, bench.pods(count)))
 
 
 @pytest.mark.parametrize(
@@ -398,4 +401,4 @@ def test_nominated_pods_prevent_filling():
     pod = bench.pods(1, first=99)[0]
     bench.state.nominator.add(pod, "n0")
     algorithm, _ = bench.algorithm(reuse=True)
-    assert algorithm.filled(bench.framework, bench.pods(3)) == []
+    assert algorithm.schedule_batch(bench.framework, bench.pods(3)) == []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
@@ -131,7 +132,7 @@ class Crowd:
         if self.profile_gates(info):
             self.pending.append(info)
             return
-        decision = self.scheduler.schedule(self.profile, info)
+        decision = run_at_once(self.scheduler.schedule(self.profile, info))
         nominated_to = self.state.nominator.on(decision.node_name or decision.nominated_node_name or "")
         self.overridden += sum(other.priority < info.priority for other in nominated_to)
         if decision.node_name:

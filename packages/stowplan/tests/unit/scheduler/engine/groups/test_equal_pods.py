@@ -175,7 +175,7 @@ def scheduled(cluster):
 
 def one_by_one(patch):
     patch.setattr(EqualPods, "decided", lambda *_: JointDecisions())
-    patch.setattr(SchedulingAlgorithm, "refused", lambda *_, **__: [])
+    patch.setattr(SchedulingAlgorithm, "reject_equal", lambda *_, **__: [])
 
 
 @pytest.fixture
@@ -310,15 +310,15 @@ def test_metrics_count_each_pod(gang):
 
 def test_equal_pods_that_do_not_fit_are_rejected_at_once_if_plugins_allow():
     asked = []
-    real = SchedulingAlgorithm.refused
+    real = SchedulingAlgorithm.reject_equal
 
-    def refused(self, framework, like, pods, *, within=None):
+    def reject_equal(self, framework, like, pods, *, within=None):
         found = real(self, framework, like, pods, within=within)
         asked.append((len(pods), len(found)))
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SchedulingAlgorithm, "refused", refused)
+        patch.setattr(SchedulingAlgorithm, "reject_equal", reject_equal)
         judged(a_gang(("plain", 12), gang=12, sizes=(4, 4, 1, 1)))
         judged(a_gang(("spread by zone", 12), ("port", 8), gang=30, topology=False))
     assert asked[:2] == [(6, 6), (6, 6)]

@@ -13,7 +13,7 @@ from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Lease
 from stowplan.net.client.client_errors import OutcomeUnknown
-from stowplan.scheduler.engine.decision.suspendable_algorithm import MAX_TRIES
+from stowplan.scheduler.engine.decision.cycle_steps import MAX_TRIES
 from stowplan.scheduler.engine.effects import Ask
 from stowplan.scheduler.engine.inputs import Answer, Served, Stopped
 from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult

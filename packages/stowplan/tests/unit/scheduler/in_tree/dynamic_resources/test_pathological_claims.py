@@ -248,7 +248,7 @@ def test_other_pods_are_scheduled_between_portions(claim, slices, in_group, monk
         beside.create(claim, slow)
     steps_beside = []
     for i in range(4):
-        under_way = beside.engine.groups.suspended.trials if in_group else beside.suspended()
+        under_way = beside.engine.suspended.cycles if in_group else beside.suspended()
         assert len(under_way) == 1
         # Once for the attempt and once for the node.
         assert 0 < spent() < 2 * (answers.PORTION_STEPS + 6_000)

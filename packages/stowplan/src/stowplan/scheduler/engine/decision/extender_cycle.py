@@ -1,17 +1,15 @@
-"""The scheduling algorithm for pods that may wait for extenders or PostFilter plugins.
-
-The same steps as `SchedulingAlgorithm.schedule`, as a generator that yields requests and is resumed with their
-outcomes. If there is nothing to wait for, it runs to the end at once, with the same decision.
+"""The part of a scheduling cycle that extenders take part in: which of the feasible nodes remain, and the best of them.
 
     filter      extenders, one after the other, remove nodes from those that passed all filters
     prioritize  extenders, in parallel, score the remaining nodes after the Score plugins
-    PostFilter  plugins may wait in steps; DefaultPreemption waits for extenders (`preemption.extenders`)
+
+(In PostFilter, DefaultPreemption waits for them: `preemption.extenders`.)
 
 Other pods may be tried while a cycle waits. So a waiting cycle only holds its own data: nodes by name, as rows may be
-reassigned, scores, and copies of state and diagnosis. After each answer the remaining nodes are filtered again, and
-those that no longer fit the pod are dropped. If none remains, other pods were faster: the cycle restarts, up to
-`MAX_TRIES` times; then the attempt fails with an error and is retried after a backoff. A node that was added or became
-free during the wait is not considered by this cycle: the queue records the event, and wakes the pod.
+reassigned, scores, and a copy of the state. After each answer the remaining nodes are filtered again, and those that no
+longer fit the pod are dropped. If none remains, other pods were faster: ClusterChangedError restarts the cycle. A node
+that was added or became free during the wait is not considered by this cycle: the queue records the event, and wakes
+the pod.
 
 If other pods are tried in the meantime, a pod that waits for an extender has a provisional nomination to the node that
 is the best so far, so that less important pods do not take its room. The nomination is internal: it is not in any
@@ -22,98 +20,38 @@ Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.decision.algorithm import row_tried_first, scored_nodes
-from stowplan.scheduler.engine.decision.decision import Decision, without_nodes
+from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, without_nodes
 from stowplan.scheduler.engine.decision.extender_results import SCORE_FACTOR, refusals_of, refuse
-from stowplan.scheduler.engine.decision.post_filters import PostFilterAnswers, without_post_filter
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 from stowplan.scheduler.framework.extender import ClusterChangedError, answer_of
-from stowplan.scheduler.framework.requests import Ask, Done, InvalidStepError, Outcome, Request, Wait, problem_of
+from stowplan.scheduler.framework.requests import Ask
 from stowplan.scheduler.framework.status import Status, error
-from stowplan.scheduler.framework.unfinished import UnfinishedError, unfinished_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from stowplan.kube.api.types import Node
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.evaluation.evaluation import Outcome as Judgement
+    from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
+    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.diagnosis import Diagnosis
     from stowplan.scheduler.framework.extender import Extender, Filtered
-    from stowplan.scheduler.framework.interface import PostFilterSteps
+    from stowplan.scheduler.framework.requests import Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
 
-#: Maximum number of times that a cycle is started because others were faster.
-MAX_TRIES = 5
-
-#: Requests to carry out in parallel; a time or objects to wait for; or a pause for other pods.
-Needs = tuple[Request | Ask, ...] | Wait | UnfinishedError
-#: Resumed with the outcomes, in the order of the requests; with one for a `Wait`, and with one for an
-#: `UnfinishedError`, which says whether the plugin may continue.
-Cycle = Generator[Needs, tuple[Outcome, ...], Decision]
-Waits = Generator[Needs, tuple[Outcome, ...], None]
-
-#: The rows to consider.
-Within = Callable[[], "Rows"]
-
-#: Memo key for a plain-data copy of a diagnosis.
-_SNAPSHOT = "snapshot"
-
 _log = get_logger(__name__)
-
-
-class SuspendableAlgorithm:
-    def __init__(self, algorithm: SchedulingAlgorithm) -> None:
-        self._algorithm = algorithm
-
-    def schedule(
-        self,
-        framework: Framework,
-        pod: PodInfo,
-        held: set[str] | None = None,
-        *,
-        within: Within | None = None,
-        helped: bool = True,
-    ) -> Cycle:
-        """Find the best node for a pod.
-
-        `held` collects the nodes that were reserved for it while it waited; None: reserve none. `within`: the rows to
-        consider, evaluated when needed; None: all. Without `helped`, PostFilter does not run.
-        """
-        tries = 0
-        while tries < MAX_TRIES:
-            try:
-                return (yield from _Try(self._algorithm, framework, pod, held, within, helped=helped).decide())
-            except ClusterChangedError:
-                tries += 1
-                _log.v(4).info("Scheduling cycle restarts, as other pods were faster", pod=pod)
-            except _FailedError as failed:
-                if not (yield from _may_go_on(failed.status)):
-                    return Decision(pod, status=failed.status)
-        return Decision(pod, status=error(f"given up after {MAX_TRIES} tries: {ClusterChangedError()}"))
-
-
-def _may_go_on(status: Status) -> Generator[Needs, tuple[Outcome, ...], bool]:
-    """Whether a plugin has more to do, and may continue."""
-    more = unfinished_of(status)
-    if more is None:
-        return False
-    (outcome,) = yield more
-    return isinstance(outcome, Done) and bool(outcome.value)
 
 
 class _FailedError(Exception):
@@ -124,28 +62,26 @@ class _FailedError(Exception):
         self.status = status
 
 
-class _Try:
-    """One pass through the cycle, from the first filter to a decision."""
+class ExtenderCycle:
+    """One pass from the first filter to a node, for a pod that some extender is interested in."""
 
     def __init__(
         self,
         algorithm: SchedulingAlgorithm,
         framework: Framework,
         pod: PodInfo,
+        extenders: Sequence[Extender],
+        within: NodeSubset | None,
         held: set[str] | None,
-        within: Within | None,
-        *,
-        helped: bool,
     ) -> None:
-        """`held` collects the nodes that were reserved for the pod; None: reserve none."""
-        self._within = within
-        self._helped = helped
+        """`extenders`: those that are interested in the pod. `held` collects the nodes that were reserved for it."""
         self._algorithm = algorithm
-        self._held = held
         self._framework = framework
         self._cluster: ClusterState = algorithm.cluster
         self._pod = pod
-        self._extenders = tuple(e for e in framework.handle.extenders() if e.is_interested(pod))
+        self._extenders = extenders
+        self._within = within
+        self._held = held
         #: The remaining nodes, in order.
         self._names: list[str] = []
         #: The shared evaluation, as of the last judgement; valid until the cycle waits.
@@ -159,27 +95,33 @@ class _Try:
         #: The node that is currently reserved for the pod.
         self._holding = ""
 
-    def decide(self) -> Cycle:
-        pod, within = self._pod, self._rows()
-        if not (self._cluster.table.count if within is None else len(within)):
+    def find_node(self) -> CycleSteps[Decision]:
+        """The decision before PostFilter."""
+        try:
+            return (yield from self._find_node())
+        except _FailedError as failed:
+            return Decision(self._pod, status=failed.status)
+
+    def _find_node(self) -> CycleSteps[Decision]:
+        pod, rows = self._pod, self._rows
+        if not (self._cluster.table.count if rows is None else len(rows)):
             return without_nodes(pod)
-        tried = row_tried_first(self._cluster, pod)
-        if tried is not None and within is not None and tried not in within:
-            tried = None
-        judgement = self._search(tried)
+        tried = self._algorithm.row_tried_first(pod, rows)
+        diagnosis = self._search(tried)
         if self._is_only(tried):
             if (yield from self._is_left_alone()):
                 return self._placed(self._names[0])
-            judgement = self._search(None)
-        if judgement.diagnosis is not None:
-            return (yield from self._post_filtered(judgement.diagnosis))
-        yield from self._ask_filters()
-        if not self._names:
-            return (yield from self._post_filtered(self._diagnosis()))
-        return self._placed((yield from self._best()))
+            diagnosis = self._search(None)
+        if diagnosis is None:
+            yield from self._ask_filters()
+            if self._names:
+                return self._placed((yield from self._best()))
+            diagnosis = self._diagnosis()
+        return fits_nowhere(pod, self._state, diagnosis)
 
+    @property
     def _rows(self) -> Rows | None:
-        return None if self._within is None else self._within()
+        return None if self._within is None else self._within.rows
 
     def _placed(self, name: str) -> Decision:
         return Decision(
@@ -188,16 +130,17 @@ class _Try:
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def _search(self, tried: int | None) -> Judgement:
+    def _search(self, tried: int | None) -> Diagnosis | None:
         """Find the nodes that pass all filters; `tried`: a row that wins if it is one of them."""
-        self._evaluation, judgement, found = self._algorithm.searched(self._framework, self._pod, tried, self._rows())
+        algorithm, framework, pod, table = self._algorithm, self._framework, self._pod, self._cluster.table
+        self._evaluation, seconds = algorithm.look_up(framework, pod)
+        outcome, found = algorithm.find_nodes(framework, self._evaluation, pod, tried, self._rows, seconds)
         if isinstance(found, Status):
             raise _FailedError(found)
-        self._state, self._evaluated = judgement.state, found.evaluated
-        table = self._cluster.table
+        self._state, self._evaluated = outcome.state, found.evaluated
         rows = table.order.rows
         self._names = [table.names[row] for row in rows[found.feasible[rows]].tolist()]
-        return judgement
+        return outcome.diagnosis
 
     def _is_only(self, tried: int | None) -> bool:
         """Whether the search ended with the node that is tried first."""
@@ -230,7 +173,7 @@ class _Try:
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
-    def _ask_filters(self) -> Waits:
+    def _ask_filters(self) -> CycleSteps[None]:
         for extender in self._extenders:
             if not extender.filters:
                 continue
@@ -259,7 +202,7 @@ class _Try:
         self._narrowed = self._narrowed or len(left) < len(self._names)
         self._names = left
 
-    def _is_left_alone(self) -> Generator[Needs, tuple[Outcome, ...], bool]:
+    def _is_left_alone(self) -> CycleSteps[bool]:
         """Whether the node that is tried first passes the extenders; on any failure, all nodes are searched."""
         try:
             yield from self._ask_filters()
@@ -273,7 +216,7 @@ class _Try:
     def _diagnosis(self) -> Diagnosis:
         """Why no node remains after the extenders."""
         evaluation = Evaluation(self._framework, reusable=False)
-        judgement = evaluation.filter(self._pod, within=self._rows())
+        judgement = evaluation.filter(self._pod, within=self._rows)
         if judgement.error is not None:
             raise _FailedError(judgement.error)
         self._state = judgement.state
@@ -284,7 +227,7 @@ class _Try:
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
-    def _best(self) -> Generator[Needs, tuple[Outcome, ...], str]:
+    def _best(self) -> CycleSteps[str]:
         """The best of the remaining nodes; a single one is chosen without scoring."""
         if len(self._names) == 1:
             return self._names[0]
@@ -304,7 +247,7 @@ class _Try:
         return self._cluster.table.names[self._algorithm.best(totals)]
 
     def _totals(self) -> npt.NDArray[np.int64]:
-        scored = scored_nodes(self._framework, self._evaluation, self._pod, self._feasible())
+        scored = self._algorithm.score(self._framework, self._evaluation, self._pod, self._feasible())
         if scored.error is not None:
             raise _FailedError(scored.error)
         return scored.ranked
@@ -316,7 +259,7 @@ class _Try:
 
     def _ask_prioritizers(
         self, extenders: Sequence[Extender], best: Callable[[], str]
-    ) -> Generator[Needs, tuple[Outcome, ...], tuple[dict[str, int], bool]]:
+    ) -> CycleSteps[tuple[dict[str, int], bool]]:
         """Node -> score, without those of failing extenders; and whether the cluster changed in the meantime."""
         called: list[Extender] = []
         asks: list[Ask] = []
@@ -378,54 +321,6 @@ class _Try:
             return self._names[0]
         scored = self._evaluation.score(self._pod, self._feasible())
         return self._names[0] if scored.error is not None else self._cluster.table.names[int(scored.ranked.argmax())]
-
-    # -- PostFilter ---------------------------------------------------------------------------------------------------
-
-    def _post_filtered(self, diagnosis: Diagnosis) -> Cycle:
-        if not self._helped:
-            return without_post_filter(self._state, self._pod, diagnosis)
-        framework, pod, answers = self._framework, self._pod, PostFilterAnswers()
-        state, diagnosis = self._state.clone(), _own(diagnosis)
-        started = framework.now()
-        for plugin in framework.post_filter:
-            result = yield from _stepwise(framework.run_post_filter_in_steps(plugin, state, pod, diagnosis))
-            if answers.add(plugin, result):
-                break
-        if framework.post_filter and framework.metrics is not None:
-            framework.metrics.points["PostFilter"].ran(started, answers.code)
-        return answers.decision(state, pod, diagnosis)
-
-
-def _own(diagnosis: Diagnosis) -> Diagnosis:
-    """A plain-data copy, never modified, so that equal pods that fail for the same reasons share it."""
-    own: Diagnosis | None = diagnosis.memos.memo(_SNAPSHOT, None)
-    if own is None:
-        own = diagnosis.snapshot()
-        # Memos of one are valid for the other.
-        own.memos = diagnosis.memos
-        diagnosis.memos.remember(_SNAPSHOT, None, own)
-    return own
-
-
-def _stepwise(steps: PostFilterSteps) -> Generator[Needs, tuple[Outcome, ...], Any]:
-    """Adapt a plugin's steps to a cycle."""
-    outcome: Outcome | None = None
-    try:
-        while True:
-            needed = steps.send(outcome)  # type: ignore[arg-type]
-            if isinstance(needed, Wait):
-                (outcome,) = yield needed
-            elif isinstance(needed, Request | Ask):
-                odd = problem_of(needed) if isinstance(needed, Request) else None
-                if odd is not None:
-                    raise odd
-                (outcome,) = yield (needed,)
-            else:
-                raise InvalidStepError(needed)
-    except StopIteration as end:
-        return end.value
-    finally:
-        steps.close()
 
 
 def _scores(extender: Extender, outcome: Outcome) -> Mapping[str, int]:
