@@ -15,18 +15,15 @@ import os
 import signal
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
 from multiprocessing import get_context, parent_process
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.garbage import collect_garbage_less_often
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
 __all__ = ["Dask", "Processes", "Workers", "WorkersError"]
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from stowplan.kube.timing.garbage import collect_no_garbage_yet
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -8,8 +8,9 @@ A new server already has the namespaces and priority classes of every cluster.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,20 +20,13 @@ from stowplan_cluster.apiserver.admission import PLUGINS, Admission
 from stowplan_cluster.apiserver.custom_resources import DEFINITIONS, CustomResources
 from stowplan_cluster.apiserver.journal import Journal
 from stowplan_cluster.apiserver.metadata import RandomNames
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.quota_usage import QuotaUsage
 from stowplan_cluster.apiserver.registry import Options, Registry
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.selection import kept_fields
-from stowplan_cluster.apiserver.stages import ALL_STAGES
-from stowplan_cluster.apiserver.store import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.stages import Stages
-    from stowplan_cluster.apiserver.store import Event
+from stowplan_cluster.apiserver.stages import ALL_STAGES, Stages
+from stowplan_cluster.apiserver.store import Event, Store
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _DESCRIPTIONS = {

@@ -12,7 +12,8 @@ Upstream: plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac/validation/rule.go,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.field_errors import aggregate, go_quote
@@ -22,14 +23,10 @@ from stowplan.kube.api.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, Use
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver import rbac
 from stowplan_cluster.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
+from stowplan_cluster.apiserver.store import Event, Stored
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from stowplan_cluster.apiserver.store import Event, Stored
-
-    Lister = Callable[[str, str], Sequence[Stored]]
-    Subscribe = Callable[[Callable[[Event], None]], object]
+Lister = Callable[[str, str], Sequence[Stored]]
+Subscribe = Callable[[Callable[[Event], None]], object]
 
 # The default cluster roles and their bindings.
 #

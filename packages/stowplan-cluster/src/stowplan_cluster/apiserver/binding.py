@@ -5,18 +5,13 @@ Upstream: pkg/registry/core/pod/storage/storage.go (BindingREST), plugin/pkg/adm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from stowplan.kube.api.api_errors import NOT_SUPPORTED, REQUIRED, BadRequest, FieldError, conflict, invalid
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.metadata import check_namespace
-from stowplan_cluster.apiserver.objects import metadata_of, set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of, set_condition
 from stowplan_cluster.apiserver.schema import conform, struct_named
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 #: Labels that a pod takes over from its node.
 TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")

@@ -15,15 +15,12 @@ apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.resources import Resource
 
 _CORE_EVENT = "v1"
 _STORED_EVENT = "events.k8s.io/v1"

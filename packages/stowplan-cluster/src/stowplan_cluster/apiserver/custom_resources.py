@@ -10,9 +10,9 @@ Upstream: k8s.io/apiextensions-apiserver.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.custom.definitions import (
     accepted_names,
@@ -23,20 +23,12 @@ from stowplan_cluster.apiserver.custom.definitions import (
     versions_of,
 )
 from stowplan_cluster.apiserver.custom.object_checks import object_errors
-from stowplan_cluster.apiserver.custom.rules.evaluation import rule_tree, violations
+from stowplan_cluster.apiserver.custom.rules.evaluation import RuleTree, rule_tree, violations
 from stowplan_cluster.apiserver.custom.structural import apply_schema_defaults, struct_of
-from stowplan_cluster.apiserver.objects import copy_of
-from stowplan_cluster.apiserver.resources import Resource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from stowplan_cluster.apiserver.custom.rules.evaluation import RuleTree
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Catalogue
-    from stowplan_cluster.apiserver.schema.type_model import Struct
-    from stowplan_cluster.apiserver.validation.field_errors import Errors
-
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of
+from stowplan_cluster.apiserver.resources import Catalogue, Resource
+from stowplan_cluster.apiserver.schema.type_model import Struct
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 #: Where definitions are kept.
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"

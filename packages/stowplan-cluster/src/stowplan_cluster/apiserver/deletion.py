@@ -16,12 +16,11 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.timestamps import parse_timestamp, timestamp
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
 from stowplan_cluster.apiserver.preconditions import check_types, failed
+from stowplan_cluster.apiserver.resources import Resource
 
 if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.store import Stored
 
 ORPHAN = "orphan"

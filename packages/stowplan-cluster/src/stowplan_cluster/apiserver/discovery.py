@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Catalogue, Resource
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.resources import Catalogue, Resource
 
 AGGREGATED_GROUP = "apidiscovery.k8s.io"
 AGGREGATED_KIND = "APIGroupDiscoveryList"

@@ -10,32 +10,29 @@ Upstream has no counterpart; its integration tests start an API server.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.decode import DecodeError, convert, decode_json, namespace_of, to_dict
 from stowplan.kube.api.meta import ApiStruct
-from stowplan.kube.api.port import BadObject, Listing, WatchEvent
+from stowplan.kube.api.port import BadObject, Lane, Listing, PatchType, WatchEvent
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.users import SubjectAccessReview, TokenReview, UserInfo
 from stowplan_cluster.apiserver.authorization import Authorizer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.listing import ListOptions, parse_version
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Options
-from stowplan_cluster.apiserver.reviews import answer_review
+from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.reviews import Authenticate, answer_review
 from stowplan_cluster.apiserver.selection import selection_of
+from stowplan_cluster.apiserver.store import Cursor, Event, EventType, Stored
 from stowplan_cluster.apiserver.visible_changes import visible
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-
     from stowplan.kube.api.documents import Documents
-    from stowplan.kube.api.port import Lane, PatchType
     from stowplan_cluster.apiserver.api_server import ApiServer
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.reviews import Authenticate
-    from stowplan_cluster.apiserver.store import Cursor, Event, EventType, Stored
 
 T = TypeVar("T", bound=ApiStruct)
 

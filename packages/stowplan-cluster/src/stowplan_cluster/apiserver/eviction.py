@@ -8,7 +8,7 @@ Upstream: pkg/registry/core/pod/storage/eviction.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -23,18 +23,12 @@ from stowplan.kube.api.api_errors import (
 )
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.apiserver.deletion import Deletion, check_preconditions, options_of
+from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion, check_preconditions, options_of
 from stowplan_cluster.apiserver.label_selectors import compiled
-from stowplan_cluster.apiserver.objects import condition_of, is_true, metadata_of, set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true, metadata_of, set_condition
+from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.schema import conform, struct_named
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan_cluster.apiserver.deletion import DeleteOptions
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Stored
+from stowplan_cluster.apiserver.store import Stored
 
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _CAUSE = "DisruptionBudget"

@@ -19,14 +19,13 @@ import fcntl
 import logging
 import os
 import stat
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.store import Event, Store
 

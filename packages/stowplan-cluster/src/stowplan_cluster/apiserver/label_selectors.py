@@ -5,8 +5,6 @@ Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go (LabelSelectorAsSelect
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.label_selectors import (
     IN,
     LABEL_SELECTOR_OPERATORS,
@@ -17,9 +15,7 @@ from stowplan.kube.api.label_selectors import (
     requirement_errors,
 )
 from stowplan.kube.api.meta import LabelSelector, LabelSelectorRequirement
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject
 
 
 def compiled(selector: JsonObject | None) -> Selector | None:

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.kube.api.api_errors import BadRequest, Expired
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.selection import Selection
-    from stowplan_cluster.apiserver.store import Store, Stored
+from stowplan_cluster.apiserver.selection import Selection
+from stowplan_cluster.apiserver.store import Store, Stored
 
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"

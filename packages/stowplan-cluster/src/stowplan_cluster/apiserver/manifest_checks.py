@@ -8,27 +8,20 @@ placed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 
-from stowplan.kube.api.api_errors import BadRequest
+from stowplan.kube.api.api_errors import BadRequest, FieldError
 from stowplan_cluster.apiserver import validation
 from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
 from stowplan_cluster.apiserver.defaults import apply_defaults
-from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
+from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue, Resource
 from stowplan_cluster.apiserver.schema import conform, schema_of
-from stowplan_cluster.apiserver.schema.type_model import ListType, Struct
+from stowplan_cluster.apiserver.schema.type_model import ListType, Struct, Type
 from stowplan_cluster.apiserver.strategies import generate_selector
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from stowplan.kube.api.api_errors import FieldError
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.schema.type_model import Type
 
 _MISLEADING = frozenset(("FieldValueInvalid", "FieldValueNotSupported"))
 #: Field paths of pod templates in workloads.

@@ -5,18 +5,14 @@ Upstream: k8s.io/apiserver/pkg/registry/rest/create.go, update.go, meta.go; pkg/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from stowplan.kube.api.api_errors import REQUIRED, ApiError, BadRequest, FieldError, invalid
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.apiserver.objects import keep, metadata_of
+from stowplan_cluster.apiserver.objects import JsonObject, keep, metadata_of
 from stowplan_cluster.apiserver.preconditions import has_resource_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.resources import Resource
 
 #: Without vowels and look-alikes, to avoid words and misreadings.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"

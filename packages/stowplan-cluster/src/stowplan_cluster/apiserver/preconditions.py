@@ -5,16 +5,11 @@ Upstream: k8s.io/apiserver/pkg/storage (interfaces.go, errors.go), pkg/kubeapise
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.api_errors import ApiError, BadRequest, conflict
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.whole_numbers import whole_number
-from stowplan_cluster.apiserver.objects import json_type, metadata_of
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.objects import JsonObject, json_type, metadata_of
+from stowplan_cluster.apiserver.resources import Resource
 
 _MAX_VERSION = (1 << 64) - 1
 #: Kinds whose etcd prefix is not their plural.

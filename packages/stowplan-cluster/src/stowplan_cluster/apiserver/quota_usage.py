@@ -8,14 +8,10 @@ Left out: a pod that has not stopped long after its grace period counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from stowplan.kube.api.quotas import CountedQuota
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from stowplan_cluster.apiserver.store import Event, Store, Stored
+from stowplan_cluster.apiserver.store import Event, Store, Stored
 
 QUOTAS = "resourcequotas"
 

@@ -12,6 +12,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers, pkg/registry/generic/registry
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import field
@@ -33,29 +34,24 @@ from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver import conversion, deletion, managed_fields, patches, strategies, validation
 from stowplan_cluster.apiserver.binding import bind_pod, check_binding
 from stowplan_cluster.apiserver.custom.definitions import definition_warnings, validate_definition
-from stowplan_cluster.apiserver.custom_resources import DEFINITIONS
+from stowplan_cluster.apiserver.custom_resources import DEFINITIONS, CustomResources
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion
 from stowplan_cluster.apiserver.listing import ListOptions, Page, list_page
 from stowplan_cluster.apiserver.metadata import Names, carry_over, check_name, prepare_metadata, set_namespace
-from stowplan_cluster.apiserver.objects import go_text, metadata_of, same, sorted_json
+from stowplan_cluster.apiserver.objects import JsonObject, go_text, metadata_of, same, sorted_json
 from stowplan_cluster.apiserver.preconditions import check_uid, version_asked
+from stowplan_cluster.apiserver.resources import Catalogue, Resource
 from stowplan_cluster.apiserver.schema import conform, schema_of
+from stowplan_cluster.apiserver.schema.type_model import Struct
 from stowplan_cluster.apiserver.selection import selection_of
-from stowplan_cluster.apiserver.store import stored_of
+from stowplan_cluster.apiserver.store import Store, Stored, stored_of
 from stowplan_cluster.apiserver.warnings import warnings_of_create, warnings_of_update
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from stowplan_cluster.apiserver.admission import Admission
-    from stowplan_cluster.apiserver.custom_resources import CustomResources
-    from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.quota_usage import QuotaUsage
-    from stowplan_cluster.apiserver.resources import Catalogue, Resource
-    from stowplan_cluster.apiserver.schema.type_model import Struct
     from stowplan_cluster.apiserver.stages import Stages
-    from stowplan_cluster.apiserver.store import Store, Stored
 
     #: Updates managedFields of `new`: (old, new, subresource).
     _Record = Callable[[JsonObject | None, JsonObject, str], None]

@@ -7,26 +7,20 @@ Upstream: pkg/registry/authentication, pkg/registry/authorization, pkg/apis/auth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.api_errors import invalid as invalid_object
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.users import UserInfo
-from stowplan_cluster.apiserver.authorization import Attributes
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.authorization import Attributes, Authorizer, Rules
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
+from stowplan_cluster.apiserver.rbac import PolicyRule
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.selection import label_selector_of
 from stowplan_cluster.apiserver.validation.field_errors import Errors, invalid, required
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan_cluster.apiserver.authorization import Authorizer, Rules
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.rbac import PolicyRule
-    from stowplan_cluster.apiserver.resources import Resource
-
-    Authenticate = Callable[[str], UserInfo | None]
+Authenticate = Callable[[str], UserInfo | None]
 
 #: The default audience of tokens.
 API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"

@@ -5,18 +5,13 @@ Upstream: pkg/registry/apps/deployment/storage (ScaleREST), apiextensions-apiser
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.api_errors import INVALID, BadRequest, FieldError, NotFound, invalid
 from stowplan_cluster.apiserver.label_selectors import format_selector
-from stowplan_cluster.apiserver.objects import metadata_of, value_at
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of, value_at
+from stowplan_cluster.apiserver.registry import Options, Registry
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.schema import conform, struct_named
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Options, Registry
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.store import Stored
+from stowplan_cluster.apiserver.store import Stored
 
 API_VERSION = "autoscaling/v1"
 KIND = "Scale"

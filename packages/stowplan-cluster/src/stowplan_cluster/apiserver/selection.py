@@ -6,21 +6,17 @@ Upstream: pkg/fields/selector.go of k8s.io/apimachinery.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stowplan.kube.api import selector_text
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.label_selectors import SelectorError
+from stowplan.kube.api.label_selectors import Selector, SelectorError
 from stowplan.kube.api.selector_text import SHORT, FieldTerm, parse_label_selector
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.label_selectors import Selector
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.store import Stored
+from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.store import Stored
 
 #: Fields that every resource supports.
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")

@@ -6,11 +6,10 @@ its zone, of which there are three. A name without `{n}` gets the number appende
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from stowplan_cluster.apiserver.objects import JsonObject
 
 ZONES = "abc"

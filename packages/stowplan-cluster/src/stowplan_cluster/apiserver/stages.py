@@ -6,12 +6,9 @@ versions and uids always compared: reading, binding and watching work with any s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 _NAMES = {"admission": "admission", "managed-fields": "managed_fields", "validation": "validation"}
 

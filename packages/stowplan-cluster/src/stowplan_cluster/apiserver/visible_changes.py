@@ -5,13 +5,8 @@ Upstream: k8s.io/apiserver/pkg/storage/cacher/cacher.go (convertToWatchEvent).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stowplan_cluster.apiserver.store import stored_of
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.selection import Selection
-    from stowplan_cluster.apiserver.store import Event, EventType, Stored
+from stowplan_cluster.apiserver.selection import Selection
+from stowplan_cluster.apiserver.store import Event, EventType, Stored, stored_of
 
 
 def visible(event: Event, selection: Selection) -> tuple[EventType, Stored] | None:

@@ -8,21 +8,16 @@ Upstream: WarningsOnCreate and WarningsOnUpdate in pkg/registry/*/strategy.go, p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import label_value_errors
 from stowplan.kube.api.quantity import milli_value, parse_quantity
 from stowplan.kube.api.quotas import is_counted
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.validation.field_errors import same
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
 
 __all__ = ["warnings_of_create", "warnings_of_update"]
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.error_reporting import reported
 from stowplan.app.command_line.event_loop import first_of, run
-from stowplan.app.command_line.stop_signals import stop_signals
-from stowplan_cluster.commands.cluster_server import kubeconfig_written, open_cluster, served
+from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
+from stowplan_cluster.commands.cluster_server import EmbeddedCluster, kubeconfig_written, open_cluster, served
 from stowplan_cluster.commands.embedded_options import WITHOUT_A_CLUSTER, ClusterOptions, cluster_options
-
-if TYPE_CHECKING:
-    from stowplan.app.command_line.stop_signals import StopSignals
-    from stowplan_cluster.commands.cluster_server import EmbeddedCluster
 
 
 @click.command(

@@ -11,7 +11,9 @@ import errno
 import secrets
 import socket
 import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,15 +23,13 @@ from stowplan.app.command_line.event_loop import running
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.manifest_files import load_manifests
 from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.commands.embedded_options import ClusterOptions
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Iterator, Sequence
-    from pathlib import Path
 
     from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.stages import Stages
-    from stowplan_cluster.commands.embedded_options import ClusterOptions
     from stowplan_cluster.controllers.loop import Loop
     from stowplan_cluster.front.http_front import Front
 

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -25,28 +26,22 @@ from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, run, running
 from stowplan.app.sources.cluster_source import ClusterSource
-from stowplan.ask.explain.text.tables import Grid, Line, write
+from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, write
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.decode import convert, to_dict
-from stowplan.kube.api.meta import ObjectMeta
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta
+from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import ClientConnection
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.objects import STORED
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.explanations.formatting import amount, count
 from stowplan_cluster.commands import demo_cluster
 from stowplan_cluster.commands.embedded_options import WITHOUT_A_CLUSTER
 from stowplan_cluster.commands.pod_changes import PodWatcher
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-
-    from stowplan.ask.explain.text.tables import Block, Cell
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.port import Api
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
 
 # A one-screen overview of a cluster: utilization and pods per node.
 

@@ -16,6 +16,7 @@ the garbage collector would delete the pods), and missing priority classes are c
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +26,12 @@ from stowplan.kube.api.api_errors import AlreadyExists, ApiError
 from stowplan.kube.api.pod import FINISHED
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Options
+from stowplan_cluster.apiserver.resources import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from stowplan_cluster.apiserver.api_server import ApiServer
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
 
 #: Order of creation: kinds needed by admission first, pods last; then quotas, as what exists stays whatever they say.
 _FIRST = {

@@ -10,21 +10,18 @@ A change is a difference between two versions of a pod, from an HTTP watch or fr
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from stowplan.ask.explain.text.tables import Line
+from stowplan.ask.explain.text.tables import Line, Span
 from stowplan.kube.api.decode import decode_json
-from stowplan.kube.api.types import Pod
+from stowplan.kube.api.port import Change
+from stowplan.kube.api.types import Pod, PodCondition
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from stowplan.ask.explain.text.tables import Span
-    from stowplan.kube.api.port import Change
-    from stowplan.kube.api.types import PodCondition
     from stowplan_cluster.apiserver.store import Event, Store
 
 #: Seconds per batch of changes, and maximum number of lines per batch.

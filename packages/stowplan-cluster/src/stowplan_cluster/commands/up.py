@@ -11,7 +11,9 @@ import logging
 import os
 import socket
 import sys
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -21,37 +23,36 @@ from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import end_of_input, first_of, run, running
 from stowplan.app.command_line.feature_gates import feature_gates_option, features_of
 from stowplan.app.command_line.named_plugins import plugin_names
-from stowplan.app.command_line.stop_signals import stop_signals
+from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
-from stowplan.ask.explain.text.tables import write
+from stowplan.ask.explain.text.tables import Line, write
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
-from stowplan.kube.config import load_config
+from stowplan.kube.api.port import Api
+from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.extenders.calls import kinds_wanted
 from stowplan.scheduler.framework.explanations.formatting import count, joined
-from stowplan_cluster.commands.cluster_server import DEFAULT_NODES, kubeconfig_written, open_cluster, served
+from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan_cluster.commands.cluster_server import (
+    DEFAULT_NODES,
+    EmbeddedCluster,
+    kubeconfig_written,
+    open_cluster,
+    served,
+)
 from stowplan_cluster.commands.embedded_options import WITHOUT_A_CLUSTER, ClusterOptions, cluster_options
 from stowplan_cluster.commands.pod_changes import reported_changes
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
-    from stowplan.app.command_line.stop_signals import StopSignals
     from stowplan.app.daemon.web_page import SchedulerPage
-    from stowplan.ask.explain.text.tables import Line
     from stowplan.ask.offline import Cluster
     from stowplan.drivers.live.scheduler import Scheduler
-    from stowplan.kube.api.port import Api
-    from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.net.serving.requests.messages import Page
-    from stowplan.scheduler.framework.runtime.registry import Registry
     from stowplan_cluster.apiserver.store import Store
-    from stowplan_cluster.commands.cluster_server import EmbeddedCluster
 
 #: Maximum number of nodes and pods for the page's workbench: copying them pauses the scheduler for half a second.
 _MOST_TRIED = 5000

@@ -6,22 +6,16 @@ with a Conflict and is retried on the new state.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from stowplan.kube.api.api_errors import NotFound, not_found
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.deletion import DeleteOptions
-from stowplan_cluster.apiserver.objects import set_condition
-from stowplan_cluster.apiserver.registry import Options
+from stowplan_cluster.apiserver.objects import JsonObject, set_condition
+from stowplan_cluster.apiserver.registry import Options, Registry
+from stowplan_cluster.apiserver.store import Store, Stored
 from stowplan_cluster.controllers.events import FIELD_MANAGER, EventRecorder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Store, Stored
-    from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.controllers.views import Key
 
 
 class ControllerClient:

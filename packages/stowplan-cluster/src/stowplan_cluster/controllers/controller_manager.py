@@ -6,8 +6,10 @@ shows it, as the status of a quota. They are enabled if and only if that control
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.controllers.cleanup.event_ttl import EventTTLController
 from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
 from stowplan_cluster.controllers.cleanup.namespace import NamespaceController
@@ -17,7 +19,7 @@ from stowplan_cluster.controllers.devices.device_taint_eviction import DeviceTai
 from stowplan_cluster.controllers.devices.resource_claims import ResourceClaimController
 from stowplan_cluster.controllers.disruption import DisruptionController
 from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
-from stowplan_cluster.controllers.loop import Loop, select_controllers
+from stowplan_cluster.controllers.loop import Controller, Loop, select_controllers
 from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
 from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
 from stowplan_cluster.controllers.resource_quota import ResourceQuotaController
@@ -33,11 +35,7 @@ from stowplan_cluster.controllers.workloads.stateful_set import StatefulSetContr
 from stowplan_cluster.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from stowplan_cluster.apiserver.api_server import ApiServer
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.controllers.loop import Controller
 
 
 def workload_controllers(registry: Registry) -> list[Controller]:

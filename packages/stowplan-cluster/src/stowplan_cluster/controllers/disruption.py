@@ -17,17 +17,20 @@ Upstream: pkg/controller/disruption.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from msgspec import field
 
 from stowplan.kube.api.decode import decode_json
-from stowplan.kube.api.label_selectors import NOTHING, SelectorError, compile_label_selector
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.label_selectors import NOTHING, Selector, SelectorError, compile_label_selector
+from stowplan.kube.api.meta import OwnerReference, controller_of
 from stowplan.kube.api.policy import PodDisruptionBudget
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.objects import set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, set_condition
+from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.scale import scale_of
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PODS, seconds_of
@@ -37,20 +40,11 @@ from stowplan_cluster.controllers.views import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
+    Key,
     PodWithConditions,
     Scaled,
     scaled,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.kube.api.label_selectors import Selector
-    from stowplan.kube.api.meta import OwnerReference
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
-    from stowplan_cluster.controllers.views import Key
 
 # The expected pod count of a pod's owner: its spec.replicas, or that of its Deployment.
 #

@@ -12,19 +12,15 @@ Upstream: k8s.io/client-go/tools/record.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Hashable
+from typing import TypeVar
 
 from stowplan.kube.api.api_errors import ApiError, NotFound
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.registry import Options
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Options, Registry
+from stowplan_cluster.apiserver.resources import Resource
 
 #: The field manager of all controllers.
 FIELD_MANAGER = "kube-controller-manager"

@@ -14,20 +14,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from stowplan.kube.api.api_errors import ApiError, Conflict, NotFound
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.label_selectors import SelectorError
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.store import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
-
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Store
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Store
 
 BACKOFF_BASE_SECONDS = 0.005
 BACKOFF_LIMIT_SECONDS = 60.0

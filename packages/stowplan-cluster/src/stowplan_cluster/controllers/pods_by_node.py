@@ -5,15 +5,12 @@ Upstream: the `spec.nodeName` index of the pod informer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.views import Key
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 NODES = "nodes"
 

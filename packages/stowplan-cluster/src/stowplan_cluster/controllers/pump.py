@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from stowplan_cluster.controllers.loop import Loop
 
 SLICE_SECONDS = 0.004

@@ -7,20 +7,17 @@ Upstream: pkg/controller/resourcequota.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from stowplan.kube.api.quotas import as_text
 from stowplan_cluster.apiserver.quota_usage import QUOTAS
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event
-    from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.controllers.views import Key
 
 
 class ResourceQuotaController:

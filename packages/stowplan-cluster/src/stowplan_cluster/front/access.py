@@ -9,6 +9,7 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/filters (authentication, au
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -16,15 +17,11 @@ from stowplan.kube.api.api_errors import BadRequest, Forbidden, StatusDetails, U
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.users import ANONYMOUS, ANONYMOUS_USER, AUTHENTICATED, UNAUTHENTICATED, UserInfo
 from stowplan.net.serving.user import escaped
-from stowplan_cluster.apiserver.authorization import Attributes
+from stowplan_cluster.apiserver.authorization import Attributes, Authorizer
+from stowplan_cluster.front.routes import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from multidict import CIMultiDictProxy
-
-    from stowplan_cluster.apiserver.authorization import Authorizer
-    from stowplan_cluster.front.routes import Route
 
     Headers = CIMultiDictProxy[str]
 

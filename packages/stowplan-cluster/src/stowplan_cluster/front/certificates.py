@@ -12,9 +12,9 @@ from __future__ import annotations
 import datetime
 import ssl
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stowplan.net.serving.tls.certificates import (
     LIFETIME,
@@ -28,9 +28,6 @@ from stowplan.net.serving.tls.certificates import (
     signed,
     write_private,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Remaining validity at which a certificate is renewed.
 _RENEWAL = datetime.timedelta(days=30)

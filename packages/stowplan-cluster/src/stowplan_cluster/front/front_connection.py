@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from stowplan.kube.api.api_errors import ApiError, Timeout, UnsupportedMediaType
 from stowplan.net.serving.requests.messages import ALWAYS
-from stowplan.net.serving.requests.protocol import HttpConnection, read_body
+from stowplan.net.serving.requests.protocol import HttpConnection, Sleep, read_body
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.responses import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from aiohttp.web_request import BaseRequest
 
-    from stowplan.net.serving.requests.protocol import Sleep
-    from stowplan_cluster.front.front_settings import FrontSettings
-    from stowplan_cluster.front.responses import Answer
 
 #: Responses larger than this are compressed if the client accepts it.
 _GZIP_THRESHOLD = 128 * 1024

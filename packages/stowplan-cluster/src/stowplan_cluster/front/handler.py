@@ -9,40 +9,37 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/config.go (DefaultBuildHandler
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
+from stowplan.kube.api.users import UserInfo
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.requests.messages import JSON, Response, Stream
+from stowplan.net.serving.requests.messages import Answer as MountedAnswer
+from stowplan.net.serving.requests.messages import Page as MountedPage
 from stowplan.net.serving.requests.messages import Request as PageRequest
+from stowplan.net.serving.requests.protocol import Sleep
+from stowplan.net.serving.requests.targets import Query
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.front import negotiation
+from stowplan_cluster.front.access import Access
 from stowplan_cluster.front.front_connection import Connection
 from stowplan_cluster.front.front_metrics import Metrics, RequestLabels
-from stowplan_cluster.front.non_resource_paths import shown
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.non_resource_paths import Pages, shown
 from stowplan_cluster.front.request_options import first
-from stowplan_cluster.front.responses import PLAIN, Answer, Renderer, error_answer, form_of
+from stowplan_cluster.front.responses import PLAIN, Answer, Headers, Renderer, error_answer, form_of
 from stowplan_cluster.front.routes import Route, route_of, split_target
 from stowplan_cluster.front.verbs import MethodNotServed, Request, Verbs, resource_of
 from stowplan_cluster.front.watching import WatchStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from aiohttp import web
     from aiohttp.web_request import BaseRequest
 
-    from stowplan.kube.api.users import UserInfo
-    from stowplan.net.serving.requests.messages import Answer as MountedAnswer
-    from stowplan.net.serving.requests.messages import Page as MountedPage
-    from stowplan.net.serving.requests.protocol import Sleep
-    from stowplan.net.serving.requests.targets import Query
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.front.access import Access
-    from stowplan_cluster.front.front_settings import FrontSettings
-    from stowplan_cluster.front.non_resource_paths import Pages
-    from stowplan_cluster.front.responses import Headers
 
 _READING = ("get", "list", "watch")
 _TOO_MANY = "Too many requests, please try again later."

@@ -12,17 +12,20 @@ import asyncio
 import random
 import secrets
 import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from stowplan.kube.api.api_errors import BadRequest, InternalError
 from stowplan.kube.api.users import AUTHENTICATED, MASTERS, UserInfo
-from stowplan.net.serving.requests.messages import ALWAYS
-from stowplan.net.serving.requests.protocol import HttpServer
+from stowplan.net.serving.requests.messages import ALWAYS, Page
+from stowplan.net.serving.requests.protocol import HttpServer, Sleep
 from stowplan_cluster.apiserver.authorization import Authorizer
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.front.access import Access, Tokens
-from stowplan_cluster.front.certificates import certificates_for
+from stowplan_cluster.front.certificates import Certificates, certificates_for
 from stowplan_cluster.front.front_metrics import Metrics
 from stowplan_cluster.front.front_settings import FrontSettings
 from stowplan_cluster.front.handler import Handler
@@ -31,14 +34,7 @@ from stowplan_cluster.front.non_resource_paths import Pages
 from stowplan_cluster.front.responses import status_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from stowplan.net.serving.requests.messages import Page
-    from stowplan.net.serving.requests.protocol import Sleep
     from stowplan_cluster.apiserver.api_server import ApiServer
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.front.certificates import Certificates
 
 ADMIN = UserInfo(name="kubernetes-admin", groups=(MASTERS, AUTHENTICATED))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import socket
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -19,8 +20,6 @@ from stowplan.kube.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.net.serving.tls.certificates import write_private
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stowplan_cluster.apiserver.objects import JsonObject
 
 NAME = "stowplan"

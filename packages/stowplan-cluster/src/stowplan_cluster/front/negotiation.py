@@ -8,8 +8,9 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -17,17 +18,12 @@ import yaml
 from stowplan.kube.api.api_errors import BadRequest, UnsupportedMediaType
 from stowplan.kube.api.yaml_text import HostileYamlError, TooDeepError, first_value
 from stowplan.net.serving.requests import forms
-from stowplan.net.serving.requests.forms import YAML, Form, Target
+from stowplan.net.serving.requests.forms import YAML, Clause, Form, Target
 from stowplan.net.serving.requests.messages import JSON
 from stowplan_cluster.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSIONS
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.protobuf import decode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.net.serving.requests.forms import Clause
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Decode YAML request bodies as Kubernetes does, within limits.
 #

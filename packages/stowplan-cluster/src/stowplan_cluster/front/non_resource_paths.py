@@ -6,32 +6,33 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/healthz, server/routes, endpoi
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from stowplan.kube.api.api_errors import NotAcceptable
 from stowplan.net.serving.requests.forms import Form
-from stowplan.net.serving.requests.health import HealthChecks, check_answer
-from stowplan.net.serving.requests.messages import JSON
-from stowplan_cluster.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, Discovery, etag_of, groups_of
+from stowplan.net.serving.requests.health import Check, HealthChecks, check_answer
+from stowplan.net.serving.requests.messages import JSON, Page, Response
+from stowplan.net.serving.requests.targets import Query
+from stowplan_cluster.apiserver.discovery import (
+    AGGREGATED_GROUP,
+    AGGREGATED_KIND,
+    Discovery,
+    Document,
+    etag_of,
+    groups_of,
+)
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.schema import openapi
 from stowplan_cluster.apiserver.schema.openapi_protobuf import openapi_v2_protobuf
 from stowplan_cluster.front import negotiation
+from stowplan_cluster.front.front_metrics import Metrics
 from stowplan_cluster.front.responses import Answer, document, encode, form_of
 from stowplan_cluster.front.verbs import MethodNotServed, no_such_page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from stowplan.net.serving.requests.health import Check
-    from stowplan.net.serving.requests.messages import Page, Response
-    from stowplan.net.serving.requests.targets import Query
-    from stowplan_cluster.apiserver.discovery import Document
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.front.front_metrics import Metrics
 
 VERSION = "v1.36.0+stowplan"
 #: The media type of protobuf differs between Accept and Content-Type.

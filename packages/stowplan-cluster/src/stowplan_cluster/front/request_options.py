@@ -9,7 +9,6 @@ Upstream: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation, meta/inte
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import (
     FORBIDDEN,
@@ -23,16 +22,13 @@ from stowplan.kube.api.api_errors import (
 )
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan.kube.structs import PlainStruct
+from stowplan.net.serving.requests.targets import Query
 from stowplan_cluster.apiserver.deletion import DeleteOptions, options_of
 from stowplan_cluster.apiserver.listing import NOT_OLDER_THAN, ListOptions
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Options
-from stowplan_cluster.front.routes import boolean
-
-if TYPE_CHECKING:
-    from stowplan.net.serving.requests.targets import Query
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.front.negotiation import PatchKind
-    from stowplan_cluster.front.routes import Route
+from stowplan_cluster.front.negotiation import PatchKind
+from stowplan_cluster.front.routes import Route, boolean
 
 _META_GROUP = "meta.k8s.io"
 _MAX_MANAGER = 128

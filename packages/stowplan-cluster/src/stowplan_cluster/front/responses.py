@@ -8,26 +8,22 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/response.go, respo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from stowplan.kube.api.api_errors import BadRequest, NotAcceptable
+from stowplan.kube.api.api_errors import ApiError, BadRequest, NotAcceptable, Status
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.requests.forms import YAML, Form, as_yaml, error_headers, status_object
 from stowplan.net.serving.requests.messages import JSON
+from stowplan_cluster.apiserver.listing import Page
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.store import Stored
 from stowplan_cluster.apiserver.tables import table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.kube.api.api_errors import ApiError, Status
-    from stowplan_cluster.apiserver.listing import Page
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.store import Stored
 
 Headers = tuple[tuple[str, str], ...]
 

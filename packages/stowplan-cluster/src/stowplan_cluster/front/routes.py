@@ -9,7 +9,6 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
@@ -17,9 +16,7 @@ import msgspec
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.net.serving.requests.targets import Query, bad_escape, parse_query
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.resources import Resource
 
 #: More query parameters than any client sends.
 MAX_PARAMETERS = 200

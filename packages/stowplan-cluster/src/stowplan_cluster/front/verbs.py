@@ -8,7 +8,7 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 from msgspec.structs import replace
@@ -18,18 +18,25 @@ from stowplan.kube.api.users import UserInfo
 from stowplan.net.serving.requests.forms import wants_pretty
 from stowplan.net.serving.requests.messages import JSON
 from stowplan.net.serving.requests.targets import Query
-from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion
 from stowplan_cluster.apiserver.discovery import subresource_of
 from stowplan_cluster.apiserver.eviction import evict
 from stowplan_cluster.apiserver.listing import Page, parse_version
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.patches import apply_json_patch, apply_merge_patch
+from stowplan_cluster.apiserver.registry import Options, Registry
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.reviews import answer_review
 from stowplan_cluster.apiserver.scale import scale_of, set_scale
 from stowplan_cluster.apiserver.selection import selection_of
+from stowplan_cluster.apiserver.store import Stored
 from stowplan_cluster.front import negotiation, request_options
+from stowplan_cluster.front.access import Access
 from stowplan_cluster.front.responses import (
     Answer,
+    Headers,
     ObjectForm,
+    Renderer,
     document,
     form_of,
     success,
@@ -37,17 +44,6 @@ from stowplan_cluster.front.responses import (
 )
 from stowplan_cluster.front.routes import Route
 from stowplan_cluster.front.watching import WatchSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan_cluster.apiserver.deletion import Deletion
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Options, Registry
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.store import Stored
-    from stowplan_cluster.front.access import Access
-    from stowplan_cluster.front.responses import Headers, Renderer
 
 #: Groups of review kinds, which are answered but not stored.
 _REVIEW_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")

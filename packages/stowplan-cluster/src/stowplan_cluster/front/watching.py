@@ -13,23 +13,19 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/watch.go, storage/
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from stowplan.kube.api.api_errors import Expired
 from stowplan.net.serving.requests.forms import status_object
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.selection import Selection
+from stowplan_cluster.apiserver.store import Cursor, Stored
 from stowplan_cluster.apiserver.visible_changes import visible
-from stowplan_cluster.front.responses import PLAIN, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.selection import Selection
-    from stowplan_cluster.apiserver.store import Cursor, Stored
-    from stowplan_cluster.front.request_options import WatchOptions
-    from stowplan_cluster.front.responses import ObjectForm, Renderer
+from stowplan_cluster.front.request_options import WatchOptions
+from stowplan_cluster.front.responses import PLAIN, ObjectForm, Renderer, encode
 
 #: Bytes written before yielding to the event loop, plus or minus a few large objects.
 _CHUNK = 64 * 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +27,6 @@ from stowplan_lab.commands.scenario_options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan_lab.compare.comparison import ComparisonRecord
     from stowplan_lab.sweeps import Workers
 

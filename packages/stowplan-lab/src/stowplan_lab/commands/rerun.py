@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.ask.offline import Cluster
 from stowplan.kube.config.features import known_gates
+from stowplan.ui.timeline_file import TimelineHeader
 from stowplan_lab.commands.scenario_options import scenario_reported
 from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.simulate import simulated_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.ui.timeline_file import TimelineHeader
 
 
 def cluster_at(header: TimelineHeader, at: float, *, folder: str, stopped: Callable[[], bool]) -> Cluster:

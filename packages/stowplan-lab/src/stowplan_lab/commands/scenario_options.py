@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from stowplan_lab.sweeps import Workers
 
 DAYS_IN_SECONDS = Section(

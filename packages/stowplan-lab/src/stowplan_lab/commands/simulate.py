@@ -15,7 +15,7 @@ from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.error_reporting import reported
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
-from stowplan.app.command_line.stop_signals import stop_signals
+from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.ask.explain.text.tables import write
 from stowplan_lab.commands.scenario_options import (
     DAYS_IN_SECONDS,
@@ -27,7 +27,6 @@ from stowplan_lab.commands.scenario_options import (
 )
 
 if TYPE_CHECKING:
-    from stowplan.app.command_line.stop_signals import StopSignals
     from stowplan_lab.simulation.simulate import Progress, Simulation
 
 #: Seconds between progress updates, on a terminal and elsewhere.

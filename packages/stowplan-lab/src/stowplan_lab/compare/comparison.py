@@ -10,32 +10,25 @@ utilization and cost are not measured, and the notes explain how to read the res
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.history.recordings.recording_files import files_of_run, header_of
-from stowplan.history.recordings.rerun import rerun
-from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.history.recordings.rerun import RerunResult, rerun
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import wait_measures
-from stowplan.scheduler.framework.runtime.registry import installed_plugins, load_plugin
+from stowplan.scheduler.framework.runtime.registry import Registry, installed_plugins, load_plugin
 from stowplan.scheduler.inspection.records import Record
+from stowplan_lab.simulation.results.simulation_records import SummaryRecord
 from stowplan_lab.simulation.simulate import simulate_scenario
-from stowplan_lab.sweeps import run_all
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from stowplan.history.recordings.rerun import RerunResult
-    from stowplan.kube.config import Configuration
-    from stowplan.scheduler.framework.runtime.registry import Registry
-    from stowplan_lab.simulation.results.simulation_records import SummaryRecord
-    from stowplan_lab.sweeps import Workers
+from stowplan_lab.sweeps import Workers, run_all
 
 #: The name of the configuration of the recording.
 RECORDED = "recorded"

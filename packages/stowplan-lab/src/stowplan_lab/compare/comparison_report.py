@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.kube.timing.waits import COUNTED
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan_lab.compare.comparison import PLACED_DIFFERENTLY
+from stowplan_lab.compare.comparison import PLACED_DIFFERENTLY, ComparisonRecord, Estimate, MeasureRecord
 from stowplan_lab.simulation.report.html import WIDTH, standing_page
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan.ask.explain.text.tables import Block
-    from stowplan_lab.compare.comparison import ComparisonRecord, Estimate, MeasureRecord
 
 NO_DIFFERENCE = "No difference: every pod has the same node at the same time."
 _PLAIN = {

@@ -10,41 +10,38 @@ Upstream: pkg/controller/nodelifecycle and tainteviction; kubectl drain.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from random import Random
 
 from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.taints import UNREACHABLE, UNSCHEDULABLE
-from stowplan_lab.simulation.definition.scenario_fields import EVENTS, NodesSpec, times_of
+from stowplan_lab.simulation.definition.scenario_fields import (
+    EVENTS,
+    DrainSpec,
+    EventSpec,
+    FailSpec,
+    NodesSpec,
+    OutageSpec,
+    PriceSpec,
+    ReclaimSpec,
+    ResizeSpec,
+    ScaleSpec,
+    Scenario,
+    TaintEventSpec,
+    UpgradeSpec,
+    times_of,
+)
 from stowplan_lab.simulation.nodes.autoscaler import REMOVED
-from stowplan_lab.simulation.nodes.running_pods import NODE_FAILED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from random import Random
-
-    from stowplan_lab.simulation.definition.scenario_fields import (
-        DrainSpec,
-        EventSpec,
-        FailSpec,
-        OutageSpec,
-        PriceSpec,
-        ReclaimSpec,
-        ResizeSpec,
-        ScaleSpec,
-        Scenario,
-        TaintEventSpec,
-        UpgradeSpec,
-    )
-    from stowplan_lab.simulation.nodes.drains import Drains
-    from stowplan_lab.simulation.nodes.fleet import Fleet
-    from stowplan_lab.simulation.nodes.running_pods import Kubelets
-    from stowplan_lab.simulation.simulation_context import SimulationContext
-    from stowplan_lab.simulation.workloads.owners import WorkloadController
-    from stowplan_lab.simulation.workloads.templates import Rollout
+from stowplan_lab.simulation.nodes.drains import Drains
+from stowplan_lab.simulation.nodes.fleet import Fleet
+from stowplan_lab.simulation.nodes.running_pods import NODE_FAILED, Kubelets
+from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.workloads.owners import WorkloadController
+from stowplan_lab.simulation.workloads.templates import Rollout
 
 RECLAIMED = "stowplan.dev/reclaimed"
 #: Why pods are deleted.

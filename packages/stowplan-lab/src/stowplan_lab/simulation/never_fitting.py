@@ -7,20 +7,15 @@ ignored, so work that is found here certainly waits until the end.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.scheduler.framework.explanations.formatting import amount, count
-from stowplan_lab.simulation.nodes.fleet import amounts_of
+from stowplan_lab.simulation.definition.scenario_fields import Scenario
+from stowplan_lab.simulation.nodes.fleet import Fleet, Group, amounts_of
 from stowplan_lab.simulation.results.ledger import amounts_of_pod
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from stowplan_lab.simulation.definition.scenario_fields import Scenario
-    from stowplan_lab.simulation.nodes.fleet import Fleet, Group
-    from stowplan_lab.simulation.workloads.owners import Template
+from stowplan_lab.simulation.workloads.owners import Template
 
 
 class Supply:

@@ -12,10 +12,12 @@ the same times.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -36,19 +38,24 @@ from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Namespace, Node, PodGroup, PriorityClass
 from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.kube.config.declaration import Declarations
 from stowplan.kube.structs import PlainStruct
+from stowplan.kube.timing.waits import Waits
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders
 from stowplan.scheduler.extenders.calls import Calls
 from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.requests import Create
 from stowplan.scheduler.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.ui.source_records import configuration_record
 from stowplan.ui.timeline_file import NAME as TIMELINE
 from stowplan.ui.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
-from stowplan_lab.simulation.definition.scenario_loading import load_scenario
+from stowplan_lab.simulation.definition.amounts import Distribution
+from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec, Scenario
+from stowplan_lab.simulation.definition.scenario_loading import Located, load_scenario
 from stowplan_lab.simulation.faults import Faults
 from stowplan_lab.simulation.never_fitting import Supply, never_fitting
 from stowplan_lab.simulation.nodes.autoscaler import Autoscaler
@@ -58,29 +65,21 @@ from stowplan_lab.simulation.nodes.running_pods import Kubelets, TaintEvictions
 from stowplan_lab.simulation.report.series import Sampler
 from stowplan_lab.simulation.report.simulation_page import report_page
 from stowplan_lab.simulation.results.ledger import CALM, Ledger, Origin
-from stowplan_lab.simulation.results.output import Digest, DiscardRows, Folder, Kept
-from stowplan_lab.simulation.results.simulation_records import CauseRecord, SummaryRecord, WaitsRecord
+from stowplan_lab.simulation.results.output import Digest, DiscardRows, Folder, Kept, Sink
+from stowplan_lab.simulation.results.simulation_records import (
+    CauseRecord,
+    DecisionRow,
+    SampleRow,
+    SummaryRecord,
+    WaitsRecord,
+)
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import objects_at_start
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
 from stowplan_lab.simulation.workloads.feeds import feed_of, size_of
-from stowplan_lab.simulation.workloads.owners import ExistingOwners
+from stowplan_lab.simulation.workloads.owners import ExistingOwners, Template
 from stowplan_lab.simulation.workloads.templates import rollouts_of, template_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from stowplan.kube.config.declaration import Declarations
-    from stowplan.kube.timing.waits import Waits
-    from stowplan.scheduler.framework.interface import Plugin
-    from stowplan_lab.simulation.definition.amounts import Distribution
-    from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec, Scenario
-    from stowplan_lab.simulation.definition.scenario_loading import Located
-    from stowplan_lab.simulation.results.output import Sink
-    from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow
-    from stowplan_lab.simulation.workloads.owners import Template
 
 GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

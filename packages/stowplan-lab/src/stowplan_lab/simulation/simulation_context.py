@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan.drivers.virtual_time.driver import Call
+from stowplan.drivers.virtual_time.driver import Call, VirtualTime
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.pod import Pod
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.requests import Create, Delete
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.drivers.virtual_time.driver import VirtualTime
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec
-    from stowplan_lab.simulation.results.ledger import Entry, Ledger, Origin
+from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec
+from stowplan_lab.simulation.results.ledger import Entry, Ledger, Origin
 
 
 class SimulationContext:

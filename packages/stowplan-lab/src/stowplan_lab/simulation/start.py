@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.kube.api.manifest_files import LoadError
+from stowplan.kube.api.meta import ApiStruct
+from stowplan.scheduler.engine.watched_kinds import WatchedKind
+from stowplan_lab.simulation.definition.scenario_fields import ClusterSpec
 from stowplan_lab.simulation.scenario_errors import ScenarioError
-from stowplan_lab.traces.trace import TraceError, open_trace
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
-
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.scheduler.engine.watched_kinds import WatchedKind
-    from stowplan_lab.simulation.definition.scenario_fields import ClusterSpec
-    from stowplan_lab.traces.trace import Trace
+from stowplan_lab.traces.trace import Trace, TraceError, open_trace
 
 
 def objects_at_start(

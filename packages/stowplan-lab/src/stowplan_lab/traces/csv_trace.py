@@ -6,9 +6,11 @@ metadata. Rows that are unordered in time are rejected, or sorted on request (`r
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,10 +23,6 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.traces.rows import CsvFile, in_order
 from stowplan_lab.traces.trace import Arrival, TraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 T = TypeVar("T", bound="_Options")
 

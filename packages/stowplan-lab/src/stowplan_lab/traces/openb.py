@@ -7,16 +7,12 @@ CPU and memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from stowplan_lab.traces.csv_trace import open_csv
+from stowplan_lab.traces.csv_trace import CsvTrace, open_csv
 from stowplan_lab.traces.trace import TraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from stowplan_lab.traces.csv_trace import CsvTrace
 
 _PREFIX = "alibabacloud.com/"
 _AMOUNTS = {

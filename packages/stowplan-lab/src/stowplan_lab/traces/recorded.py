@@ -12,13 +12,15 @@ Not included: nodes that were added or removed later, and other objects that pod
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.meta import ApiStruct, controller_of
 from stowplan.kube.api.pod import FINISHED, Pod, PodStatus
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node
@@ -26,12 +28,6 @@ from stowplan.scheduler.engine.dumped import objects_of
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.engine.inputs import Changes
 from stowplan_lab.traces.trace import Arrival, TraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from stowplan.kube.api.meta import ApiStruct
 
 
 class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):

@@ -8,18 +8,16 @@ import gzip
 import lzma
 import pickle
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from heapq import merge
 from itertools import islice
+from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import IO, Any, NamedTuple, TextIO
 
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.traces.trace import TraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 #: The first bytes of compressed files -> their opener.
 _PACKED: dict[bytes, Callable[..., TextIO]] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}

@@ -14,15 +14,13 @@ later.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
 
+from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config.config_errors import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan.kube.api.types import Node, Pod
 
 
 class TraceError(ValueError):
@@ -57,13 +55,7 @@ class Trace(Protocol):
         """The number of pods, for progress estimates; None if that requires reading the whole file."""
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from stowplan_lab.traces.trace import Trace
-
-    Opener = Callable[[Mapping[str, Any], Path], Trace]
+Opener = Callable[[Mapping[str, Any], Path], Trace]
 
 #: Format -> module and name of its opener. The module is imported on use.
 FORMATS: dict[str, tuple[str, str]] = {

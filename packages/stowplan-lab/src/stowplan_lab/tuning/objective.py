@@ -10,6 +10,7 @@ such as utilization, count with the opposite sign. The Pareto front shows the tw
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from math import isfinite
 from statistics import fmean
@@ -19,11 +20,9 @@ from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.timing.waits import Waits, wait_measures
 from stowplan.scheduler.framework.status import RAISED
 from stowplan_lab.simulation.results.ledger import CALM, REFUSED
+from stowplan_lab.simulation.results.simulation_records import SampleRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from stowplan_lab.simulation.results.simulation_records import SampleRow
     from stowplan_lab.simulation.simulate import SimulationResult
 
 
@@ -112,10 +111,7 @@ def front(axes: Sequence[str], found: Mapping[int, Mapping[str, float]]) -> list
     return kept
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    UserFunction = Callable[[Mapping[str, float]], float]
+UserFunction = Callable[[Mapping[str, float]], float]
 
 #: Short names.
 _SHORT = {"waits": "waits.mean", "nodes": "nodes.mean"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from stowplan.scheduler.inspection.records import Record
-from stowplan_lab.compare.comparison import Estimate  # noqa: TC001 - msgspec reads annotations
+from stowplan_lab.compare.comparison import Estimate
 
 TUNING_VERSION = 1
 #: The verdict of the held-out part on the best trial.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.kube.api.yaml_text import to_yaml
 from stowplan.kube.timing.waits import COUNTED
 from stowplan.scheduler.framework.explanations.formatting import count
@@ -16,14 +18,7 @@ from stowplan_lab.compare.comparison_report import amount, spread, title_of
 from stowplan_lab.simulation.report.html import COLOURS, Dot, Series, figure, lines, scatter, standing_page
 from stowplan_lab.simulation.report.summary_text import span_text
 from stowplan_lab.tuning.objective import TuningError, front
-from stowplan_lab.tuning.search_records import BETTER, NOT_JUDGED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from stowplan.ask.explain.text.tables import Block
-    from stowplan_lab.tuning.search_records import JudgedRecord, TrialRecord, TuningRecord
+from stowplan_lab.tuning.search_records import BETTER, NOT_JUDGED, JudgedRecord, TrialRecord, TuningRecord
 
 _SHOWN = 5
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.runtime.registry import load_plugin
 from stowplan_lab.simulation.definition.amounts import Span
+from stowplan_lab.simulation.definition.scenario_fields import Scenario
 from stowplan_lab.simulation.definition.scenario_loading import Located
-from stowplan_lab.simulation.simulate import simulate_scenario
-from stowplan_lab.sweeps import run_all
+from stowplan_lab.simulation.simulate import SimulationResult, simulate_scenario
+from stowplan_lab.sweeps import Workers, run_all
 from stowplan_lab.tuning.objective import measured_since
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from stowplan_lab.simulation.definition.scenario_fields import Scenario
-    from stowplan_lab.simulation.simulate import SimulationResult
-    from stowplan_lab.sweeps import Workers
 
 
 class Part(PlainStruct, frozen=True, kw_only=True):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, load_config
+from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, FeatureGates, load_config
+from stowplan.kube.config.declaration import Declarations
 from stowplan.kube.config.plugins import set_score_weight
 from stowplan.kube.config.schema import API_VERSION
 from stowplan.kube.structs import PlainStruct
@@ -22,17 +24,9 @@ from stowplan.scheduler.framework.runtime.registry import load_plugin
 from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_loading import Located, load_scenario
 from stowplan_lab.simulation.simulate import Simulation
-from stowplan_lab.tuning.objective import DEFAULT, TuningError, blend, read_objective
+from stowplan_lab.tuning.objective import DEFAULT, Objective, TuningError, blend, read_objective
 from stowplan_lab.tuning.search_runs import Part
-from stowplan_lab.tuning.space import RATIO, default_space, load_space
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan.kube.config import FeatureGates
-    from stowplan.kube.config.declaration import Declarations
-    from stowplan_lab.tuning.objective import Objective
-    from stowplan_lab.tuning.space import ProfileSpace, SpaceSpec, Value, Values
+from stowplan_lab.tuning.space import RATIO, ProfileSpace, SpaceSpec, Value, Values, default_space, load_space
 
 Document = dict[str, Any]
 _FIT, _FIT_ARGS = "NodeResourcesFit", "NodeResourcesFitArgs"

@@ -17,21 +17,18 @@ of a RequestedToCapacityRatio only where that is the strategy.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from stowplan.kube.config.config_errors import did_you_mean
-from stowplan_lab.simulation.definition.documents import Document, read_document
-from stowplan_lab.simulation.definition.scenario_fields import Spec
+from stowplan_lab.simulation.definition.documents import Document, FieldPath, Problem, read_document
+from stowplan_lab.simulation.definition.scenario_fields import Scenario, Spec
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping, Sequence
-
     from stowplan.kube.config.declaration import Declarations
-    from stowplan_lab.simulation.definition.documents import FieldPath, Problem
-    from stowplan_lab.simulation.definition.scenario_fields import Scenario
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 STRATEGIES = (LEAST, MOST, RATIO)

@@ -8,19 +8,15 @@ hundred machines, and when it was interrupted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from stowplan_lab.tuning.objective import TuningError
-from stowplan_lab.tuning.space import chosen
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from stowplan_lab.tuning.search_runs import Measures
-    from stowplan_lab.tuning.space import SpaceSpec, Values
+from stowplan_lab.tuning.search_runs import Measures
+from stowplan_lab.tuning.space import SpaceSpec, Values, chosen
 
 NO_OPTUNA = "stowplan tune needs the package optuna: pip install 'stowplan-lab[tune]'"
 #: Number of trials that are drawn before any of them is run.

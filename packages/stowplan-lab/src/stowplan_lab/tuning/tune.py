@@ -13,36 +13,30 @@ of good compromises is judged along with it; the choice was made before.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from stowplan_lab.compare.comparison import estimate
-from stowplan_lab.sweeps import Processes, ReusedWorkers, run_all
+from stowplan_lab.simulation.definition.scenario_fields import Scenario
+from stowplan_lab.sweeps import Processes, ReusedWorkers, Workers, run_all
 from stowplan_lab.tuning.objective import TuningError, axes_of, front
 from stowplan_lab.tuning.search_records import BETTER, NOT_BETTER, JudgedRecord, TrialRecord, TuningRecord
 from stowplan_lab.tuning.search_report import Results
-from stowplan_lab.tuning.search_runs import Job, last_arrival, simulated
-from stowplan_lab.tuning.setup import set_up
+from stowplan_lab.tuning.search_runs import Job, Measures, Part, Simulated, last_arrival, simulated
+from stowplan_lab.tuning.setup import Setup, set_up
 from stowplan_lab.tuning.study import BATCH, Study
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from stowplan_lab.simulation.definition.scenario_fields import Scenario
-    from stowplan_lab.sweeps import Workers
-    from stowplan_lab.tuning.search_runs import Measures, Part, Simulated
-    from stowplan_lab.tuning.setup import Setup
-
-    #: (phase, finished runs, total runs)
-    Progress = Callable[[str, int, int], object]
+#: (phase, finished runs, total runs)
+Progress = Callable[[str, int, int], object]
 
 #: Number of other configurations on the Pareto front that are evaluated in addition to the best trial.
 _JUDGED_COMPROMISES = 4

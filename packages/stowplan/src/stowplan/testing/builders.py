@@ -14,10 +14,8 @@ Names that are not Python identifiers ("nvidia.com/gpu", "topology.kubernetes.io
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 __all__ = ["NodeBuilder", "PodBuilder", "a_node", "a_pod", "expression", "selector"]
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import MethodNotAllowed, NotFound
-from stowplan.net.serving.requests.messages import Response
-
-if TYPE_CHECKING:
-    from stowplan.net.serving.requests.messages import Page, Request
+from stowplan.net.serving.requests.messages import Page, Request, Response
 
 _TYPES = {
     "html": "text/html; charset=utf-8",

@@ -8,33 +8,35 @@ page need not distinguish them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from stowplan.ask.explain.detailed_record import detailed
 from stowplan.ask.explain.judging import kinds_of
 from stowplan.ask.explain.node_view import node_view
+from stowplan.ask.explain.text.reported_status import ReportedStatus
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.refusals import condition_of
+from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.types import PodGroup
-from stowplan.net.serving.requests.messages import JSON, Response
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.net.serving.requests.messages import JSON, Request, Response
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.inspection.queue_state import main_reason
-from stowplan.scheduler.inspection.records import GroupStateRecord, QueuedPodRecord, QueueRecord, encoded
+from stowplan.scheduler.inspection.records import (
+    GroupStateRecord,
+    GroupVerdictRecord,
+    QueuedPodRecord,
+    QueueRecord,
+    Record,
+    VerdictRecord,
+    encoded,
+)
 from stowplan.ui.page_routes import key_of, limit_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from stowplan.ask.explain.text.reported_status import ReportedStatus
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.net.serving.requests.messages import Request
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.inspection.records import GroupVerdictRecord, Record, VerdictRecord
 
 #: Number of kinds of pending pods that are judged; other pods are listed without a reason.
 MAX_KINDS = 200

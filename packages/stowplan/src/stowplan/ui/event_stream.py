@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.kube.timing.times import REAL_TIMES, within
+from stowplan.kube.timing.times import REAL_TIMES, Times, within
 from stowplan.net.serving.requests.messages import NO_SNIFF, Stream
 from stowplan.scheduler.inspection.records import encoded
-from stowplan.ui.plan import Plan
+from stowplan.ui.plan import Plan, PlanChange, PodRow
 from stowplan.ui.plan_messages import (
     DeltaMessage,
     PartMessage,
@@ -30,12 +30,6 @@ from stowplan.ui.plan_messages import (
     positions_of,
     snapshot_in_parts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-
-    from stowplan.kube.timing.times import Times
-    from stowplan.ui.plan import PlanChange, PodRow
 
 EVENTS = "text/event-stream; charset=utf-8"
 _BEAT = b": beat\n\n"

@@ -13,6 +13,7 @@ Upstream has no counterpart.
 from __future__ import annotations
 
 import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Protocol
@@ -20,15 +21,11 @@ from typing import TYPE_CHECKING, Protocol
 from stowplan.kube.api.api_errors import BadRequest, NotFound
 from stowplan.kube.api.whole_numbers import whole_number
 from stowplan.net.serving.loopback import LoopbackServer
-from stowplan.net.serving.requests.messages import JSON, Answer, Response
-from stowplan.scheduler.inspection.records import encoded
+from stowplan.net.serving.requests.messages import JSON, Answer, Page, Request, Response
+from stowplan.scheduler.inspection.records import Record, encoded
 from stowplan.ui.assets import asset_pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
-    from stowplan.net.serving.requests.messages import Page, Request
-    from stowplan.scheduler.inspection.records import Record
     from stowplan.ui.event_stream import PlanStreams
     from stowplan.ui.source_records import ConfigurationRecord, SourceRecord
 

@@ -6,6 +6,7 @@ included, so that no secret can leak.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import field
@@ -14,8 +15,6 @@ from stowplan.kube.api.meta import controller_of
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from stowplan.kube.api.types import Node, Pod
     from stowplan.scheduler.cluster.node_table import NodeTable
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape

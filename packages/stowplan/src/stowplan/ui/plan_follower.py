@@ -8,20 +8,17 @@ state tells which pods changed. Without viewers nothing is kept or sent.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.ui.plan import Plan, PlanChange, node_rows, pod_rows
+from stowplan.kube.timing.times import REAL_TIMES, Times
+from stowplan.ui.plan import NodeRow, Plan, PlanChange, PodRow, node_rows, pod_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from stowplan.kube.api.types import Node
-    from stowplan.kube.timing.times import Times
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.ui.event_stream import PlanStreams
-    from stowplan.ui.plan import NodeRow, PodRow
 
 #: Seconds between two updates.
 INTERVAL = 0.1

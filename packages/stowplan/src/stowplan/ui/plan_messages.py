@@ -10,17 +10,13 @@ replaces the row with the same name. UIDs are not sent: a name belongs to one po
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, count, islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from stowplan.scheduler.inspection.records import Record
-from stowplan.ui.plan import NodeRow, PlanChange, PodRow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-
-    from stowplan.ui.plan import Plan
+from stowplan.ui.plan import NodeRow, Plan, PlanChange, PodRow
 
 #: Pods per part: 25 ms of work on either side.
 PODS_OF_PART = 6000

@@ -6,20 +6,16 @@ could end the script element, and two line separators.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from stowplan.scheduler.inspection.records import QueueRecord, Record, VerdictRecord, encoded
 from stowplan.ui.assets import DATA, assets
+from stowplan.ui.cluster_inspection import ClusterInspection
+from stowplan.ui.plan import Plan
 from stowplan.ui.plan_messages import SnapshotMessage, snapshot
-from stowplan.ui.source_records import ConfigurationRecord, SourceRecord  # noqa: TC001 (msgspec reads annotations)
-from stowplan.ui.timeline import FramesRecord, TimeRecord  # noqa: TC001 (msgspec reads annotations)
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from stowplan.ui.cluster_inspection import ClusterInspection
-    from stowplan.ui.plan import Plan
-    from stowplan.ui.timeline_routes import Timelines
+from stowplan.ui.source_records import ConfigurationRecord, SourceRecord
+from stowplan.ui.timeline import FramesRecord, TimeRecord
+from stowplan.ui.timeline_routes import Timelines
 
 #: Number of pending pods, each of one kind, whose verdicts are saved.
 MAX_VERDICTS = 200

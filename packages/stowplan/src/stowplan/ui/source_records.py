@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from stowplan.kube.api.yaml_text import to_yaml
-from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, Declarations, FeatureGates
 from stowplan.kube.config.config_loading import Loaded
+from stowplan.kube.config.configuration import Extender
 from stowplan.kube.config.declaration import enabled_by_default
-from stowplan.kube.config.reports.differences import effective_profiles
+from stowplan.kube.config.reports.differences import EffectiveProfile, effective_profiles
 from stowplan.scheduler.inspection.records import Record
-
-if TYPE_CHECKING:
-    from stowplan.kube.config import Configuration, Declarations, FeatureGates
-    from stowplan.kube.config.configuration import Extender
-    from stowplan.kube.config.reports.differences import EffectiveProfile
-
 
 Mode = Literal["live", "files", "recording", "simulation", "static"]
 #: What a source can answer.

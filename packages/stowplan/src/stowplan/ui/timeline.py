@@ -6,24 +6,21 @@ many frames, neighbors are merged and the interval doubles, so that their number
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from stowplan.history.recordings.recording_files import moment_text
 from stowplan.kube.structs import PlainStruct
+from stowplan.kube.timing.waits import WaitingPods, Waits
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.inspection.records import Record
 from stowplan.ui.plan import Plan, PlanChange, difference
 from stowplan.ui.plan_follower import PlanFollower
 from stowplan.ui.plan_messages import NodesRecord, PodsRecord, SnapshotMessage, delta, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from stowplan.kube.timing.waits import WaitingPods, Waits
-    from stowplan.scheduler.cluster.state import ClusterState
 
 #: Maximum number of frames, and the initial interval in seconds.
 MAX_FRAMES, FIRST_INTERVAL = 1000, 0.1

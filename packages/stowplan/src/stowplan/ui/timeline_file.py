@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import zlib
 from gzip import BadGzipFile, GzipFile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 
+from stowplan.kube.timing.waits import WaitingPods
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.inspection.records import Record
 from stowplan.ui.plan_messages import DeltaMessage, change_of, delta
-from stowplan.ui.source_records import ConfigurationRecord  # noqa: TC001 (msgspec reads annotations)
+from stowplan.ui.source_records import ConfigurationRecord
 from stowplan.ui.timeline import MAX_FRAMES, Frame, StateSampler, Timeline
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from stowplan.kube.timing.waits import WaitingPods
-    from stowplan.scheduler.cluster.state import ClusterState
 
 NAME = "timeline.jsonl.gz"
 #: Incremented when the encoding of nodes and pods changes.

@@ -12,28 +12,23 @@ then: in another thread, once for all concurrent requests. The last few moments 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from msgspec import field
 
+from stowplan.ask.offline import Cluster
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.requests.messages import JSON, Response
+from stowplan.net.serving.requests.messages import JSON, Page, Request, Response
 from stowplan.scheduler.engine.input_log.recording import RecordingError
-from stowplan.scheduler.inspection.records import encoded
+from stowplan.scheduler.inspection.records import Record, encoded
 from stowplan.ui.cluster_inspection import ClusterInspection, JudgedCluster
 from stowplan.ui.page_routes import time_of, timeline_name_of
+from stowplan.ui.timeline import FramesRecord, Timeline, TimeRecord
 from stowplan.ui.workbench import Workbench
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.net.serving.requests.messages import Page, Request
-    from stowplan.scheduler.inspection.records import Record
-    from stowplan.ui.timeline import FramesRecord, Timeline, TimeRecord
-
-    Pages = dict[str, Callable[[Request], Response]]
+Pages = dict[str, Callable[[Request], Response]]
 
 #: Number of cached moments.
 MAX_MOMENTS = 4

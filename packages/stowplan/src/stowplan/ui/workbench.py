@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import yaml
@@ -19,29 +20,32 @@ from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.what_if.answer_records import WhatIfRecord
 from stowplan.ask.what_if.before_and_after import what_if
-from stowplan.ask.what_if.hypothetical_changes import AddNodes, Drain, Label, Put, Reconfigure, Remove, Scale, Taint
+from stowplan.ask.what_if.hypothetical_changes import (
+    AddNodes,
+    Change,
+    Drain,
+    Label,
+    Put,
+    Reconfigure,
+    Remove,
+    Scale,
+    Taint,
+)
 from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES
 from stowplan.ask.what_if.hypothetical_pods import MOST_REPLICAS
 from stowplan.kube.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.yaml_text import HostileYamlError, first_value, to_yaml
-from stowplan.kube.config import ConfigError
+from stowplan.kube.config import ConfigError, Configuration, FeatureGates
 from stowplan.kube.config.features import known_gates
 from stowplan.kube.config.plugins import set_score_weight
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.requests.messages import JSON, Response
+from stowplan.net.serving.requests.messages import JSON, Request, Response
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.inspection.records import encoded
 from stowplan.ui.plan import Plan, difference, plan_of
 from stowplan.ui.plan_messages import DeltaMessage, delta
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from stowplan.kube.config import Configuration, FeatureGates
-    from stowplan.net.serving.requests.messages import Request
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.interface import Plugin
-from stowplan.ask.what_if.hypothetical_changes import Change
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 

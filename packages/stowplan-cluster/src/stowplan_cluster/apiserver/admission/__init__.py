@@ -12,6 +12,7 @@ Upstream: pkg/kubeapiserver/options/plugins.go gives the order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.admission.plugins import (
@@ -28,8 +29,6 @@ from stowplan_cluster.apiserver.admission.plugins import (
 from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan_cluster.apiserver.admission.plugins import List, Lookup, Plugin
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.quota_usage import QuotaUsage

@@ -5,6 +5,7 @@ Upstream: k8s.io/apiserver/pkg/admission.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -14,19 +15,14 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.storage import Candidate, default_class
 from stowplan.kube.api.taints import NOT_READY, UNREACHABLE
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
+from stowplan_cluster.apiserver.resources import Resource
 
 if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.store import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.quota_usage import QuotaUsage
-    from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.store import Stored
 
     #: (storage, namespace, name)

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import ipaddress
 import zlib
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import InternalError
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from stowplan_cluster.apiserver.admission.plugins import List
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _NETWORKS = {"IPv4": ipaddress.ip_network("10.96.0.0/12"), "IPv6": ipaddress.ip_network("fd00:10:96::/112")}
 #: The first addresses are reserved for Services that request a fixed one, such as DNS.

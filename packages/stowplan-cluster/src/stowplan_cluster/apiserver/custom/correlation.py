@@ -5,12 +5,9 @@ Upstream: k8s.io/apiserver/pkg/cel/common/equality.go (CorrelatedObject).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from stowplan_cluster.apiserver.objects import sorted_json
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject, sorted_json
 
 
 class _Absent:

@@ -8,7 +8,8 @@ registry/customresourcedefinition/strategy.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from stowplan.kube.api import regexes
 from stowplan.kube.api.field_errors import aggregate, go_quote
@@ -16,14 +17,9 @@ from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
-from stowplan_cluster.apiserver.objects import copy_of, equal, is_true, set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of, equal, is_true, set_condition
 from stowplan_cluster.apiserver.validation.definitions import by_version
 from stowplan_cluster.apiserver.validation.field_errors import Errors, duplicate, invalid, required, too_many
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _MAX_SELECTABLE = 8
 _SELECTABLE_TYPES = ("string", "boolean", "integer")

@@ -6,14 +6,10 @@ Upstream: ValidFieldPath of apiextensions-apiserver/pkg/apiserver/schema/cel/val
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from stowplan.kube.api.field_errors import child
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject
 
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|[.\[\]]|[^.\[\]]+", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}

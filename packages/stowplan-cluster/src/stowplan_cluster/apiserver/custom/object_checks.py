@@ -5,23 +5,19 @@ Upstream: apiextensions-apiserver/pkg/registry/customresource (strategy.go, vali
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from stowplan.kube.api.api_errors import FieldError
 from stowplan.kube.api.field_errors import child
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan_cluster.apiserver.custom.correlation import ABSENT
 from stowplan_cluster.apiserver.custom.openapi import validate_value
 from stowplan_cluster.apiserver.custom.value_errors import duplicate_value, invalid_value
-from stowplan_cluster.apiserver.objects import go_text, go_type, sorted_json, value_at
+from stowplan_cluster.apiserver.objects import JsonObject, go_text, go_type, sorted_json, value_at
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.validation.field_errors import Errors, required
 from stowplan_cluster.apiserver.validation.names import dns_1035_label
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.kube.api.api_errors import FieldError
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
 
 # Uniqueness in list sets and list maps.
 #

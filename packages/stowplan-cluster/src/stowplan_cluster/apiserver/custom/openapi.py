@@ -12,7 +12,7 @@ Upstream: k8s.io/kube-openapi/pkg/validation/validate, apiextensions-apiserver/p
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api import regexes
 from stowplan.kube.api.api_errors import TYPE_INVALID, FieldError
@@ -21,11 +21,8 @@ from stowplan.kube.api.regexes import PatternError
 from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.correlation import ABSENT, Old, old_field, old_item
 from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, invalid_object, invalid_value, unsupported_value
-from stowplan_cluster.apiserver.objects import equal, go_number, is_number
+from stowplan_cluster.apiserver.objects import JsonObject, equal, go_number, is_number
 from stowplan_cluster.apiserver.validation.field_errors import Errors, required, too_long, too_many
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Patterns of custom resource definitions: limits on memory and time.
 #

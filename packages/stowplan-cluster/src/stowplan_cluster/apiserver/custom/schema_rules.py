@@ -8,7 +8,8 @@ apiextensions-apiserver/pkg/apis/apiextensions/validation (ValidateCustomResourc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,13 +17,8 @@ from stowplan.kube.api.regexes import PatternError
 from stowplan_cluster.apiserver.custom.openapi import compile_pattern, validate_value
 from stowplan_cluster.apiserver.custom.rules.compilation import rule_errors
 from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, invalid_value
-from stowplan_cluster.apiserver.objects import copy_of, equal
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of, equal
 from stowplan_cluster.apiserver.validation.field_errors import Errors, forbidden, invalid, not_supported, required
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _META_FIELDS = ("metadata", "kind", "apiVersion")

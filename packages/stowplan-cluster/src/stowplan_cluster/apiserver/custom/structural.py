@@ -5,14 +5,11 @@ Upstream: apiextensions-apiserver/pkg/apiserver/schema, controller/openapi/build
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan_cluster.apiserver.objects import copy_of
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of
 from stowplan_cluster.apiserver.schema import struct_named
 from stowplan_cluster.apiserver.schema.type_model import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct, Type
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _SCALARS = {"string": Scalar.STRING, "boolean": Scalar.BOOL, "number": Scalar.NUMBER}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from stowplan.kube.api.api_errors import DUPLICATE, INVALID, NOT_SUPPORTED, FieldError
 from stowplan.kube.api.field_errors import go_quote
 from stowplan_cluster.apiserver.objects import go_value, sorted_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: What the reference prints as the path of an error without a field.
 NO_PATH = "<nil>"

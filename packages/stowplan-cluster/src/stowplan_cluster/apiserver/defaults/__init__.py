@@ -8,6 +8,7 @@ Upstream: pkg/apis/*/v1/defaults.go and the generated zz_generated.defaults.go b
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.defaults import pods, workloads
@@ -15,8 +16,6 @@ from stowplan_cluster.apiserver.defaults.pods import round_amounts
 from stowplan_cluster.apiserver.rbac import GROUP as RBAC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
 

@@ -8,14 +8,11 @@ Upstream: pkg/apis/core/v1/defaults.go, zz_generated.defaults.go.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.container_totals import total_texts
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.quantity import format_quantity, read_quantity
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject
 
 # Defaults of pod volumes, PersistentVolumes and PersistentVolumeClaims.
 #

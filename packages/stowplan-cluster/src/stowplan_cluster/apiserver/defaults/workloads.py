@@ -5,17 +5,14 @@ Upstream: pkg/apis/apps/v1/defaults.go, pkg/apis/batch/v1/defaults.go, pkg/apis/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan_cluster.apiserver.conversion import METRICS_OF_V2
 from stowplan_cluster.apiserver.defaults.pods import default_claim, default_template
-from stowplan_cluster.apiserver.objects import metadata_of
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
 
 #: Annotation with the template generation of a DaemonSet; old clients still read it.
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"

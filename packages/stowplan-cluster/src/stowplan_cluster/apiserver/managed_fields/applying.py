@@ -10,9 +10,10 @@ sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,6 +24,8 @@ from stowplan_cluster.apiserver.managed_fields.conformance import complaints_tex
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
 from stowplan_cluster.apiserver.managed_fields.field_sets import (
     BadElementError,
+    FieldSet,
+    Path,
     difference,
     element_of,
     has,
@@ -53,16 +56,9 @@ from stowplan_cluster.apiserver.managed_fields.owned_fields import (
     with_named_fields,
 )
 from stowplan_cluster.apiserver.managed_fields.updates import after_update, owned_changes, remaining_managers
-from stowplan_cluster.apiserver.objects import copy_of, metadata_of, same
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of, metadata_of, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
-from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet, Path
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.type_model import Type
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Struct, Type
 
 # Merge a configuration into a live object: its values win, nothing is removed.
 #

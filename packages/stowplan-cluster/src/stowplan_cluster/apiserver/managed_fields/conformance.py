@@ -7,17 +7,12 @@ Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/validate.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, element_of, path_text
-from stowplan_cluster.apiserver.objects import go_text, go_type, is_number
-from stowplan_cluster.apiserver.schema.type_model import ATOMIC, ListType, MapType, Scalar, Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.type_model import Type
+from stowplan_cluster.apiserver.objects import JsonObject, go_text, go_type, is_number
+from stowplan_cluster.apiserver.schema.type_model import ATOMIC, ListType, MapType, Scalar, Struct, Type
 
 _NUMBERS = frozenset({Scalar.INT32, Scalar.INT64, Scalar.NUMBER})
 #: Of any form: upstream's OpenAPI documents give them no type.

@@ -8,12 +8,8 @@ strategies in pkg/registry and of custom resources.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
 from stowplan_cluster.apiserver.schema.type_model import Struct
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
 
 _OF_METADATA = (
     "name",

@@ -10,17 +10,13 @@ Upstream: sigs.k8s.io/structured-merge-diff/v6/fieldpath (set.go, serialize.go).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan_cluster.apiserver.objects import go_text
-from stowplan_cluster.apiserver.schema.type_model import MAP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan_cluster.apiserver.schema.type_model import ListType
+from stowplan_cluster.apiserver.schema.type_model import MAP, ListType
 
 # Path elements of fieldsV1: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
 #

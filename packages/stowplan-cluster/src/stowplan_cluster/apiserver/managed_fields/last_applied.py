@@ -9,20 +9,17 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (lastappliedmanage
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from stowplan.kube.api.field_errors import go_json
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
-from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, difference, union
+from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, FieldSet, difference, union
 from stowplan_cluster.apiserver.managed_fields.object_comparison import compare
 from stowplan_cluster.apiserver.managed_fields.owned_fields import fields_of
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.type_model import Struct
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.schema.type_model import Struct
 
 KUBECTL = "kubectl"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

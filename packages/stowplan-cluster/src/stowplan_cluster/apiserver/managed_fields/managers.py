@@ -5,18 +5,15 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (managedfields.go,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet, decoded, ordered, union
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject
 
 APPLY = "Apply"
 UPDATE = "Update"

@@ -10,15 +10,11 @@ Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/compare.go.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from stowplan_cluster.apiserver.managed_fields.field_sets import MEMBER, element_of, in_order
-from stowplan_cluster.apiserver.schema.type_model import ATOMIC, UNTYPED, ListType, MapType, Scalar, Struct
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.type_model import Type
+from stowplan_cluster.apiserver.managed_fields.field_sets import MEMBER, FieldSet, element_of, in_order
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.schema.type_model import ATOMIC, UNTYPED, ListType, MapType, Scalar, Struct, Type
 
 # Fields of built-in types that are always present, even if absent in JSON.
 #

@@ -8,16 +8,12 @@ Upstream: sigs.k8s.io/structured-merge-diff/v6/typed (tofieldset.go, remove.go).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan_cluster.apiserver.managed_fields.field_sets import MEMBER, element_of, in_order, is_member
+from stowplan_cluster.apiserver.managed_fields.field_sets import MEMBER, FieldSet, element_of, in_order, is_member
 from stowplan_cluster.apiserver.managed_fields.object_comparison import is_leaf, type_of_field
-from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.type_model import Type
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct, Type
 
 
 def fields_of(obj: JsonObject, type: Struct) -> FieldSet:

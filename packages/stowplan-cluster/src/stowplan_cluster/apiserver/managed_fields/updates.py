@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
-from stowplan_cluster.apiserver.managed_fields.field_sets import BadElementError, difference, ordered, union, without
+from stowplan_cluster.apiserver.managed_fields.field_sets import (
+    BadElementError,
+    FieldSet,
+    difference,
+    ordered,
+    union,
+    without,
+)
 from stowplan_cluster.apiserver.managed_fields.managers import (
     UPDATE,
     ManagedEntry,
@@ -25,14 +32,12 @@ from stowplan_cluster.apiserver.managed_fields.managers import (
 )
 from stowplan_cluster.apiserver.managed_fields.object_comparison import Changes, compare
 from stowplan_cluster.apiserver.managed_fields.owned_fields import reconciled
-from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
 from stowplan_cluster.apiserver.schema import conform
+from stowplan_cluster.apiserver.schema.type_model import Struct
 
 if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
     from stowplan_cluster.apiserver.managed_fields.managers import ManagerKey
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.type_model import Struct
 
 
 def record_update(

@@ -10,7 +10,8 @@ Upstream: gopkg.in/evanphx/json-patch.v4, k8s.io/apiserver/pkg/endpoints/handler
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -25,13 +26,8 @@ from stowplan.kube.api.api_errors import (
 )
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.objects import copy_of, json_type, same
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of, json_type, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 MAX_OPERATIONS = 10_000
 #: Limit on what the "copy" operations of one patch may add: otherwise forty of them exhaust memory.

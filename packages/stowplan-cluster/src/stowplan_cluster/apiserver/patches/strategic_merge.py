@@ -10,19 +10,23 @@ Upstream: k8s.io/apimachinery/pkg/util/strategicpatch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest, Invalid, StatusDetails
 from stowplan.kube.api.field_errors import go_quote
-from stowplan_cluster.apiserver.objects import copy_of, go_string_verb, go_text, go_type, identity, json_type, same
+from stowplan_cluster.apiserver.objects import (
+    JsonObject,
+    copy_of,
+    go_string_verb,
+    go_text,
+    go_type,
+    identity,
+    json_type,
+    same,
+)
 from stowplan_cluster.apiserver.patches.nesting import bounded
-from stowplan_cluster.apiserver.schema.type_model import UNTYPED, ListType, MapType, Scalar, Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.type_model import Type
+from stowplan_cluster.apiserver.schema.type_model import UNTYPED, ListType, MapType, Scalar, Struct, Type
 
 # Order of a merged list: the patch's order, with the server's own elements in between.
 #

@@ -19,16 +19,14 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import read_quantity
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct, Type, Zero
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Parse and format scalars as the API server does.
 #

@@ -8,14 +8,11 @@ Upstream: k8s.io/kube-openapi/pkg/generators, staging/src/k8s.io/apiserver/pkg/e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.schema.parse import built_in
-from stowplan_cluster.apiserver.schema.type_model import MAP, ListType, MapType, Scalar, Struct
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.type_model import Type
+from stowplan_cluster.apiserver.schema.type_model import MAP, ListType, MapType, Scalar, Struct, Type
 
 _PLAIN: dict[Scalar, JsonObject] = {
     Scalar.STRING: {"type": "string"},

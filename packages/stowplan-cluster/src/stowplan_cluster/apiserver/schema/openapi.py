@@ -9,24 +9,19 @@ Upstream: k8s.io/kube-openapi/pkg/builder, builder3, handler3.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.discovery import subresource_of
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.resources import Catalogue, Resource
 from stowplan_cluster.apiserver.schema import schema_of as schema_of_built_in
 from stowplan_cluster.apiserver.schema.json_schemas import JsonSchemas
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.type_model import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Catalogue, Resource
 
 # OpenAPI paths and operations of a resource.
 #

@@ -9,14 +9,12 @@ Upstream: github.com/google/gnostic-models/openapiv2/OpenAPIv2.proto.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from stowplan.kube.api.protobuf_fields import bytes_field, number_field, text_field
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject
 
 #: (field number, JSON value) -> encoded field.
 _Encoder = Callable[[int, Any], bytes]

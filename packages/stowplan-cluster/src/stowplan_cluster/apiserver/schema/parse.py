@@ -33,20 +33,25 @@ Upstream: the markers and tags in staging/src/k8s.io/api/*/types.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.schema.type_model import MAP, SET, ListType, MapType, Scalar, Struct, WireField, Zero
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from stowplan_cluster.apiserver.schema.type_model import Type
+from stowplan_cluster.apiserver.schema.type_model import (
+    MAP,
+    SET,
+    ListType,
+    MapType,
+    Scalar,
+    Struct,
+    Type,
+    WireField,
+    Zero,
+)
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 CORE = "io.k8s.api.core.v1"

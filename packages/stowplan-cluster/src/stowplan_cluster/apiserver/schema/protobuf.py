@@ -14,23 +14,19 @@ from __future__ import annotations
 import math
 import struct
 from base64 import b64encode
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.schema.conform import JSON_SCHEMA, conform
-from stowplan_cluster.apiserver.schema.parse import META, built_in
+from stowplan_cluster.apiserver.schema.parse import META, Schemas, built_in
 from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct, Type, WireField
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.schema.parse import Schemas
 
 # The protobuf wire format: a sequence of (field number, wire type, value).
 #

@@ -6,12 +6,10 @@ Built-in kinds are declared in `*.types` files, custom ones by their CustomResou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 ATOMIC = "atomic"
 SET = "set"

@@ -8,6 +8,7 @@ Upstream: pkg/registry/*/strategy.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.timestamps import timestamp
@@ -18,8 +19,6 @@ from stowplan_cluster.apiserver.validation.field_errors import same
 from stowplan_cluster.apiserver.validation.jobs import LABEL_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
 
@@ -275,8 +274,6 @@ def _match_data_sources(spec: JsonObject) -> None:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
 

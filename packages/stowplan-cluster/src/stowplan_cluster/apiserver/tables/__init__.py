@@ -8,6 +8,7 @@ Upstream: pkg/printers, apiserver/pkg/endpoints/handlers/response.go (asTable), 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from stowplan.kube.api.api_errors import BadRequest
@@ -17,8 +18,6 @@ from stowplan_cluster.apiserver.tables.cells import NAME, Cell, Column, Printer,
 from stowplan_cluster.apiserver.tables.custom import custom_printer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
 

@@ -5,10 +5,8 @@ Upstream: pkg/printers/internalversion/printers.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan_cluster.apiserver.conversion import core_event
-from stowplan_cluster.apiserver.objects import condition_of
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -26,9 +24,6 @@ from stowplan_cluster.apiserver.tables.cells import (
     text,
     time_since,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 

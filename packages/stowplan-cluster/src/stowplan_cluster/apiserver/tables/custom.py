@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api.whole_numbers import whole_number
-from stowplan_cluster.apiserver.objects import go_number, sorted_json
+from stowplan_cluster.apiserver.objects import JsonObject, go_number, sorted_json
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.tables.cells import AGE, NAME, Cell, Column, Printer, name_of, time_since
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
 
 # The JSONPath subset used by printer columns, scale paths and selectable fields.
 #

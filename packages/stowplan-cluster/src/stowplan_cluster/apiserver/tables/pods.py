@@ -8,12 +8,10 @@ Upstream: pkg/printers/internalversion/printers.go, printPod.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.objects import condition_of, is_true
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -29,9 +27,6 @@ from stowplan_cluster.apiserver.tables.cells import (
     text,
     time_since,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _COMPLETED = {
     "Succeeded": "The pod has completed successfully.",

@@ -5,9 +5,7 @@ Upstream: pkg/printers/internalversion/printers.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stowplan_cluster.apiserver.objects import condition_of
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -24,9 +22,6 @@ from stowplan_cluster.apiserver.tables.cells import (
     text,
     time_since,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 
 def _priority_class(obj: JsonObject, now: float) -> list[Cell]:

@@ -5,9 +5,10 @@ Upstream: pkg/printers/internalversion/printers.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from stowplan.kube.api.storage import is_default_class
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -26,11 +27,6 @@ from stowplan_cluster.apiserver.tables.cells import (
     part,
     text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"

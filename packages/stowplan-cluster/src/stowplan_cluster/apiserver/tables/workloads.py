@@ -5,11 +5,9 @@ Upstream: pkg/printers/internalversion/printers.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan_cluster.apiserver.label_selectors import format_selector
-from stowplan_cluster.apiserver.objects import is_true
+from stowplan_cluster.apiserver.objects import JsonObject, is_true
 from stowplan_cluster.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -32,9 +30,6 @@ from stowplan_cluster.apiserver.tables.cells import (
     text,
     time_since,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _UNKNOWN = "<unknown>"
 _SHOWN_METRICS = 2

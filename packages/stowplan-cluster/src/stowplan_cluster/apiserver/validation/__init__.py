@@ -9,6 +9,7 @@ Upstream: pkg/apis/*/validation, called by pkg/registry/*/strategy.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stowplan.kube.structs import PlainStruct
@@ -37,8 +38,6 @@ from stowplan_cluster.apiserver.validation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.kube.api.api_errors import FieldError
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource

@@ -5,8 +5,7 @@ Upstream: pkg/apis/rbac/validation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.rbac import GROUP
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
@@ -18,10 +17,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     same,
 )
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 

@@ -5,9 +5,10 @@ Upstream: pkg/apis/autoscaling/validation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stowplan.kube.api.quantity import parse_quantity
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_POSITIVE,
@@ -19,9 +20,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     required,
 )
 from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_not_negative_quantity
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Validate references to objects of any kind.
 #

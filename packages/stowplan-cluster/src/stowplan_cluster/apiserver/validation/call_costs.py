@@ -8,17 +8,15 @@ Upstream: checker/cost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.g
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.costs import LIST
 from stowplan.kube.cel.syntax import Literal, Node
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    OfFunction = Callable[[str, "Argument | None", "list[Argument]"], "Estimate | None"]
-    OfOverload = Callable[["Argument | None", "list[Argument]"], "Estimate | None"]
+OfFunction = Callable[[str, "Argument | None", "list[Argument]"], "Estimate | None"]
+OfOverload = Callable[["Argument | None", "list[Argument]"], "Estimate | None"]
 
 #: Effectively infinite; amounts saturate here.
 MOST = 2**64 - 1

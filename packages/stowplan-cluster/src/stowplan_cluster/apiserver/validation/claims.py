@@ -8,12 +8,14 @@ Upstream: pkg/apis/core/validation (ValidatePersistentVolumeClaim and below).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quantity import value as whole
 from stowplan.kube.api.resource_names import is_native
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_POSITIVE,
@@ -31,11 +33,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 )
 from stowplan_cluster.apiserver.validation.resources import check_resource_quantity
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")

@@ -5,9 +5,8 @@ Upstream: pkg/apis/core/validation (validateContainers, validateInitContainers, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.downward_api import (
     ENVIRONMENT_FIELDS,
@@ -32,9 +31,6 @@ from stowplan_cluster.apiserver.validation.paths import check_descending_path, c
 from stowplan_cluster.apiserver.validation.probes import PROBES, check_lifecycle, check_probes
 from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_requirements
 from stowplan_cluster.apiserver.validation.security import check_container_security
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Validate volume mounts and volume devices of containers.
 #

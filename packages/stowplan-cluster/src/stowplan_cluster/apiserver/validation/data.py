@@ -5,8 +5,7 @@ Upstream: pkg/apis/core/validation (ValidateConfigMap, ValidateSecret).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -19,9 +18,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     same,
     too_long,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _MAX_SIZE = 1024 * 1024
 _SEALED = "field is immutable when `immutable` is set"

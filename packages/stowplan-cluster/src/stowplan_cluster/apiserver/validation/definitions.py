@@ -5,9 +5,10 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from stowplan_cluster.apiserver.objects import is_true
+from stowplan_cluster.apiserver.objects import JsonObject, is_true
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -16,11 +17,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     invalid,
     required,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _NO_PATH = "must be a simple json path starting with ."

@@ -8,12 +8,14 @@ Upstream: pkg/apis/resource/validation.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
 
 from stowplan.kube.api.field_errors import go_json
 from stowplan.kube.api.labels import label_key_errors, label_value_errors
 from stowplan.kube.api.resource_names import is_extended
 from stowplan.kube.cel.device_selectors import MAX_COST, CompileError, compile_selector
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -35,11 +37,6 @@ from stowplan_cluster.apiserver.validation.metadata import check_template_metada
 from stowplan_cluster.apiserver.validation.selector_costs import most_cost
 from stowplan_cluster.apiserver.validation.selectors import check_node_selector
 from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Lists and maps with a size limit; items are not validated if the limit is exceeded.
 #

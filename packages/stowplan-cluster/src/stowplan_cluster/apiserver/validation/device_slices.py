@@ -7,9 +7,8 @@ Upstream: pkg/apis/resource/validation (validateResourceSliceSpec, validateDevic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.labels import label_key_errors, label_value_errors
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.device_claims import (
     EFFECTS,
@@ -35,9 +34,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_node_selector
 from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _MAX_DEVICES, _MAX_ADVANCED_DEVICES = 128, 64
 _MAX_COUNTER_SETS, _MAX_COUNTERS, _MAX_CONSUMPTIONS = 8, 32, 2

@@ -5,16 +5,12 @@ Upstream: pkg/apis/core/validation (validateObjectFieldSelector, validateContain
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.quantity import parse_quantity
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation.field_errors import Errors, check_texts, invalid, not_supported, required
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 ENVIRONMENT_FIELDS = (
     "metadata.name",

@@ -7,10 +7,9 @@ Upstream: pkg/apis/core/validation/events.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan_cluster.apiserver.conversion import EVENT_FIELDS
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -21,9 +20,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     required,
     same,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 #: Messages use the field names of core/v1, except for this field.
 _CORE_ONLY = {"reportingController": "reportingComponent"}

@@ -8,16 +8,13 @@ Upstream: k8s.io/apimachinery/pkg/util/validation/field/errors.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from stowplan.kube.api import api_errors
 from stowplan.kube.api.api_errors import FieldError
 from stowplan.kube.api.field_errors import child, go_json, go_quote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject
 
 Errors = list[FieldError]
 

@@ -8,14 +8,13 @@ Upstream: pkg/apis/batch/validation.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.durations import parse_duration
 from stowplan_cluster.apiserver.label_selectors import compiled
-from stowplan_cluster.apiserver.objects import is_true
+from stowplan_cluster.apiserver.objects import JsonObject, is_true
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     OMITTED,
@@ -34,9 +33,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 from stowplan_cluster.apiserver.validation.paths import check_domain_prefixed_path
 from stowplan_cluster.apiserver.validation.pods import check_pod_template
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 LABEL_PREFIX = "batch.kubernetes.io/"
 

@@ -6,11 +6,13 @@ Upstream: k8s.io/apimachinery/pkg/api/validation/objectmeta.go.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import label_key_errors
 from stowplan_cluster.apiserver.deletion import FOREGROUND, ORPHAN
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
@@ -29,9 +31,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 from stowplan_cluster.apiserver.validation.selectors import check_label_key, check_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.validation.names import NameRule
 
 MAX_ANNOTATIONS = 256 * 1024

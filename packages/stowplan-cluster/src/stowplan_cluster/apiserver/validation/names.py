@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import dns1123_subdomain_errors
 from stowplan_cluster.apiserver.validation.field_errors import Errors, invalid
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NameRule = Callable[[str], tuple[str, ...]]
 

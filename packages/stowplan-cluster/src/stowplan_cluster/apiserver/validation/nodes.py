@@ -8,18 +8,15 @@ Upstream: pkg/apis/core/validation (ValidateNode, ValidateNodeUpdate).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import label_value_errors
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation.field_errors import Errors, check_enum, duplicate, forbidden, invalid
 from stowplan_cluster.apiserver.validation.names import MAX_SUBDOMAIN, check_network, is_dual_stack
 from stowplan_cluster.apiserver.validation.placement import TAINT_EFFECTS
 from stowplan_cluster.apiserver.validation.resources import check_resource_quantity
 from stowplan_cluster.apiserver.validation.selectors import check_label_key
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _FEATURE_RE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 

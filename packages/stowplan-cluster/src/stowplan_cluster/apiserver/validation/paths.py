@@ -5,8 +5,7 @@ Upstream: pkg/apis/core/validation (validateLocalDescendingPath and its neighbou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -15,9 +14,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     invalid,
     required,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _MODES = "must be a number between 0 and 0777 (octal), both inclusive"
 

@@ -5,11 +5,12 @@ Upstream: pkg/apis/core/validation (validateAffinity, ValidateTolerations, valid
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.label_selectors import parse_int64
 from stowplan.kube.api.labels import is_qualified_name_errors, label_value_errors
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -28,12 +29,6 @@ from stowplan_cluster.apiserver.validation.selectors import (
     check_node_selector,
     check_node_selector_term,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _WEIGHTS = "must be in the range 1-100"

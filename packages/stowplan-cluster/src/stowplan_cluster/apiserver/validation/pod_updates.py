@@ -5,13 +5,15 @@ Upstream: pkg/apis/core/validation (ValidatePodUpdate, ValidatePodResize, Valida
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from stowplan.kube.api.affinity import REQUIRED_TERMS
 from stowplan.kube.api.container_totals import qos_class
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.meta import MAX_INT32
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -27,11 +29,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 )
 from stowplan_cluster.apiserver.validation.names import check_ip, is_dual_stack
 from stowplan_cluster.apiserver.validation.pods import MIRROR_ANNOTATION, check_pod
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Validate pod status updates by kubelets and the scheduler.
 #

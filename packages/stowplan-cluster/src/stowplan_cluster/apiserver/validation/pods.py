@@ -7,12 +7,11 @@ Upstream: pkg/apis/core/validation (ValidatePodSpec, ValidatePodTemplateSpec).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.container_totals import container_totals
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan.kube.api.quantity import format_quantity, parse_quantity
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.containers import (
     PodContext,
@@ -52,9 +51,6 @@ from stowplan_cluster.apiserver.validation.resources import (
 from stowplan_cluster.apiserver.validation.security import check_pod_security
 from stowplan_cluster.apiserver.validation.selectors import check_labels
 from stowplan_cluster.apiserver.validation.volumes import check_volumes
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Validate pod-level resources against those of the containers.
 #

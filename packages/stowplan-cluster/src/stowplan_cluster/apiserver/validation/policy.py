@@ -5,9 +5,8 @@ Upstream: pkg/apis/policy/validation, pkg/apis/coordination/validation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.labels import is_qualified_name_errors
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -24,9 +23,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
 from stowplan_cluster.apiserver.validation.workloads import check_percentage
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 _LEASE_STRATEGY = "OldestEmulationVersion"

@@ -5,8 +5,7 @@ Upstream: pkg/apis/core/validation (validateProbe, validateHandler, validateLife
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -17,9 +16,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     not_supported,
     required,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 

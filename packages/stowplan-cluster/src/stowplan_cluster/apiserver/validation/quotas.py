@@ -5,9 +5,8 @@ Upstream: pkg/apis/core/validation (ValidateResourceQuota).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.labels import label_key_errors
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, Errors, check_texts, invalid, required
 from stowplan_cluster.apiserver.validation.metadata import check_known_finalizer
 from stowplan_cluster.apiserver.validation.resources import (
@@ -15,9 +14,6 @@ from stowplan_cluster.apiserver.validation.resources import (
     check_resource_quantity,
     is_quota_resource,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _OF_PODS = frozenset(("pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"))
 #: Scope -> the resources that it can be for.

@@ -5,12 +5,14 @@ Upstream: pkg/apis/core/validation (validateResourceRequirements) and pkg/apis/c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import label_key_errors
+from stowplan.kube.api.meta import QuantityValue
 from stowplan.kube.api.quantity import NANO, QuantityError, milli_value, parse_quantity
 from stowplan.kube.api.resource_names import CPU, HUGEPAGES_PREFIX, MEMORY, is_extended, is_native, is_pod_level
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_NEGATIVE,
@@ -24,13 +26,7 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     required,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.api.meta import QuantityValue
-    from stowplan_cluster.apiserver.objects import JsonObject
-
-    ResourceNameRule = Callable[[Errors, str, str], None]
+ResourceNameRule = Callable[[Errors, str, str], None]
 
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _COUNTED_OBJECTS = frozenset(

@@ -7,9 +7,11 @@ Upstream: pkg/apis/scheduling/validation, the declarative rules in pkg/apis/sche
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
@@ -29,9 +31,6 @@ from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_label_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.validation.names import NameRule
 
 HIGHEST_USER_PRIORITY = 1_000_000_000

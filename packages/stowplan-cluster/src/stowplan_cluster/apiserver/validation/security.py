@@ -8,8 +8,8 @@ Upstream: pkg/apis/core/validation (validatePodSpecSecurityContext, ValidateSecu
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     between,
@@ -21,9 +21,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     required,
 )
 from stowplan_cluster.apiserver.validation.paths import check_descending_path
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _MAX_ID = 2**31 - 1
 _MAX_PROFILE = 4095

@@ -11,12 +11,15 @@ Upstream: checker/cost.go, k8s.io/apiserver/pkg/cel/library/cost.go, ext/lists.g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from msgspec import field
 
 from stowplan.kube.cel import static_types as t
+from stowplan.kube.cel.checker import Checked
 from stowplan.kube.cel.costs import IDENT, LIST, MAP
+from stowplan.kube.cel.device_selectors import DeviceSelector
 from stowplan.kube.cel.macros import ACCUMULATOR
 from stowplan.kube.cel.syntax import (
     Call,
@@ -43,12 +46,6 @@ from stowplan_cluster.apiserver.validation.call_costs import (
     exactly,
     most_of_a_device,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.kube.cel.checker import Checked
-    from stowplan.kube.cel.device_selectors import DeviceSelector
 
 
 class _Entries(NamedTuple):

@@ -5,14 +5,10 @@ Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation and pkg/apis/core/vali
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.labels import label_key_errors, label_value_errors
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import Errors, check_texts, forbidden, invalid, required
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 _WITH_VALUES, _WITHOUT_VALUES, _COMPARING = ("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt")
 

@@ -8,8 +8,7 @@ Upstream: pkg/apis/core/validation (validateService and below).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
@@ -22,9 +21,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 from stowplan_cluster.apiserver.validation.names import check_ip
 from stowplan_cluster.apiserver.validation.probes import check_port
 from stowplan_cluster.apiserver.validation.selectors import check_labels
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 NONE = "None"
 

@@ -6,11 +6,11 @@ Upstream: pkg/apis/storage/validation.
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quantity import value as whole
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.claims import VOLUME_MODES, check_access_modes, check_class_name
 from stowplan_cluster.apiserver.validation.field_errors import (
@@ -42,9 +42,6 @@ from stowplan_cluster.apiserver.validation.volumes import (
     check_nfs,
     check_one_source,
 )
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Validate PersistentVolumes: exactly one source, capacity, node affinity.
 #

@@ -5,9 +5,10 @@ Upstream: pkg/apis/core/validation (ValidateVolumes, validateVolumeSource).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from stowplan.kube.api.quantity import parse_quantity
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.claims import check_claim_spec
 from stowplan_cluster.apiserver.validation.downward_api import (
@@ -33,11 +34,6 @@ from stowplan_cluster.apiserver.validation.paths import (
     check_no_backsteps,
     check_non_reserved_path,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Validate downward API and projected volumes.
 #
@@ -139,12 +135,7 @@ def _targets(source: JsonObject) -> Iterator[tuple[str, str]]:
         yield target, target
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-
-    SourceRule = Callable[[Errors, str, JsonObject], None]
+SourceRule = Callable[[Errors, str, JsonObject], None]
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")

@@ -7,10 +7,8 @@ Upstream: pkg/apis/apps/validation, pkg/apis/core/validation (ReplicationControl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan_cluster.apiserver.label_selectors import compiled
-from stowplan_cluster.apiserver.objects import equal
+from stowplan_cluster.apiserver.objects import JsonObject, equal
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.claims import check_claim_spec
 from stowplan_cluster.apiserver.validation.field_errors import (
@@ -29,9 +27,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 )
 from stowplan_cluster.apiserver.validation.pods import check_pod_template
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector, is_empty_selector
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Validate int-or-percent fields, as in rolling updates and disruption budgets.
 #

@@ -9,15 +9,12 @@ Upstream: the `--event-ttl` of kube-apiserver, which etcd's leases carry out.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from stowplan_cluster.apiserver.deletion import DeleteOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event
 
 EVENTS = "events"
 TTL_SECONDS = 3600.0

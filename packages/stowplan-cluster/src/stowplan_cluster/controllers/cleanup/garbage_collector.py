@@ -15,23 +15,20 @@ Upstream: pkg/controller/garbagecollector.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.meta import ObjectMeta, OwnerReference
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.loop import EVERYTHING
 from stowplan_cluster.controllers.views import AnyObject
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Sequence
-
-    from stowplan.kube.api.meta import ObjectMeta, OwnerReference
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 #: Events have no owners, and there are many of them.
 _IGNORED = ("events",)

@@ -13,25 +13,21 @@ Upstream: pkg/controller/namespace/deletion.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.meta import ObjectMeta
 from stowplan_cluster.apiserver.deletion import DeleteOptions
-from stowplan_cluster.apiserver.objects import set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, set_condition
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import key_of
 from stowplan_cluster.controllers.views import AnyObject
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
-
-    from stowplan.kube.api.meta import ObjectMeta
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 NAMESPACES = "namespaces"
 FINALIZER = "kubernetes"

@@ -9,22 +9,18 @@ Upstream: pkg/controller/podgc.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.pod import FINISHED
 from stowplan_cluster.apiserver.deletion import DeleteOptions
-from stowplan_cluster.apiserver.objects import set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, set_condition
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import FAILED, PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 QUARANTINE_SECONDS = 40.0
 

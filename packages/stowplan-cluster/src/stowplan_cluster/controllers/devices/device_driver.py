@@ -10,7 +10,8 @@ Upstream: k8s.io/dynamic-resource-allocation/resourceslice, which drivers are bu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from stowplan.kube.api.annotated_devices import (
     DEVICES,
@@ -23,22 +24,16 @@ from stowplan.kube.api.annotated_devices import (
 )
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import decode_json
-from stowplan.kube.api.device_claims import ResourceClaim
-from stowplan.kube.api.devices import ResourceSlice
+from stowplan.kube.api.device_claims import DeviceRequestAllocationResult, ResourceClaim
+from stowplan.kube.api.devices import Device, ResourceSlice
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.devices.device_views import RESOURCE_CLAIMS, SLICES
 from stowplan_cluster.controllers.events import WARNING
 from stowplan_cluster.controllers.pods_by_node import NODES
 from stowplan_cluster.controllers.views import Key
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan.kube.api.device_claims import DeviceRequestAllocationResult
-    from stowplan.kube.api.devices import Device
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 _NOTHING = Devices([], [])
 #: The fields of a slice that describe its pool.

@@ -14,15 +14,18 @@ Upstream: pkg/controller/devicetainteviction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from stowplan.kube.api.affinity import Taint
+from stowplan.kube.api.affinity import Taint, Toleration
 from stowplan.kube.api.decode import decode_json
-from stowplan.kube.api.device_claims import ResourceClaim
-from stowplan.kube.api.devices import DeviceTaintRule, ResourceSlice
+from stowplan.kube.api.device_claims import DeviceRequestAllocationResult, ResourceClaim
+from stowplan.kube.api.devices import DeviceTaint, DeviceTaintRule, ResourceSlice
 from stowplan.kube.api.taints import NO_EXECUTE, tolerates
 from stowplan.kube.api.timestamps import parse_timestamp
-from stowplan_cluster.apiserver.objects import condition_of
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.devices.device_views import (
     GROUPS_API,
@@ -37,16 +40,6 @@ from stowplan_cluster.controllers.devices.device_views import (
 from stowplan_cluster.controllers.events import NORMAL
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.views import Key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
-
-    from stowplan.kube.api.affinity import Toleration
-    from stowplan.kube.api.device_claims import DeviceRequestAllocationResult
-    from stowplan.kube.api.devices import DeviceTaint
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 # The status of a DeviceTaintRule: whether eviction is in progress, and how many pods it evicted.
 #

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.pod import FINISHED
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.views import Key
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 RESOURCE_CLAIMS = "resourceclaims.resource.k8s.io"
 CLAIM_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"

@@ -11,11 +11,15 @@ Upstream: pkg/controller/resourceclaim.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from stowplan.kube.api.api_errors import ApiError, NotFound, not_found
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import controller_of
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.devices.device_views import (
     CLAIM_TEMPLATES,
@@ -32,13 +36,6 @@ from stowplan_cluster.controllers.devices.device_views import (
 from stowplan_cluster.controllers.events import WARNING
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.views import AnyObject, Key
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 #: Annotation of a generated claim: the entry in the pod's spec.

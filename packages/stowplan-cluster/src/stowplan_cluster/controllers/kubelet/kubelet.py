@@ -28,13 +28,17 @@ Upstream: pkg/kubelet.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp, timestamp
 from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.events import NORMAL, WARNING, EventRecorder
 from stowplan_cluster.controllers.kubelet import kubelet_node, kubelet_status
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Refusal, affinity_refusal, requests_of
@@ -47,13 +51,6 @@ from stowplan_cluster.controllers.kubelet.kubelet_hosts import (
 )
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, node_of
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 LEASE_PERIOD_SECONDS = 10.0
 BACK_OFF_SECONDS = 10

@@ -12,21 +12,17 @@ Upstream: pkg/kubelet/lifecycle/predicate.go, fitsRequest in pkg/scheduler/frame
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from msgspec import field
 
+from stowplan.kube.api.meta import ResourceList
 from stowplan.kube.api.node_selectors import RequiredNodeAffinity
+from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.quantity import QuantityError, parse_quantity, value
 from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan.kube.api.meta import ResourceList
-    from stowplan.kube.api.pod import Pod
 
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
 

@@ -6,23 +6,18 @@ All state is derived from the store's changes, so a new process continues where 
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable, Mapping, Sequence
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.objects import is_true
+from stowplan_cluster.apiserver.objects import JsonObject, is_true
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.kubelet import kubelet_node
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Room, allocatable_of, requests_of
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 # Annotations that control how simulated containers behave.
 #

@@ -8,13 +8,8 @@ Upstream: pkg/kubelet/nodestatus/setters.go, k8s.io/component-helpers/apimachine
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.timestamps import micro_timestamp, timestamp
-from stowplan_cluster.apiserver.objects import condition_of
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 
 LEASES = "leases.coordination.k8s.io"
 LEASE_NAMESPACE = "kube-node-lease"

@@ -11,18 +11,13 @@ Upstream: pkg/kubelet/kubelet_pods.go, pkg/kubelet/status/generate.go.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from stowplan_cluster.apiserver.objects import condition_of, set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of, set_condition
 from stowplan_cluster.controllers.pods import FAILED, PENDING, RUNNING, SUCCEEDED
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-
-    #: The state of an init container, by whether it is a sidecar.
-    InitState = Callable[[bool], JsonObject]
+#: The state of an init container, by whether it is a sidecar.
+InitState = Callable[[bool], JsonObject]
 
 _PHASES = (PENDING, RUNNING, SUCCEEDED, FAILED)
 #: Fields that a new container status keeps from the previous one.

@@ -15,7 +15,8 @@ Upstream: pkg/controller/nodelifecycle.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from stowplan.kube.api.taints import (
     DISK_PRESSURE,
@@ -28,19 +29,14 @@ from stowplan.kube.api.taints import (
     UNREACHABLE,
     UNSCHEDULABLE,
 )
-from stowplan_cluster.apiserver.objects import condition_of, is_true
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.kubelet.kubelet_node import LEASE_NAMESPACE, LEASES
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 MONITOR_GRACE_SECONDS = 50.0
 STARTUP_GRACE_SECONDS = 60.0

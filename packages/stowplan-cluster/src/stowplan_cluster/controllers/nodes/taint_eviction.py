@@ -9,24 +9,21 @@ Upstream: pkg/controller/tainteviction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
+from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.node import Node
 from stowplan.kube.api.taints import NO_EXECUTE, tolerated_seconds
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers import views
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, PodsByNode, key_of, node_of
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan.kube.api.affinity import Taint
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
-    from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.controllers.views import Key
 
 _REASON = "TaintManagerEviction"
 

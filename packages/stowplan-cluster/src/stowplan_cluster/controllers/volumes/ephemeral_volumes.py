@@ -9,25 +9,21 @@ Upstream: pkg/controller/volume/ephemeral.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import controller_of
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import WARNING
 from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.views import AnyObject, Key, PodWithVolumes
+from stowplan_cluster.controllers.views import AnyObject, Key, MountedVolume, PodWithVolumes
 from stowplan_cluster.controllers.volumes.volume_binder import CLAIMS
 from stowplan_cluster.controllers.volumes.volume_matching import ClaimKey
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
-    from stowplan_cluster.controllers.views import MountedVolume
 
 
 class EphemeralVolumeController:

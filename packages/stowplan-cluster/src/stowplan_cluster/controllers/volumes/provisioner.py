@@ -13,12 +13,16 @@ Upstream: sigs.k8s.io/sig-storage-lib-external-provisioner, kubernetes-csi/exter
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from stowplan.kube.api.api_errors import AlreadyExists
 from stowplan.kube.api.decode import convert, decode_json
 from stowplan.kube.api.topologies import immediate_topology, is_allowed, topology_of
 from stowplan.kube.api.types import CSINode, StorageClass
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods_by_node import NODES
@@ -33,13 +37,6 @@ from stowplan_cluster.controllers.volumes.volume_matching import (
     reference_to,
     waits_for_consumer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 _CSI_NODES = "csinodes.storage.k8s.io"

@@ -19,9 +19,13 @@ Upstream: pkg/controller/volume/persistentvolume/pv_controller.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 from stowplan.kube.api.quantity import parse_quantity
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.volumes.volume_matching import (
@@ -41,13 +45,6 @@ from stowplan_cluster.controllers.volumes.volume_matching import (
     waits_for_consumer,
     wanted_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"

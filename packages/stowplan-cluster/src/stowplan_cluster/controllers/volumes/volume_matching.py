@@ -10,7 +10,8 @@ pkg/controller/volume/persistentvolume/index.go.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import Selector, compile_label_selector
@@ -23,13 +24,9 @@ from stowplan.kube.api.storage import (
     is_default_class,
 )
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.store import Stored
-    from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.store import Stored
+from stowplan_cluster.controllers.client import ControllerClient
 
 FILESYSTEM = "Filesystem"
 AVAILABLE = "Available"

@@ -8,22 +8,19 @@ Upstream: pkg/controller/volume/pvcprotection, pkg/controller/volume/pvprotectio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 from stowplan.kube.api.decode import decode_json
 from stowplan_cluster.apiserver.admission.plugins import CLAIM_FINALIZER, VOLUME_FINALIZER
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import node_of
 from stowplan_cluster.controllers.views import PodWithVolumes
 from stowplan_cluster.controllers.volumes.volume_binder import CLAIMS, VOLUMES, VolumeKey
 from stowplan_cluster.controllers.volumes.volume_matching import ClaimKey
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 
 class ClaimProtectionController:

@@ -14,11 +14,15 @@ Upstream: pkg/controller/daemon.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, next_availability
@@ -39,13 +43,6 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     subject_of,
 )
 from stowplan_cluster.controllers.workloads.revisions import REVISION_HASH, RevisionHistory
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event
 
 #: Maximum number of pods created, and of pods deleted, per reconcile.
 BURST = 50

@@ -11,10 +11,14 @@ Upstream: pkg/controller/deployment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from stowplan.kube.api.api_errors import AlreadyExists, ApiError
 from stowplan.kube.api.meta import MAX_INT32
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PODS, decode_pod
@@ -47,13 +51,6 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     same_template,
     subject_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 #: Annotations of a Deployment that are not copied to its ReplicaSets.
 _OWN_ANNOTATIONS = (

@@ -8,20 +8,15 @@ Upstream: pkg/controller/deployment/progress.go, sync.go (calculateStatus).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from math import floor
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.whole_numbers import whole_number
-from stowplan_cluster.apiserver.objects import condition_of
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 from stowplan_cluster.controllers.pods import seconds_of
 from stowplan_cluster.controllers.views import Deployment, ReplicaSet, scaled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Compute the size of each ReplicaSet during a rollout.
 #

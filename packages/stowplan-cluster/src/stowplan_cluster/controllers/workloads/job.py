@@ -15,12 +15,15 @@ Upstream: pkg/controller/job.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.kube.api.whole_numbers import whole_number
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.objects import condition_of, is_true, set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true, set_condition
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import FAILED, PODS, SUCCEEDED, Pod, by_deletion_order, decode_pod, seconds_of
@@ -32,13 +35,6 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     pod_from_template,
     subject_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 # Completion indexes of Indexed Jobs, in status (`0,2-5,9`) and on pods.
 #

@@ -16,20 +16,16 @@ Upstream: pkg/controller/controller_ref_manager.go.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from stowplan.kube.api.label_selectors import Selector, SelectorError
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.meta import ObjectMeta, controller_of
 from stowplan.kube.api.pod import FINISHED
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.store import Event, Stored
+from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.views import Key, Workload, WorkloadKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
-
-    from stowplan.kube.api.meta import ObjectMeta
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.store import Event, Stored
-    from stowplan_cluster.controllers.client import ControllerClient
 
 
 class Dependent(Protocol):

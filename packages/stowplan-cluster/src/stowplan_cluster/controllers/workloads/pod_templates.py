@@ -9,19 +9,16 @@ Upstream: pkg/controller/controller_utils.go, pkg/controller/deployment/util.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan_cluster.apiserver.objects import copy_of
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of
+from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PODS, Pod
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.controllers.client import ControllerClient
-    from stowplan_cluster.controllers.views import Workload
+from stowplan_cluster.controllers.views import Workload
 
 POD_TEMPLATE_HASH = "pod-template-hash"
 

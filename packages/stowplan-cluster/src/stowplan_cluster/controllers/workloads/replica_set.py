@@ -11,11 +11,15 @@ Upstream: pkg/controller/replicaset, pkg/controller/replication.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.meta import controller_of
-from stowplan_cluster.apiserver.objects import condition_of, set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, condition_of, set_condition
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import PODS, Pod, by_deletion_order, decode_pod, next_availability
 from stowplan_cluster.controllers.views import (
@@ -28,14 +32,6 @@ from stowplan_cluster.controllers.views import (
 )
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import PodControl, generate_name_of, pod_from_template
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterable, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event
 
 #: Maximum number of pods created or deleted per reconcile.
 BURST = 50

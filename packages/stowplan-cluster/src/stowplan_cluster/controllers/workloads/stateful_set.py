@@ -12,10 +12,13 @@ Upstream: pkg/controller/statefulset.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError, conflict
-from stowplan_cluster.apiserver.objects import copy_of
+from stowplan_cluster.apiserver.objects import JsonObject, copy_of
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PENDING, PODS, Pod, decode_pod, next_availability
@@ -23,13 +26,6 @@ from stowplan_cluster.controllers.views import STATEFUL_SETS, Key, StatefulSet
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import pod_from_template, subject_of
 from stowplan_cluster.controllers.workloads.revisions import HASH, REVISION_HASH, Revision, RevisionHistory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event, Stored
 
 # Pods of a StatefulSet and their claims: ordinals, identity and storage.
 #

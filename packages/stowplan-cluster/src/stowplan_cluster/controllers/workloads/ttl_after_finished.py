@@ -7,19 +7,16 @@ Upstream: pkg/controller/ttlafterfinished.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from stowplan_cluster.apiserver.objects import condition_of, is_true
+from stowplan_cluster.apiserver.registry import Registry
+from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods import seconds_of
 from stowplan_cluster.controllers.views import JOBS, Job, Key
 from stowplan_cluster.controllers.workloads.job import COMPLETE, JOB_FAILED, is_finished
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan_cluster.apiserver.registry import Registry
-    from stowplan_cluster.apiserver.store import Event
 
 
 class TTLAfterFinishedController:

@@ -16,17 +16,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from math import exp, inf, isfinite, log
+from random import Random
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.config.config_errors import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from random import Random
 
 _LONG_UNITS = {"d": 86_400.0, "w": 604_800.0}
 _LONG = re.compile(r"(\d+(?:\.\d+)?)([dw])")

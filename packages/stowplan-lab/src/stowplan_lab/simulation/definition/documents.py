@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -17,9 +18,6 @@ from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
 from stowplan_lab.simulation.definition.scenario_fields import Spec
 from stowplan_lab.simulation.scenario_errors import ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 T = TypeVar("T", bound=Spec)
 

@@ -6,18 +6,16 @@ built from them. They can be pickled, so that simulations can run in other proce
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import count, repeat
 from math import log
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 import msgspec
 
 from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config.features import GateError, with_chosen
 from stowplan.kube.structs import PlainStruct
-from stowplan_lab.simulation.definition.documents import Document, read_document
-from stowplan_lab.simulation.definition.scenario_fields import EVENTS, ZONE, Scenario
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping
-
-    from stowplan_lab.simulation.definition.documents import FieldPath, Problem
-    from stowplan_lab.simulation.definition.scenario_fields import ClusterSpec
+from stowplan_lab.simulation.definition.documents import Document, FieldPath, Problem, read_document
+from stowplan_lab.simulation.definition.scenario_fields import EVENTS, ZONE, ClusterSpec, Scenario
 
 _WITH_PODS = ("manifest", "file", "trace")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

@@ -18,29 +18,24 @@ Upstream: kubernetes/autoscaler, cluster-autoscaler/FAQ.md.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node
-from stowplan_lab.simulation.nodes.fleet import amounts_of
-from stowplan_lab.simulation.results.ledger import NO_NODE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from stowplan.kube.api.port import Change
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan_lab.simulation.nodes.drains import Drains
-    from stowplan_lab.simulation.nodes.fleet import Fleet, Group
-    from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.engine import Engine
+from stowplan_lab.simulation.nodes.drains import Drains
+from stowplan_lab.simulation.nodes.fleet import Fleet, Group, amounts_of
+from stowplan_lab.simulation.results.ledger import NO_NODE, Entry
+from stowplan_lab.simulation.simulation_context import SimulationContext
 
 REMOVED = "node removed"
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"

@@ -9,30 +9,26 @@ Upstream: pkg/controller/disruption/disruption.go, k8s.io/kubectl/pkg/drain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.api_errors import NotFound
-from stowplan.kube.api.label_selectors import SelectorError, compile_label_selector
+from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.policy import budget_status
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.taints import NO_SCHEDULE, UNSCHEDULABLE
 from stowplan.kube.api.types import PodDisruptionBudget
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.requests import Update
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.api.label_selectors import Selector
-    from stowplan.kube.api.port import Change
-    from stowplan_lab.simulation.nodes.fleet import Fleet
-    from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.nodes.fleet import Fleet
+from stowplan_lab.simulation.results.ledger import Entry
+from stowplan_lab.simulation.simulation_context import SimulationContext
 
 
 class _Budget:

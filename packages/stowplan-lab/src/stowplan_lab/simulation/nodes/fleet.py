@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.decode import DecodeError, convert, validation_errors
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.framework.requests import Create, Delete, Update
-from stowplan_lab.simulation.definition.scenario_fields import ZONE
+from stowplan_lab.simulation.definition.scenario_fields import ZONE, GroupSpec, NodesSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set
-
-    from stowplan.kube.api.affinity import Taint
-    from stowplan.kube.api.port import Change
-    from stowplan_lab.simulation.definition.scenario_fields import GroupSpec, NodesSpec
-    from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.simulation_context import SimulationContext
 
 HOSTNAME = "kubernetes.io/hostname"
 #: The group of nodes without a group.

@@ -11,23 +11,20 @@ Upstream: pkg/controller/tainteviction, plugin/pkg/admission/defaulttolerationse
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.drivers.virtual_time.driver import Call
+from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.taints import NO_EXECUTE, UNREACHABLE, tolerated_seconds, tolerates
 from stowplan.kube.api.types import Node
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan.kube.api.affinity import Taint
-    from stowplan.kube.api.port import Change
-    from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.results.ledger import Entry
+from stowplan_lab.simulation.simulation_context import SimulationContext
 
 
 class Kubelets:

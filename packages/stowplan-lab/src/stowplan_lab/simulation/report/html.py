@@ -7,14 +7,11 @@ accessibility.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _LIGHT = ("#2f6fde", "#d9822b", "#2f9e68", "#b4459b", "#7a5bd0", "#0f8b9d", "#c0392b", "#7f7f7f")
 _DARK = ("#7aa7ff", "#f0a95b", "#6fd3a0", "#e48fd0", "#b09cf5", "#5cc9da", "#f08a7e", "#b0b0b0")

@@ -9,20 +9,19 @@ the sizes of pods that arrived, weighted by their number; resources that the pod
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stowplan_lab.simulation.nodes.fleet import Fleet
+from stowplan_lab.simulation.results.ledger import Ledger
 from stowplan_lab.simulation.results.simulation_records import SampleRow
+from stowplan_lab.simulation.simulation_context import SimulationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import numpy.typing as npt
 
-    from stowplan_lab.simulation.nodes.fleet import Fleet
-    from stowplan_lab.simulation.results.ledger import Ledger
-    from stowplan_lab.simulation.simulation_context import SimulationContext
 
 _MOST_SAMPLES = 512
 _FIRST_INTERVAL = 1.0

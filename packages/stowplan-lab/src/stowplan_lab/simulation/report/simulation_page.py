@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.kube.timing.waits import COUNTED
+from stowplan.kube.timing.waits import COUNTED, Waits
 from stowplan_lab.simulation.report.html import COLOURS, Bar, Series, areas, bars, figure, heat, lines, standing_page
-from stowplan_lab.simulation.report.series import ABSENT
+from stowplan_lab.simulation.report.series import ABSENT, Sampler
 from stowplan_lab.simulation.report.summary_text import span_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan.kube.timing.waits import Waits
-    from stowplan_lab.simulation.report.series import Sampler
-    from stowplan_lab.simulation.results.simulation_records import SampleRow, SummaryRecord
+from stowplan_lab.simulation.results.simulation_records import SampleRow, SummaryRecord
 
 #: Of a heat map.
 _ROWS, _COLUMNS = 48, 96

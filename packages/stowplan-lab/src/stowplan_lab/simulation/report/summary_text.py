@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.scheduler.framework.explanations.formatting import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.ask.explain.text.tables import Block
     from stowplan_lab.simulation.results.simulation_records import SummaryRecord, WaitsRecord
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
+from stowplan.scheduler.inspection.records import Record
 from stowplan.ui.timeline_file import NAME as TIMELINE
+from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow, SummaryRecord
 from stowplan_lab.simulation.scenario_errors import ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from stowplan.scheduler.inspection.records import Record
-    from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow, SummaryRecord
 
 DECISIONS, SERIES, SUMMARY, REPORT = "decisions.jsonl", "series.jsonl", "summary.json", "report.html"
 _FILES = (DECISIONS, SERIES, SUMMARY, REPORT, TIMELINE, "decisions.parquet", "series.parquet")

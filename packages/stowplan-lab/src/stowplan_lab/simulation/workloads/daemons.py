@@ -11,22 +11,17 @@ Upstream: pkg/controller/daemon (daemon_controller.go, update.go).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.ask.loading.workloads import node_of, tied_to, tolerating, wanted_on
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.meta import OwnerReference
-from stowplan.kube.api.types import Node
-from stowplan_lab.simulation.results.ledger import Origin
-from stowplan_lab.simulation.workloads.owners import UPDATED, named_pod
+from stowplan.kube.api.port import Change
+from stowplan.kube.api.types import Node, Pod
+from stowplan_lab.simulation.results.ledger import Entry, Origin
+from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.workloads.owners import UPDATED, Template, named_pod
 from stowplan_lab.simulation.workloads.revisions import ON_DELETE, REVISION, Revisions
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.port import Change
-    from stowplan.kube.api.types import Pod
-    from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.simulation_context import SimulationContext
-    from stowplan_lab.simulation.workloads.owners import Template
 
 #: A pod whose node was removed while it was pending.
 NODE_GONE = "deleted"

@@ -12,21 +12,16 @@ Upstream: pkg/controller/deployment (rolling.go, recreate.go).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.scheduler.framework.requests import Create
-from stowplan_lab.simulation.workloads.owners import UPDATED, WorkloadController, named_pod
-from stowplan_lab.simulation.workloads.revisions import HASH, RECREATE, Revisions
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from stowplan_lab.simulation.simulation_context import SimulationContext
-    from stowplan_lab.simulation.workloads.owners import Template
-    from stowplan_lab.simulation.workloads.revisions import UpdateStrategy
+from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.workloads.owners import UPDATED, Template, WorkloadController, named_pod
+from stowplan_lab.simulation.workloads.revisions import HASH, RECREATE, Revisions, UpdateStrategy
 
 #: Seconds between checks whether old pods are gone.
 _AGAIN = 1.0

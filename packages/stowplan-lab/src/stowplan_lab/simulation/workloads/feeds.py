@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.driver import Call
+from stowplan.kube.api.pod import PodSpec
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan.scheduler.framework.requests import Create
-from stowplan_lab.simulation.definition.scenario_fields import expected_count, times_of
+from stowplan.scheduler.framework.requests import Create, Request
+from stowplan_lab.simulation.definition.scenario_fields import WorkloadSpec, expected_count, times_of
 from stowplan_lab.simulation.results.ledger import Origin
 from stowplan_lab.simulation.scenario_errors import ScenarioError
+from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import trace_of
 from stowplan_lab.simulation.workloads.deployments import DeploymentController
-from stowplan_lab.simulation.workloads.owners import WorkloadController, named_pod
+from stowplan_lab.simulation.workloads.owners import Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.stateful import StatefulSetController
 from stowplan_lab.traces.trace import TraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from stowplan.kube.api.pod import PodSpec
-    from stowplan.scheduler.framework.requests import Request
-    from stowplan_lab.simulation.definition.scenario_fields import WorkloadSpec
-    from stowplan_lab.simulation.simulation_context import SimulationContext
-    from stowplan_lab.simulation.workloads.owners import Template
 
 #: Specs of a trace that are cached for equal pods.
 _KEPT_SPECS = 8192

@@ -10,26 +10,23 @@ DaemonSets are in `daemons`, rollouts of Deployments in `deployments`, StatefulS
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan.kube.api.meta import OwnerReference
+from stowplan.kube.api.meta import ApiStruct, OwnerReference
+from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.requests import Create
-from stowplan_lab.simulation.results.ledger import Origin
+from stowplan_lab.simulation.definition.amounts import Distribution
+from stowplan_lab.simulation.results.ledger import Entry, Origin
+from stowplan_lab.simulation.simulation_context import SimulationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from random import Random
-
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.types import PersistentVolumeClaim, Pod
-    from stowplan_lab.simulation.definition.amounts import Distribution
-    from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.simulation_context import SimulationContext
     from stowplan_lab.simulation.workloads.revisions import UpdateStrategy
 
 

@@ -7,21 +7,18 @@ Upstream: pkg/controller/deployment/util (ResolveFenceposts), pkg/apis/apps/vali
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.types import Pod
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.structs import PlainStruct
+from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.scenario_errors import ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan.kube.api.types import Pod
-    from stowplan_lab.simulation.results.ledger import Entry
-    from stowplan_lab.simulation.workloads.owners import Template
+from stowplan_lab.simulation.workloads.owners import Template
 
 ROLLING, RECREATE, ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
 

@@ -18,24 +18,18 @@ Upstream: pkg/controller/statefulset.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from random import Random
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import AlreadyExists, ApiError, NotFound
-from stowplan.kube.api.types import Pod
+from stowplan.kube.api.pod import PodSpec
+from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from stowplan.scheduler.framework.requests import Create
-from stowplan_lab.simulation.workloads.owners import UPDATED, WorkloadController, named_pod
+from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.workloads.owners import UPDATED, Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.revisions import ON_DELETE, REVISION, Revisions
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from stowplan.kube.api.pod import PodSpec
-    from stowplan.kube.api.types import PersistentVolumeClaim
-    from stowplan_lab.simulation.simulation_context import SimulationContext
-    from stowplan_lab.simulation.workloads.owners import Template
 
 _POD_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 #: Seconds between checks whether an old pod is gone.

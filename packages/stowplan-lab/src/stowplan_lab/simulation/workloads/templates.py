@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,19 +14,13 @@ from stowplan.ask.loading.workloads import pod_of
 from stowplan.drivers.virtual_time.patching import merge_patched
 from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.manifest_files import LoadError, load_files
-from stowplan.kube.api.types import PriorityClass, ReplicaSet, StatefulSet
+from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.types import PersistentVolumeClaim, PriorityClass, ReplicaSet, StatefulSet
 from stowplan.kube.config.config_errors import did_you_mean
+from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.revisions import ROLLED, update_strategy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.types import PersistentVolumeClaim
-    from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 #: Fields that a rollout may change.

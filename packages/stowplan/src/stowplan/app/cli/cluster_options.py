@@ -7,6 +7,7 @@ it is used.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +18,15 @@ from stowplan.app.cli.live_cluster import live_cluster
 from stowplan.app.cli.shell_completion import complete_file, complete_namespace
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.plugin_option import PLUGINS
+from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.ask.explain.text.tables import Block
     from stowplan.ask.loading.event_query import EventQuery
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.ask.offline import Cluster
     from stowplan.ask.what_if.answer_records import NotedAnswer
-    from stowplan.net.client.cluster_flags import ClusterFlags
 
 #: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.
 POD_GROUPS = click.option(

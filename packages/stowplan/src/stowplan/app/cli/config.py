@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,28 +21,18 @@ from stowplan.app.command_line.feature_gates import feature_gates_option, featur
 from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.daemon.plugin_registry import registry_with
-from stowplan.ask.explain.text.tables import Grid, Line, write
-from stowplan.kube.config import ConfigError
-from stowplan.kube.config.config_documents import parse_document, read_source
+from stowplan.ask.explain.text.tables import Block, Grid, Line, write
+from stowplan.kube.config import ConfigError, Configuration, Declarations, FeatureGates
+from stowplan.kube.config.config_documents import Document, parse_document, read_source
 from stowplan.kube.config.config_errors import ConfigFileError
-from stowplan.kube.config.config_loading import load_document
+from stowplan.kube.config.config_loading import Loaded, load_document
 from stowplan.kube.config.reports.conversion import converted, converted_text, refusals
-from stowplan.kube.config.reports.differences import differences, effective_profiles
-from stowplan.kube.config.reports.fields import UnknownFieldError, explain_field, known_paths
+from stowplan.kube.config.reports.differences import Difference, EffectiveProfile, differences, effective_profiles
+from stowplan.kube.config.reports.fields import ExplainedField, UnknownFieldError, explain_field, known_paths
 from stowplan.kube.config.reports.json_schema import json_schema
 from stowplan.kube.config.schema import API_VERSION
 from stowplan.kube.config.unused_settings import unused_plugins, unused_settings
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from stowplan.ask.explain.text.tables import Block
-    from stowplan.kube.config import Configuration, Declarations, FeatureGates
-    from stowplan.kube.config.config_documents import Document
-    from stowplan.kube.config.config_loading import Loaded
-    from stowplan.kube.config.reports.differences import Difference, EffectiveProfile
-    from stowplan.kube.config.reports.fields import ExplainedField
 
 _STDIN = "-"
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def output_option(*choices: str, more: str = "") -> Callable[[Callable[..., Any]], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,13 +10,11 @@ import click
 from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_node, complete_zone
 from stowplan.app.command_line.error_reporting import InputError, reported
+from stowplan.kube.api.label_selectors import Selector
 from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.kube.api.label_selectors import Selector
 
 #: Flags of kubectl drain that are assumed: without them it would refuse.
 _ASSUMED = ("--ignore-daemonsets", "--delete-emptydir-data")

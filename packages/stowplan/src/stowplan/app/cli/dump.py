@@ -15,10 +15,10 @@ from stowplan.app.cli.live_cluster import live_cluster
 from stowplan.app.cli.shell_completion import complete_file, complete_namespace
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.plugin_option import PLUGINS
+from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
     from stowplan.app.sources.dumping import Dump
-    from stowplan.net.client.cluster_flags import ClusterFlags
 
 _FORMATS = {"json": "json", ".json": "json", "yaml": "yaml", ".yaml": "yaml", ".yml": "yaml"}
 _ROLE = "stowplan-dump"

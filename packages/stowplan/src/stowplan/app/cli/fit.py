@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from stowplan.app.cli.shell_completion import complete_file, complete_node, comp
 from stowplan.app.command_line.error_reporting import InputError, reported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.app.sources.object_references import Reference
     from stowplan.ask.loading.workloads import WorkloadName

@@ -6,14 +6,13 @@ This module prepares the process before any slow import; the rest is in `daemon.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.app.command_line.stop_signals import stop_signals
 from stowplan.kube.timing.garbage import collect_no_garbage_yet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.app.daemon.process import ClusterConnector
 
 

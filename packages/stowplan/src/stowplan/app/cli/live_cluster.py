@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-
     from stowplan.kube.api.port import Api
     from stowplan.kube.config import Configuration
     from stowplan.net.client.connection import Connection

@@ -17,24 +17,22 @@ from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.plugin_option import PLUGINS
-from stowplan.app.command_line.stop_signals import stop_signals
+from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.daemon.recording_file import kept_annotations, recording
 from stowplan.app.sources.read_only_role import role_of_follower
-from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.klog.value_text import duration_text
+from stowplan.net.client.cluster_flags import ClusterFlags
+from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.runtime.registry import Registry
 
 if TYPE_CHECKING:
-    from stowplan.app.command_line.stop_signals import StopSignals
     from stowplan.drivers.live.follower import Follower
-    from stowplan.kube.config import Configuration
-    from stowplan.net.client.cluster_flags import ClusterFlags
     from stowplan.net.client.connection import Connection
-    from stowplan.scheduler.engine.input_log.input_recorder import Recorder
-    from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: Seconds between checks whether the recording is still being written.
 _CHECK_INTERVAL = 0.5

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from stowplan.app.daemon.recording_file import ALL, KEPT, ROTATE_AT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _OPTIONS = (
     click.option(

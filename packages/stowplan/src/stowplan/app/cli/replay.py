@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 import msgspec
@@ -15,27 +16,19 @@ from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.daemon.plugin_registry import registry_with
-from stowplan.ask.explain.text.tables import Grid, Line, write
+from stowplan.ask.explain.text.tables import Block, Grid, Line, write
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of, moment_text, rotated
-from stowplan.history.recordings.replaying import Replayed, difference, moment_of, note_of
-from stowplan.history.recordings.rerun import rerun
+from stowplan.history.recordings.replaying import Replayed, Step, difference, moment_of, note_of
+from stowplan.history.recordings.rerun import RerunResult, rerun
 from stowplan.kube.config import load_config
-from stowplan.kube.timing.waits import COUNTED
+from stowplan.kube.timing.waits import COUNTED, Waits
 from stowplan.scheduler.engine.dumped import DumpError
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.engine.written_objects import as_written
 from stowplan.scheduler.framework.explanations.formatting import count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan.ask.explain.text.tables import Block
-    from stowplan.history.recordings.replaying import Step
-    from stowplan.history.recordings.rerun import RerunResult
-    from stowplan.kube.timing.waits import Waits
-    from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: With --check: a decision differs.
 _DIFFERENT = 3

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
@@ -26,33 +27,27 @@ from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.app.command_line.plugin_option import PLUGINS
-from stowplan.app.command_line.stop_signals import stop_signals
+from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.config_watch import WatchedFile, on_hangup, watching, without_hangups
-from stowplan.app.daemon.life_cycle import until_stopped
+from stowplan.app.daemon.life_cycle import ManagedScheduler, until_stopped
 from stowplan.app.daemon.other_schedulers import recently_reported_scheduler, report_other_scheduler
 from stowplan.app.daemon.plugin_registry import registry_with
-from stowplan.app.daemon.process import Job, opened
+from stowplan.app.daemon.process import ClusterConnector, Job, opened
 from stowplan.app.daemon.recording_file import kept_annotations, recording
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.kube.api.policy import Lease
+from stowplan.kube.api.port import Api
 from stowplan.kube.api.timestamps import parse_timestamp
-from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog.value_text import duration_text
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from stowplan.app.command_line.stop_signals import StopSignals
-    from stowplan.app.daemon.life_cycle import ManagedScheduler
     from stowplan.app.daemon.own_port import OwnPort
-    from stowplan.app.daemon.process import ClusterConnector
     from stowplan.drivers.live.scheduler import Scheduler
-    from stowplan.kube.api.policy import Lease
-    from stowplan.kube.api.port import Api
-    from stowplan.kube.config import Configuration
     from stowplan.net.client.connection import Connection
 
 _NO_LIMIT = -1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.plugin_option import PLUGINS
-from stowplan.app.command_line.stop_signals import stop_signals
+from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.sources.read_only_role import role_of_follower
 from stowplan.ask.explain.text.tables import write
@@ -26,30 +27,25 @@ from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of
 from stowplan.history.recordings.replaying import engine_of
-from stowplan.history.shadow.shadow import Shadow
+from stowplan.history.shadow.shadow import Judged, Shadow
 from stowplan.history.shadow.shadow_report import Report
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.durations import parse_duration
-from stowplan.kube.config import load_config
+from stowplan.kube.config import Configuration, load_config
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.engine.inputs import Changes, Served
 from stowplan.scheduler.extenders.asking import asking
 from stowplan.scheduler.extenders.calls import Calls
 from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.runtime.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.app.command_line.stop_signals import StopSignals
     from stowplan.drivers.live.follower import Follower
-    from stowplan.history.shadow.shadow import Judged
-    from stowplan.kube.config import Configuration
-    from stowplan.net.client.cluster_flags import ClusterFlags
     from stowplan.net.client.connection import Connection
-    from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: Exit code if the agreement is too low.
 _DIFFERENT = 3

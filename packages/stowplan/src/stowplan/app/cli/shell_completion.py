@@ -6,14 +6,13 @@ Every command imports this module, so everything needed to look up names is impo
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from stowplan.app.sources.object_names import Names
 
 _ZONE = "topology.kubernetes.io/zone"

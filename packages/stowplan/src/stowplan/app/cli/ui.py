@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,12 @@ from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.named_plugins import named_plugins
-from stowplan.app.command_line.stop_signals import stop_signals
+from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.app.sources.timeline_sources import (
     NO_RERUN,
+    TimelineSource,
     recorded_source,
     rerun_source,
     simulated_source,
@@ -38,42 +40,34 @@ from stowplan.app.sources.timeline_sources import (
 from stowplan.ask.explain.judging import judged, judged_group
 from stowplan.ask.explain.suggestions.suggestions import advise
 from stowplan.ask.explain.text.reported_status import ReportedStatus
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
+from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, Declarations, FeatureGates, load_config
 from stowplan.kube.config.features import GROUP_GATES, with_chosen
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.structs import PlainStruct
+from stowplan.net.client.cluster_flags import ClusterFlags
+from stowplan.net.serving.requests.messages import Page
 from stowplan.net.serving.serving_error import ServingError
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.inputs import Input
 from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan.scheduler.inspection.records import GroupVerdictRecord
 from stowplan.ui.cluster_inspection import ClusterInspection
-from stowplan.ui.plan import plan_of
+from stowplan.ui.page_routes import Streams
+from stowplan.ui.plan import Plan, plan_of
 from stowplan.ui.saved_copy import save_copy
-from stowplan.ui.source_records import SourceRecord, configuration_record
-from stowplan.ui.timeline_routes import MomentError, Moments, Timelines
+from stowplan.ui.source_records import Capability, ConfigurationRecord, Mode, SourceRecord, configuration_record
+from stowplan.ui.timeline_routes import MomentCluster, MomentError, Moments, Timelines
 from stowplan.ui.workbench import Workbench, copy_of
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
-    from stowplan.app.command_line.stop_signals import StopSignals
-    from stowplan.app.sources.timeline_sources import TimelineSource
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.kube.config import Configuration, Declarations, FeatureGates
-    from stowplan.net.client.cluster_flags import ClusterFlags
     from stowplan.net.client.connection import Connection
-    from stowplan.net.serving.requests.messages import Page
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.engine.inputs import Input
-    from stowplan.scheduler.framework.runtime.registry import Registry
-    from stowplan.scheduler.inspection.records import GroupVerdictRecord
-    from stowplan.ui.page_routes import Streams
-    from stowplan.ui.plan import Plan
-    from stowplan.ui.source_records import Capability, ConfigurationRecord, Mode
-    from stowplan.ui.timeline_routes import MomentCluster
 
 _ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
 

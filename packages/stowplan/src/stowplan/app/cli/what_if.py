@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +14,6 @@ from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.app.sources.object_references import Reference
     from stowplan.ask.what_if.hypothetical_changes import Change, Label, Put, Scale, Taint

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
@@ -20,8 +21,6 @@ from stowplan.app.command_line.standard_streams import discard_unwritable_output
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from stowplan.app.command_line.contributed_commands import ContributedCommands
 
 #: Context key for commands of installed packages.

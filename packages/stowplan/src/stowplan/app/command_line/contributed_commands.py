@@ -6,6 +6,7 @@ that cannot be loaded costs one line on stderr, and does not affect other comman
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +17,6 @@ from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.status import RAISED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "stowplan.commands"

@@ -8,15 +8,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from stowplan.app.command_line.standard_streams import discard_output, print_to_stderr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 #: If set, internal errors are shown with their traceback.
 DEBUG_VARIABLE = "STOWPLAN_DEBUG"

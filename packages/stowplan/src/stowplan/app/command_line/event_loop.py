@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from stowplan.kube.klog import get_logger
 from stowplan.kube.timing.garbage import collect_garbage_less_often
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Coroutine
 
 T = TypeVar("T")
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.flags.flag_set import FlagError
 from stowplan.app.command_line.flags.gates import gates_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.config import FeatureGates
+from stowplan.kube.config import FeatureGates
 
 
 def feature_gates_option(help_text: str) -> Callable[..., Any]:

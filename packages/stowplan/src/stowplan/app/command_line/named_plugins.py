@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.runtime.registry import load_plugin
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.framework.interface import Plugin
 
 
 def named_plugins(paths: Sequence[str]) -> list[type[Plugin]]:

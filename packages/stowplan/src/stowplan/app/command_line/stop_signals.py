@@ -13,13 +13,13 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator
-    from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STDERR = 2

@@ -9,6 +9,7 @@ import asyncio
 import os
 import platform
 import time
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,14 +17,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import first_of, run_in_background
 from stowplan.app.command_line.flags.flag_kinds import NO_VERSION
-from stowplan.app.daemon.config_watch import REFUSED, SWAPPED, on_hangup, watching
+from stowplan.app.command_line.flags.flag_set import CommandLine
+from stowplan.app.daemon.config_watch import REFUSED, SWAPPED, WatchedFile, on_hangup, watching
 from stowplan.app.daemon.debugger import CacheDebugger, on_signal
 from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.app.daemon.life_cycle import flushing, until_stopped, while_leading
-from stowplan.app.daemon.secure_port import Running, opened_port, served
+from stowplan.app.daemon.secure_port import Port, Running, opened_port, served
 from stowplan.app.daemon.stowplan_metrics import gather, sample_lag
+from stowplan.kube.config import Configuration
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.component import ComponentMetrics
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.endpoint.config_error import ClientConfigError
@@ -32,18 +36,11 @@ from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from stowplan.app.command_line.flags.flag_set import CommandLine
     from stowplan.app.command_line.flags.gates import Gates
     from stowplan.app.command_line.stop_signals import StopSignals
-    from stowplan.app.daemon.config_watch import WatchedFile
     from stowplan.app.daemon.process import ClusterConnector, ConnectedCluster, Job
-    from stowplan.app.daemon.secure_port import Port
     from stowplan.drivers.live.scheduler import Scheduler
-    from stowplan.kube.config import Configuration
     from stowplan.kube.klog.setup import Logs
-    from stowplan.kube.metrics.component import ComponentMetrics
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from itertools import islice
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
-from stowplan.app.command_line.flags.flag_set import FlagError, FlagSet
+from stowplan.app.command_line.flags.flag_set import CommandLine, FlagError, FlagSet
 from stowplan.app.command_line.flags.gates import Gates, gates_of
 from stowplan.app.command_line.flags.log_options import log_option_errors, log_settings
 from stowplan.app.command_line.flags.option_errors import option_errors, serving_errors
@@ -36,19 +37,14 @@ from stowplan.app.command_line.flags.versions import shown, versions_of
 from stowplan.app.command_line.standard_streams import answer, print_to_stderr
 from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.kube.api.field_errors import aggregate, go_quote
-from stowplan.kube.config import ConfigError, load_config
+from stowplan.kube.config import ConfigError, Configuration, FeatureGates, load_config
 from stowplan.kube.klog import get_logger
-from stowplan.kube.klog.setup import LogSettings, set_up
+from stowplan.kube.klog.setup import Logs, LogSettings, set_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan.app.command_line.flags.flag_set import CommandLine
     from stowplan.app.command_line.stop_signals import StopSignals
     from stowplan.app.daemon.process import ClusterConnector, Job
-    from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.kube.config.older.upgrade import PolicyMaps
-    from stowplan.kube.klog.setup import Logs
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 _NAME = "kube-scheduler"

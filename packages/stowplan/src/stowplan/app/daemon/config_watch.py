@@ -16,21 +16,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from types import FrameType
+from typing import Any, Protocol
 
 import msgspec
 
 from stowplan.kube.config import Configuration
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
-from stowplan.kube.timing.times import within
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from types import FrameType
-
-    from stowplan.kube.timing.times import Times
+from stowplan.kube.timing.times import Times, within
 
 #: Seconds between checks of the file.
 INTERVAL = 1.0

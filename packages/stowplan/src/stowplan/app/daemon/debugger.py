@@ -17,21 +17,19 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-    from typing import Any
-
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Approximate maximum length of a log entry, in characters.
 _MAX_ENTRY_LENGTH = 1 << 18

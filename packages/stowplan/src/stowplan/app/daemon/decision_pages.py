@@ -25,6 +25,7 @@ Upstream has no counterpart.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -37,17 +38,19 @@ from stowplan.ask.explain.suggestions.suggestions import advise
 from stowplan.ask.explain.text.group_text import group_page
 from stowplan.ask.explain.text.node_text import node_page
 from stowplan.ask.explain.text.reported_status import decisions_page, group_state_page, queue_page, scheduler_blocks
-from stowplan.ask.explain.text.tables import Line, page_to_json
+from stowplan.ask.explain.text.tables import Block, Line, page_to_json
 from stowplan.ask.explain.text.verdict_text import explanation
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.refusals import condition_of
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.kube.api.types import PodGroup
-from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.net.serving.requests.messages import JSON, Response
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.kube.timing.times import REAL_TIMES, Times
+from stowplan.net.serving.requests.messages import JSON, Page, Request, Response
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.engine.groups.group_questions import WITHOUT_GATE as GROUPS_OFF
 from stowplan.scheduler.engine.groups.group_stories import story_key
 from stowplan.scheduler.framework.explanations.formatting import count, joined
+from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.inspection.queue_state import (
     BEING_BOUND,
     ON_ITS_WAY,
@@ -62,26 +65,18 @@ from stowplan.scheduler.inspection.records import (
     OnPermitRecord,
     QueueRecord,
     Record,
+    SchedulerRecord,
     VerdictRecord,
     encoded,
 )
+from stowplan.scheduler.inspection.stories import Stories
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.ui.page_routes import PREFIX, key_of, limit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
-
-    from stowplan.ask.explain.text.tables import Block
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.serving.requests.messages import Page, Request
-    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.waiting_pods import WaitingPods
-    from stowplan.scheduler.inspection.records import SchedulerRecord
-    from stowplan.scheduler.inspection.stories import Stories
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Maximum number of nodes on a wide page: each takes 60 µs, during which nothing is scheduled.
 _MAX_WIDE = 2000

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,8 +22,6 @@ from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.kube.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
-
     from stowplan.scheduler.cluster.state import ClusterState
 
 _log = get_logger(__name__)

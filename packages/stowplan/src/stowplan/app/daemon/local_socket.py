@@ -7,17 +7,16 @@ all the same; containers and system services usually have none.
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from stowplan.net.client.local_sockets import LocalSocketError, listening, private_folder
 from stowplan.net.serving.loopback import served_on_socket
+from stowplan.net.serving.requests.messages import Page
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
     from stowplan.net.client.connection import Connection
-    from stowplan.net.serving.requests.messages import Page
 
 
 def has_place_for_socket() -> bool:

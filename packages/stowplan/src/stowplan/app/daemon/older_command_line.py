@@ -5,12 +5,15 @@ Upstream: cmd/kube-scheduler/app/options/deprecated.go, pkg/scheduler/scheduler.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import first_of, run, running
+from stowplan.app.command_line.flags.flag_set import CommandLine
 from stowplan.app.command_line.flags.retired import uses_policy_file
-from stowplan.kube.config import ClientConnection, ConfigError
+from stowplan.kube.config import ClientConnection, ConfigError, Configuration, Declarations, FeatureGates
+from stowplan.kube.config.config_documents import Document
 from stowplan.kube.config.config_loading import load_upgraded
 from stowplan.kube.config.older.command_line import (
     of_default_profile,
@@ -19,18 +22,11 @@ from stowplan.kube.config.older.command_line import (
     policy_of_file,
     policy_of_text,
 )
-from stowplan.kube.config.older.upgrade import log_upgrade
-from stowplan.net.client.connection import connect_from_scheduler_flags
+from stowplan.kube.config.older.upgrade import Upgrade, log_upgrade
+from stowplan.net.client.connection import Connection, connect_from_scheduler_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.app.command_line.flags.flag_set import CommandLine
     from stowplan.app.command_line.stop_signals import StopSignals
-    from stowplan.kube.config import Configuration, Declarations, FeatureGates
-    from stowplan.kube.config.config_documents import Document
-    from stowplan.kube.config.older.upgrade import Upgrade
-    from stowplan.net.client.connection import Connection
 
 _KEY = "policy.cfg"
 

@@ -15,17 +15,13 @@ Both are reported; neither ends the process, because a false positive must not s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.port import Api, Unreachable
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from stowplan.kube.api.port import Api
 
 #: Seconds within which a scheduler retries unschedulable pods.
 _RECENT = 300.0

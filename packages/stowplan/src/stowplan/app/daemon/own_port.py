@@ -8,6 +8,7 @@ the address; delegated requests use the scheduler's own credentials.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.event_loop import run_in_background
 from stowplan.app.command_line.flags.gates import gates_of
 from stowplan.app.daemon.local_socket import answering_on_socket
-from stowplan.app.daemon.web_page import SchedulerPage
+from stowplan.app.daemon.web_page import PagedScheduler, SchedulerPage
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.http.user_agent import user_agent
@@ -37,10 +38,7 @@ from stowplan.net.serving.serving_error import ServingError
 from stowplan.net.serving.serving_settings import ServingSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from stowplan.app.daemon.process import Job
-    from stowplan.app.daemon.web_page import PagedScheduler
 
 
 class OwnPort(PlainStruct, frozen=True, kw_only=True):

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from stowplan.app.command_line.named_plugins import named_plugins
-from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
-from stowplan.scheduler.framework.runtime.registry import installed_plugins
+from stowplan.drivers.hang_guard.guarded_plugins import Guard, guarded_registry
+from stowplan.scheduler.framework.runtime.registry import Registry, installed_plugins
 from stowplan.scheduler.in_tree.registry import in_tree_registry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.drivers.hang_guard.guarded_plugins import Guard
-    from stowplan.scheduler.framework.runtime.registry import Registry
 
 
 def registry_with(paths: Sequence[str], *, guard: Guard | None = None) -> Registry:

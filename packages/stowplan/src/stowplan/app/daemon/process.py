@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import socket
 import uuid
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import field
@@ -16,19 +17,17 @@ from msgspec import field
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import run_in_background
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
+from stowplan.kube.api.port import Api
+from stowplan.kube.config import Configuration, FeatureGates
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
 
     from stowplan.app.daemon.config_watch import WatchedFile
     from stowplan.app.daemon.life_cycle import Elector
     from stowplan.drivers.live.scheduler import Scheduler
-    from stowplan.kube.api.port import Api
-    from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.kube.metrics.component import ComponentMetrics
     from stowplan.net.client.connection import Connection
     from stowplan.net.client.http.lanes import Lanes

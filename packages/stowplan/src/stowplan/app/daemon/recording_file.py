@@ -15,6 +15,7 @@ import os
 import stat
 import threading
 from collections import deque
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,6 @@ from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from stowplan.drivers.hang_guard.hang_guard import HangGuard
     from stowplan.scheduler.framework.runtime.registry import Registry
 

@@ -10,24 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import run_in_background
-from stowplan.app.command_line.flags.flag_set import options_of
+from stowplan.app.command_line.flags.flag_set import CommandLine, options_of
 from stowplan.app.command_line.flags.option_errors import read_allow_list
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.app.daemon.local_socket import answering_on_socket, has_place_for_socket
 from stowplan.app.daemon.version_info import build_info, compatibility_versions
 from stowplan.app.daemon.web_page import SchedulerPage
+from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod
+from stowplan.kube.config import Configuration, Declarations
 from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.component import ComponentMetrics
 from stowplan.kube.metrics.exposition import TEXT
 from stowplan.kube.metrics.registry import MetricsOptions
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.client.connection import Connection
 from stowplan.net.client.http.user_agent import user_agent
 from stowplan.net.client.http_api import HttpApi
 from stowplan.net.serving.delegation import (
@@ -49,7 +53,8 @@ from stowplan.net.serving.pages import (
     statusz_page,
 )
 from stowplan.net.serving.profiling.profile_pages import Profiling
-from stowplan.net.serving.requests.health import HealthChecks
+from stowplan.net.serving.requests.health import Check, HealthChecks
+from stowplan.net.serving.requests.messages import Page
 from stowplan.net.serving.secure_server import SecureServer
 from stowplan.net.serving.serving_settings import ServingSettings
 from stowplan.net.serving.tls.key_pairs import CertificateFiles
@@ -57,17 +62,9 @@ from stowplan.net.serving.tls.tls_parameters import TlsOptions
 from stowplan.scheduler.inspection.resource_metrics import resource_page
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from stowplan.app.command_line.flags.flag_set import CommandLine
     from stowplan.app.command_line.flags.gates import Gates
     from stowplan.app.daemon.process import Election
     from stowplan.drivers.live.scheduler import Scheduler
-    from stowplan.kube.api.port import Api
-    from stowplan.kube.config import Configuration, Declarations
-    from stowplan.net.client.connection import Connection
-    from stowplan.net.serving.requests.health import Check
-    from stowplan.net.serving.requests.messages import Page
 
 #: Seconds after the expiration of its lease from which a leader that has not exited is unhealthy.
 _EXPIRED_LEASE_TOLERANCE = 20.0

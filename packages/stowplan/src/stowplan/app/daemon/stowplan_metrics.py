@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from stowplan.kube.metrics.component import ComponentMetrics
+from stowplan.kube.metrics.families import Histogram
+from stowplan.kube.timing.times import Times
+from stowplan.net.client.http.lanes import Lanes
+
 if TYPE_CHECKING:
     from stowplan.drivers.hang_guard.hang_guard import HangGuard
-    from stowplan.kube.metrics.component import ComponentMetrics
-    from stowplan.kube.metrics.families import Histogram
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.client.http.lanes import Lanes
 
 _SAMPLING_INTERVAL = 1.0
 

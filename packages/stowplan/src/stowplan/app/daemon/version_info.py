@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
 from stowplan import __version__
 from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
-from stowplan.app.command_line.flags.versions import shown
+from stowplan.app.command_line.flags.versions import Versions, shown
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
-
-if TYPE_CHECKING:
-    from stowplan.app.command_line.flags.versions import Versions
-
 
 _COMPATIBLE = ("EmulationMajor", "EmulationMinor", "MinCompatibilityMajor", "MinCompatibilityMinor")
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import running
 from stowplan.app.daemon.decision_pages import RunningScheduler, SchedulerPages
-from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.kube.config import Configuration, Declarations, FeatureGates
+from stowplan.kube.timing.times import REAL_TIMES, Times
+from stowplan.net.serving.requests.messages import Page
 from stowplan.ui.event_stream import PlanStreams
 from stowplan.ui.page_routes import PREFIX, page_routes
 from stowplan.ui.plan_follower import stream_plan
-from stowplan.ui.source_records import SourceRecord, configuration_record
+from stowplan.ui.source_records import Capability, ConfigurationRecord, SourceRecord, configuration_record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from stowplan.kube.config import Configuration, Declarations, FeatureGates
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.serving.requests.messages import Page
-    from stowplan.ui.source_records import Capability, ConfigurationRecord
     from stowplan.ui.workbench import Workbench
 
 _ANSWERED: tuple[Capability, ...] = (

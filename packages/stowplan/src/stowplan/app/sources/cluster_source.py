@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -14,15 +15,16 @@ import msgspec
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.sources.missing_kinds import why_not_judged
-from stowplan.app.sources.object_references import SINGULARS, kind_meant
+from stowplan.app.sources.object_references import SINGULARS, Reference, kind_meant
 from stowplan.ask.explain.reported_events import last_reported_time
 from stowplan.ask.explain.text.reported_status import ReportedStatus
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.refusals import condition_of
 from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.ask.explain.workload_status import workload_record
 from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.object_files import objects_of_files
-from stowplan.ask.loading.workloads import belongs_to, workload_of
+from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.name_suggestions import near_names
 from stowplan.ask.what_if.group_relief import group_relief
@@ -36,8 +38,10 @@ from stowplan.kube.api.types import Event, PersistentVolumeClaim, Pod, PodGroup,
 from stowplan.kube.api.yaml_text import first_value
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.features import GROUP_GATES, known_gates
-from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
+from stowplan.net.client.cluster_flags import ClusterFlags
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.dumped import DumpError
+from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.framework.explanations.formatting import joined, listed
 from stowplan.scheduler.framework.runtime.registry import installed_plugins
@@ -46,22 +50,13 @@ from stowplan.scheduler.in_tree.common.annotations import SELECTED_NODE
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.scheduler.inspection.queue_state import WAITS_FOR_CLAIM, WAITS_ON_PERMIT
-from stowplan.scheduler.inspection.records import SchedulerRecord
+from stowplan.scheduler.inspection.records import GroupVerdictRecord, ReliefRecord, SchedulerRecord, WorkloadRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from stowplan.app.sources.object_references import Reference
     from stowplan.app.sources.running_scheduler import SchedulerEndpoint
     from stowplan.ask.explain.text.overview import Group
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.ask.loading.event_query import EventQuery
     from stowplan.ask.loading.live_cluster import LiveCluster
-    from stowplan.ask.loading.workloads import WorkloadName
-    from stowplan.net.client.cluster_flags import ClusterFlags
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.inspection.records import GroupVerdictRecord, ReliefRecord, WorkloadRecord
     from stowplan.ui.source_records import ConfigurationRecord
 
 _OTHER_CONFIG = "--config FILE names one that has"

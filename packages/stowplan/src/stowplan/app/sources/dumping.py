@@ -8,6 +8,7 @@ or the user may not list.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
@@ -17,18 +18,15 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.loading.live_cluster import LiveClusterError, list_all, live_api
 from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
 from stowplan.kube.api.api_errors import Forbidden, NotFound
-from stowplan.kube.api.custom_objects import custom_resource
+from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.resources import ApiResource, resource_of
 from stowplan.kube.api.types import PriorityClass
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.http.user_agent import user_agent
+from stowplan.net.client.http_api import HttpApi
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan.kube.api.custom_objects import CustomObject
     from stowplan.net.client.cluster_flags import ClusterFlags
-    from stowplan.net.client.http_api import HttpApi
     from stowplan.scheduler.engine.watched_kinds import WatchedKind
 
 _CLAIM_TEMPLATES = "ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io"

@@ -9,26 +9,21 @@ locally.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.app.command_line.error_reporting import InputError
-from stowplan.app.sources.running_scheduler import AUTO, transport_to
+from stowplan.app.sources.running_scheduler import AUTO, SchedulerEndpoint, transport_to
 from stowplan.kube.api.api_errors import MethodNotAllowed, ServiceUnavailable
 from stowplan.kube.api.port import Unreachable
 from stowplan.net.client.http.responses import Subject
 from stowplan.net.client.http.transport import Request as Question
-from stowplan.net.serving.requests.messages import JSON, NO_SNIFF, Response, Stream
+from stowplan.net.client.http.transport import Transport
+from stowplan.net.serving.requests.messages import JSON, NO_SNIFF, Answer, Page, Request, Response, Stream
 from stowplan.ui.assets import asset_pages
 from stowplan.ui.event_stream import BEAT_INTERVAL
 from stowplan.ui.page_routes import PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-
-    from stowplan.app.sources.running_scheduler import SchedulerEndpoint
-    from stowplan.net.client.http.transport import Transport
-    from stowplan.net.serving.requests.messages import Answer, Page, Request
 
 _ROUTES = ("source", "configuration", "pending", "decisions", "explain/", "stories/", "nodes/", "podgroups/")
 _EVENTS, _PURPOSE = "text/event-stream", "ui"

@@ -7,16 +7,13 @@ to contain all of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.scheduler.cluster.objects import ObjectStore
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.objects import ObjectStore
+from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
 def why_not_judged(pod: PodInfo, objects: ObjectStore) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
 from threading import Thread
@@ -20,15 +21,12 @@ import msgspec
 from stowplan import __version__
 from stowplan.app.sources.object_references import collection_of
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.client.connection import ClientConfigError, CredentialsError
+from stowplan.net.client.connection import ClientConfigError, Connection, CredentialsError
 from stowplan.net.client.credentials.kubeconfig import kubeconfig_paths, load_kubeconfig, load_kubeconfigs
 from stowplan.net.client.http.user_agent import user_agent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from stowplan.net.client.cluster_flags import ClusterFlags
-    from stowplan.net.client.connection import Connection
 
 #: How long a cluster has to answer: with the start-up, half a second.
 SECONDS = 0.3

@@ -8,15 +8,12 @@ Completion imports this module, so it imports no objects.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 #: Kind -> (group, singular, plural and short names).
 _NAMES = {

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
 from stowplan.kube.api.custom_objects import custom_resource
-from stowplan.kube.api.resources import resource_of
+from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.resources import ApiResource, resource_of
 from stowplan.kube.api.types import Event, Pod
 from stowplan.kube.api.yaml_text import to_yaml
+from stowplan.kube.config import Configuration
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from stowplan.app.sources.dumping import DumpedKind
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.resources import ApiResource
-    from stowplan.kube.config import Configuration
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
 from stowplan import __version__
 from stowplan.app.command_line.error_reporting import InputError
-from stowplan.ask.explain.text.tables import PageError, page_from_json
+from stowplan.ask.explain.text.tables import Block, PageError, page_from_json
 from stowplan.kube.api.api_errors import ApiError, Forbidden, NotFound, Unauthorized
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.structs import PlainStruct
@@ -47,11 +48,6 @@ from stowplan.scheduler.inspection.records import (
     VerdictRecord,
 )
 from stowplan.ui.source_records import ConfigurationRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan.ask.explain.text.tables import Block
 
 #: Why a scheduler that may be running is not queried.
 _UNAVAILABLE = (InputError, ClientConfigError, CredentialsError)

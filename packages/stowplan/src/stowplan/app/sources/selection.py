@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.app.command_line.error_reporting import InputError
-from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES, belongs_to
-from stowplan.kube.api.label_selectors import EVERYTHING, SelectorError
-from stowplan.kube.api.selector_text import parse_field_selector, parse_label_selector
+from stowplan.app.sources.object_references import Reference
+from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES, WorkloadName, belongs_to
+from stowplan.kube.api.label_selectors import EVERYTHING, Selector, SelectorError
+from stowplan.kube.api.selector_text import FieldTerm, parse_field_selector, parse_label_selector
+from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.app.sources.object_references import Reference
-    from stowplan.ask.loading.workloads import WorkloadName
-    from stowplan.kube.api.label_selectors import Selector
-    from stowplan.kube.api.selector_text import FieldTerm
-    from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
 
 #: The API server's pod field selectors that are meaningful here.

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.app.command_line.error_reporting import InputError
-from stowplan.app.sources.cluster_source import note
-from stowplan.app.sources.object_references import WORKLOADS
+from stowplan.app.sources.cluster_source import ClusterSource, note
+from stowplan.app.sources.object_references import WORKLOADS, Reference
 from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.generated import TEMPLATE, claim_templates, owner_of, volume_for
 from stowplan.ask.loading.manifest_checks import checked
 from stowplan.ask.loading.workloads import belongs_to, pod_of
 from stowplan.kube.api.decode import convert
-from stowplan.kube.api.manifest_files import load_files, load_manifests
+from stowplan.kube.api.device_claims import ResourceClaimSpec
+from stowplan.kube.api.manifest_files import Loaded, load_files, load_manifests
 from stowplan.kube.api.meta import OwnerReference
-from stowplan.kube.api.types import StatefulSet, Volume
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.app.sources.object_references import Reference
-    from stowplan.kube.api.device_claims import ResourceClaimSpec
-    from stowplan.kube.api.manifest_files import Loaded
-    from stowplan.kube.api.types import Pod
+from stowplan.kube.api.types import Pod, StatefulSet, Volume
 
 
 def read_checked(path: str, *, others: Collection[str] = ()) -> Loaded:

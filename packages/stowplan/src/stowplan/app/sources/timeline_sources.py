@@ -7,48 +7,36 @@ moment, because scenarios refer to files, and plugins change.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.ask.offline import Cluster, ClusterError
-from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.guarded_plugins import Guard, guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of, rotated
 from stowplan.history.recordings.replaying import Replayed
 from stowplan.history.recordings.rerun import Rerun
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, load_config
+from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, Configuration, load_config
 from stowplan.kube.config.features import known_gates
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods
-from stowplan.scheduler.engine.input_log.recording import RecordingError
-from stowplan.scheduler.engine.inputs import Changes
+from stowplan.scheduler.engine.input_log.recording import Header, RecordingError
+from stowplan.scheduler.engine.inputs import Changes, Input
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
-from stowplan.scheduler.framework.runtime.registry import PluginLoadError, installed_plugins
-from stowplan.ui.plan import plan_of
-from stowplan.ui.timeline import Run, timeline_of
-from stowplan.ui.timeline_file import NAME, TimelineFileError, read_timeline
-from stowplan.ui.timeline_routes import MomentError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from stowplan.drivers.hang_guard.guarded_plugins import Guard
-    from stowplan.kube.config import Configuration
-    from stowplan.scheduler.engine.input_log.recording import Header
-    from stowplan.scheduler.engine.inputs import Input
-    from stowplan.scheduler.framework.runtime.registry import Registry
-    from stowplan.ui.plan import Plan
-    from stowplan.ui.timeline import Timeline
-    from stowplan.ui.timeline_file import TimelineHeader
-    from stowplan.ui.timeline_routes import Build
+from stowplan.scheduler.framework.runtime.registry import PluginLoadError, Registry, installed_plugins
+from stowplan.ui.plan import Plan, plan_of
+from stowplan.ui.timeline import Run, Timeline, timeline_of
+from stowplan.ui.timeline_file import NAME, TimelineFileError, TimelineHeader, read_timeline
+from stowplan.ui.timeline_routes import Build, MomentError
 
 #: A function that runs a simulation again up to a moment: (header, time, folder, stopped) -> the cluster at that time.
 ENTRY_POINT_GROUP = "stowplan.simulations"

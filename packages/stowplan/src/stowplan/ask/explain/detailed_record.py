@@ -6,22 +6,19 @@ three hundred pods on two thousand nodes would be a hundred megabytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.ask.explain.suggestions.explanations import Explanations, inspecting
+from stowplan.ask.explain.suggestions.explanations import Explanations, VerdictInspection, inspecting
 from stowplan.ask.explain.verdicts.refusals import refusals
-from stowplan.scheduler.inspection.records import RefusalRecord
+from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.scheduler.framework.explanations.grouping import Refusal
+from stowplan.scheduler.inspection.records import RefusalRecord, VerdictRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.ask.explain.suggestions.explanations import VerdictInspection
-    from stowplan.ask.explain.verdicts.verdict import Verdict
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.explanations.grouping import Refusal
-    from stowplan.scheduler.inspection.records import VerdictRecord
 
 #: Number of nodes that are listed if not all are.
 _NAMED = 10

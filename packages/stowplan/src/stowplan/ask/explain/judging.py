@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -9,18 +10,16 @@ from msgspec.structs import replace
 from stowplan.ask.explain.suggestions.explanations import guarded
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.decision.extender_results import RequestKey
 from stowplan.scheduler.framework.explanations.preemption import Eviction, Preemption, eviction
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.requests import Ask, Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.decision.extender_results import RequestKey
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.interface import PostFilterResult
-    from stowplan.scheduler.framework.requests import Ask, Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 
 def kinds_of(engine: Engine, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, tuple[str, ...]]]:

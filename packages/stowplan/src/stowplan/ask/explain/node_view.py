@@ -5,6 +5,7 @@ Built from the verdicts on all pending pods: each has results for every node, fr
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import field
@@ -12,9 +13,14 @@ from msgspec.structs import replace
 
 from stowplan.ask.explain.suggestions.explanations import Explanations, inspecting
 from stowplan.ask.explain.suggestions.suggestions import TRIES, suggest_on
+from stowplan.ask.explain.verdicts.advice import Suggestion
 from stowplan.ask.explain.verdicts.refusals import refusals
+from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.explanations.formatting import amount, taint_text
+from stowplan.scheduler.framework.explanations.preemption import Eviction
 from stowplan.scheduler.inspection.records import (
     HelpRecord,
     NodeRecord,
@@ -26,15 +32,8 @@ from stowplan.scheduler.inspection.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.ask.explain.verdicts.advice import Suggestion
-    from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.kube.api.types import Node
-    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.explanations.preemption import Eviction
 
 PODS = "pods"
 #: Kinds of rejected pods for which changes are tried; each takes many evaluations.

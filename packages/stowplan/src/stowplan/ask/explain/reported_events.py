@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Event
+from stowplan.kube.api.types import Event
+
 #: The fraction of a second in a time.
 _FRACTION = re.compile(r"(?<=:\d\d)\.\d+(?=Z)")
 

@@ -6,15 +6,12 @@ Events tell of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from stowplan.ask.explain.reported_events import last_reported_time
+from stowplan.kube.api.types import Event, Pod
 from stowplan.scheduler.inspection.records import WorkloadRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from stowplan.kube.api.types import Event, Pod
 
 #: Kinds without pods of their own.
 _WITHOUT_PODS = ("CronJob",)

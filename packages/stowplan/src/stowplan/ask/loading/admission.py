@@ -8,23 +8,19 @@ Upstream: plugin/pkg/admission/priority, plugin/pkg/admission/storage/storagecla
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable
+from typing import Any, cast
 
 import msgspec
 from msgspec import field
 
 from stowplan.kube.api.decode import is_namespaced
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
 from stowplan.kube.api.storage import Candidate, default_class
-from stowplan.kube.api.types import PersistentVolumeClaim, Pod, PriorityClass, StorageClass
+from stowplan.kube.api.types import Container, PersistentVolumeClaim, Pod, PodSpec, PriorityClass, StorageClass
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.types import Container, PodSpec
 
 replace = msgspec.structs.replace
 

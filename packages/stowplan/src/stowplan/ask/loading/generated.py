@@ -13,26 +13,21 @@ Upstream: pkg/controller (deployment, statefulset, job, replicaset, daemon, reso
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.ask.loading.workloads import belongs_to, pod_of, tied_to, tolerating, wanted_on
+from stowplan.ask.loading.workloads import WorkloadName, belongs_to, pod_of, tied_to, tolerating, wanted_on
 from stowplan.kube.api.annotated_devices import DEVICES, DEVICES_OF, InvalidDevices, pools_of, slice_spec, slices_of
 from stowplan.kube.api.decode import DecodeError, convert, to_dict
 from stowplan.kube.api.device_claims import ResourceClaim, ResourceClaimSpec
 from stowplan.kube.api.manifest_files import LoadError
-from stowplan.kube.api.meta import ObjectMeta, OwnerReference
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta, OwnerReference
 from stowplan.kube.api.pod import PodResourceClaimStatus
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, Pod, ReplicaSet, ResourceSlice
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from stowplan.ask.loading.workloads import WorkloadName
-    from stowplan.kube.api.meta import ApiStruct
 
 
 def ephemeral_claims(pod: Pod) -> Iterator[PersistentVolumeClaim]:

@@ -9,18 +9,20 @@ Imported on use: the HTTP client is slow to import.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import field
 
-from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
+from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES, WorkloadName
 from stowplan.kube.api.api_errors import ApiError, Expired, Forbidden, NotFound
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.decode import DecodeError
+from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.meta import ApiStruct
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.port import Api, Listing, Unreachable
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.types import Event, Node, Pod
 from stowplan.kube.config import ClientConnection
@@ -33,12 +35,7 @@ from stowplan.net.client.list_watch import Undecodable
 from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
-
     from stowplan.ask.loading.event_query import EventQuery
-    from stowplan.ask.loading.workloads import WorkloadName
-    from stowplan.kube.api.documents import Documents
-    from stowplan.kube.api.port import Api, Listing
     from stowplan.net.client.cluster_flags import ClusterFlags
     from stowplan.scheduler.engine.watched_kinds import WatchedKind
 

@@ -7,15 +7,13 @@ Objects that a cluster has stored were validated there, and are not checked agai
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.explanations.formatting import count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 ENTRY_POINT_GROUP = "stowplan.manifest_checks"
 #: Maximum number of notes.

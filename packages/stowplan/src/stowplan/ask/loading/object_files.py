@@ -6,7 +6,8 @@ and nodes, are generated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
 
 from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.generated import (
@@ -19,17 +20,11 @@ from stowplan.ask.loading.generated import (
     with_ephemeral_claims,
 )
 from stowplan.ask.loading.manifest_checks import checked
+from stowplan.ask.loading.workloads import WorkloadName
 from stowplan.kube.api.manifest_files import load_files
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, PriorityClass, StorageClass
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import BinaryIO
-
-    from stowplan.ask.loading.workloads import WorkloadName
-    from stowplan.kube.api.meta import ApiStruct
-
 
 _QUOTA = "ResourceQuota"
 

@@ -5,7 +5,8 @@ Upstream: pkg/controller/daemon (NodeShouldRunDaemonPod), pkg/controller/daemon/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,12 +23,7 @@ from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.node_selectors import RequiredNodeAffinity
 from stowplan.kube.api.taints import untolerated
-from stowplan.kube.api.types import Pod
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan.kube.api.types import Node
+from stowplan.kube.api.types import Node, Pod
 
 #: Kind, namespace, name.
 WorkloadName = tuple[str, str, str]

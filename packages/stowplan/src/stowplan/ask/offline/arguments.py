@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -19,13 +19,9 @@ from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.features import GateError, with_chosen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from stowplan.scheduler.engine.context import RandomSource
-    from stowplan.scheduler.framework.interface import Plugin
-    from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan.scheduler.engine.context import RandomSource
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: Kinds for which users might expect pods to be created; no controller does that here.
 _WITHOUT_EFFECT = frozenset(("Deployment", "Job", "CronJob", "DaemonSet"))

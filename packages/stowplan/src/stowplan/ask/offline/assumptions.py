@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from stowplan.kube.api.types import PersistentVolume
 from stowplan.scheduler.framework.explanations.formatting import joined
 from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan.kube.api.types import PersistentVolume
 
 
 class Provision(NamedTuple):

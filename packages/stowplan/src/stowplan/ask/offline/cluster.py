@@ -6,15 +6,17 @@ This is the public Python API. Objects are dicts as Kubernetes serializes them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import msgspec
 
 from stowplan.ask.explain.judging import judged, judged_group
 from stowplan.ask.explain.suggestions.suggestions import advise
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
+from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.ask.loading.admission import with_namespace
-from stowplan.ask.loading.object_files import objects_of_files
+from stowplan.ask.loading.object_files import LoadedFiles, objects_of_files
 from stowplan.ask.offline.arguments import (
     ClusterError,
     ClusterOptions,
@@ -46,36 +48,28 @@ from stowplan.kube.klog import without_log
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.cluster.objects import STORED
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.pod_names import PodNames
-from stowplan.scheduler.engine.context import EngineSettings
+from stowplan.scheduler.cluster.transaction import Transaction
+from stowplan.scheduler.engine.context import EngineSettings, RandomSource
+from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.watched_kinds import watched_kinds
+from stowplan.scheduler.engine.watched_kinds import WatchedKind, watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls, kinds_wanted
 from stowplan.scheduler.framework.boundary import call, nothing
 from stowplan.scheduler.framework.events import Hint, events_of_change
 from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import installed_plugins
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Self, Unpack
-
     import numpy as np
     import numpy.typing as npt
 
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.ask.explain.verdicts.verdict import Verdict
     from stowplan.ask.loading.live_cluster import LiveCluster
-    from stowplan.ask.loading.object_files import LoadedFiles
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.transaction import Transaction
-    from stowplan.scheduler.engine.context import RandomSource
-    from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.engine.watched_kinds import WatchedKind
-    from stowplan.scheduler.framework.interface import Plugin
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 
 class Cluster:

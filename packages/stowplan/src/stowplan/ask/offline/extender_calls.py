@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.extenders.calls import Call
+from stowplan.scheduler.extenders.calls import Call
 
 
 def post_to_extender(call: Call) -> tuple[int, bytes]:

@@ -5,6 +5,7 @@ Reservations are made inside a transaction; undoing them runs Unreserve, last po
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,36 +13,33 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.ask.offline.arguments import ClusterError
+from stowplan.drivers.hang_guard.hang_guard import CallGuard
+from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.state_store import StateStore
 from stowplan.kube.api import types as t
 from stowplan.kube.api.port import Change
 from stowplan.kube.klog import get_logger, without_log
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.cluster.pod_names import PodNames
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
+from stowplan.scheduler.engine.schedule_one import Attempt, Failure
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.in_tree.registry import in_tree_registry
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     import numpy as np
     import numpy.typing as npt
 
-    from stowplan.drivers.hang_guard.hang_guard import CallGuard
-    from stowplan.drivers.virtual_time.agenda import Agenda
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.pod_names import PodNames
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.engine.schedule_one import Attempt, Failure
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import Plugin
-    from stowplan.scheduler.framework.requests import Ask, Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
 

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if.answer_records import MixRecord, NodesToAddRecord
 from stowplan.ask.what_if.copies import most_room_for, room_for
 from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES, NodeTemplate
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from stowplan.ask.offline import Cluster
     from stowplan.ask.what_if.copies import Copies
     from stowplan.ask.what_if.hypothetical_nodes import NodeKind
 

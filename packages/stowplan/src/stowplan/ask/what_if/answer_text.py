@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line
+from stowplan.ask.what_if.answer_records import (
+    DrainRecord,
+    FitRecord,
+    GroupFitRecord,
+    LossRecord,
+    MixRecord,
+    SideRecord,
+    StrandedRecord,
+    SurviveRecord,
+    WhatIfRecord,
+)
 from stowplan.scheduler.framework.explanations.formatting import count, listed
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from stowplan.ask.explain.text.tables import Block, Cell
-    from stowplan.ask.what_if.answer_records import (
-        DrainRecord,
-        FitRecord,
-        GroupFitRecord,
-        LossRecord,
-        MixRecord,
-        SideRecord,
-        StrandedRecord,
-        SurviveRecord,
-        WhatIfRecord,
-    )
 
 #: Maximum number of table rows, and of names in a line and in a row.
 _SHOWN, _NAMED, _IN_A_ROW = 20, 5, 3

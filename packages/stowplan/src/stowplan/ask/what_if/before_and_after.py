@@ -6,10 +6,9 @@ Pending pods are scheduled on both sides, so that what would have happened anywa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.answer_records import SideRecord, WhatIfRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions
@@ -19,12 +18,7 @@ from stowplan.ask.what_if.hypothetical_pods import belongs_to_node
 from stowplan.ask.what_if.settling import Settling
 from stowplan.kube.structs import PlainStruct
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from stowplan.ask.offline import Cluster
-
-    Look = Callable[[Cluster], None]
+Look = Callable[[Cluster], None]
 
 
 def _ignored(cluster: Cluster) -> None:

@@ -10,21 +10,16 @@ Pods that are not Ready are evicted without counting if the budget's policy is A
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.label_selectors import SelectorError, compile_label_selector
+from stowplan.ask.offline import Cluster
+from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.policy import PodDisruptionBudgetStatus, budget_status
 from stowplan.kube.api.types import PodDisruptionBudget
 from stowplan.scheduler.cluster.object_dependencies import key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.label_selectors import Selector
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo
 
 _UNKNOWN = PodDisruptionBudgetStatus()
 

@@ -8,6 +8,7 @@ is `None`, and copies have to be placed one after the other, in the caller's tra
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import count as counted_from
 from itertools import islice
 from types import MappingProxyType
@@ -16,34 +17,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.ask.explain.verdicts.refusals import refusals
+from stowplan.ask.offline import Cluster
+from stowplan.ask.offline.assumptions import Provision
 from stowplan.ask.what_if.hypothetical_claims import bind_claims_of, claims_of, with_own_claims
 from stowplan.ask.what_if.hypothetical_pods import copy_of, ordinal_names, pods_of
+from stowplan.kube.api.device_claims import ResourceClaimSpec
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, ResourceClaim
+from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod, ResourceClaim
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
-from stowplan.scheduler.framework.interface import Reads
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.interface import FilterPlugin, Reads
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import numpy.typing as npt
 
-    from stowplan.ask.offline import Cluster
-    from stowplan.ask.offline.assumptions import Provision
-    from stowplan.kube.api.device_claims import ResourceClaimSpec
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.interface import FilterPlugin
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 #: Upper limit per node.
 _MOST = 1 << 20

@@ -7,9 +7,9 @@ most that many nodes are drained at a time, and return empty.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
-from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.answer_records import BlockRecord, DrainRecord, MoveRecord, StrandedRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions, Budgets
@@ -17,16 +17,10 @@ from stowplan.ask.what_if.hypothetical_claims import release_claims
 from stowplan.ask.what_if.hypothetical_nodes import cordoned, node_named, pods_on
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.settling import Settling
-from stowplan.kube.api.label_selectors import EVERYTHING
+from stowplan.kube.api.label_selectors import EVERYTHING, Selector
 from stowplan.kube.api.meta import controller_of
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.explanations.formatting import listed
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.label_selectors import Selector
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 #: Pods that a note names.
 _NAMED = 5

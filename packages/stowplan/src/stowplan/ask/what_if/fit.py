@@ -7,32 +7,29 @@ computes the number for each; otherwise the scheduler places copies one after th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import field
 
-from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import assumed
 from stowplan.ask.what_if.added_nodes import NodesToAdd, computed, room_on_new, tried
 from stowplan.ask.what_if.answer_records import FitRecord, LimitRecord
 from stowplan.ask.what_if.copies import Copies, limits_of, room_for
 from stowplan.ask.what_if.hypothetical_nodes import kinds_of, kinds_per_zone, node_at, node_named, zone_of
 from stowplan.ask.what_if.hypothetical_pods import MOST_REPLICAS
+from stowplan.kube.api.device_claims import ResourceClaimSpec
 from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from stowplan.ask.offline import Cluster
     from stowplan.ask.what_if.copies import Limit
     from stowplan.ask.what_if.hypothetical_nodes import NodeKind
-    from stowplan.kube.api.device_claims import ResourceClaimSpec
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 #: Maximum number of copies placed one after the other if nodes depend on each other, and if no number is requested.
 MOST_PLACED, _MOST_UNASKED = 10_000, 4_000

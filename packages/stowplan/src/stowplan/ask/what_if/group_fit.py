@@ -7,11 +7,12 @@ is evicted for them, and pending pods are not scheduled first.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.added_nodes import nodes_record
 from stowplan.ask.what_if.answer_records import GroupFitRecord, NodesToAddRecord
@@ -19,14 +20,10 @@ from stowplan.ask.what_if.fit import check_replicas
 from stowplan.ask.what_if.hypothetical_claims import bind_claims_of, with_own_claims
 from stowplan.ask.what_if.hypothetical_nodes import NodeTemplate, fewest_nodes, kinds_of, node_named
 from stowplan.ask.what_if.hypothetical_pods import copy_of
-from stowplan.kube.api.types import PodGroup, PodSchedulingGroup
+from stowplan.kube.api.types import Pod, PodGroup, PodSchedulingGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from stowplan.ask.offline import Cluster
     from stowplan.ask.what_if.hypothetical_nodes import NodeKind
-    from stowplan.kube.api.types import Pod
 
 #: Maximum numbers of groups placed one after the other, and of nodes of a kind that are tried.
 MOST_GROUPS, _MOST_NODES = 1_000, 1_000

@@ -8,23 +8,19 @@ everything is undone.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from stowplan.ask.explain.verdicts.advice import Suggestion
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
+from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if.hypothetical_nodes import NodeTemplate, kinds_among, node_named
+from stowplan.kube.api.workloads import PodGroup, PodGroupSpec
+from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.inspection.records import ReliefRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.ask.explain.verdicts.advice import Suggestion
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.workloads import PodGroup, PodGroupSpec
-    from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
 
 #: Number of kinds of nodes that are tried, and of successive changes of the pods.
 _KINDS, _ROUNDS = 2, 4

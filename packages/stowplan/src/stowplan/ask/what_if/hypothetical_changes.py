@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count as counted_from
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.ask.loading.workloads import belongs_to, workload_of
-from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.arguments import decoded
 from stowplan.ask.offline.name_suggestions import near_names
 from stowplan.ask.what_if.hypothetical_claims import release_claims, with_own_claims
@@ -31,20 +32,13 @@ from stowplan.ask.what_if.hypothetical_pods import (
 )
 from stowplan.ask.what_if.settling import ORDERED, put_back
 from stowplan.kube.api.affinity import Taint as TaintOfNode
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.taints import tolerates
-from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod, StatefulSet
+from stowplan.kube.api.types import Node, PersistentVolume, PersistentVolumeClaim, Pod, StatefulSet
+from stowplan.kube.config import Configuration
 from stowplan.scheduler.cluster.object_dependencies import key_of
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.explanations.formatting import count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.types import Node
-    from stowplan.kube.config import Configuration
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 #: Workloads that a description names.
 _NAMED = 3

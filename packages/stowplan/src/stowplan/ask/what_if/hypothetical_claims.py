@@ -12,33 +12,35 @@ would is not known, so the answer says that it was assumed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stowplan.ask.loading.admission import default_storage_class, with_storage_class
 from stowplan.ask.loading.generated import claim_for, ephemeral_claims
+from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
 from stowplan.drivers.virtual_time.immediate_claims import NO_PROVISIONER
-from stowplan.kube.api.device_claims import ResourceClaimStatus
+from stowplan.kube.api.device_claims import ResourceClaimSpec, ResourceClaimStatus
 from stowplan.kube.api.meta import ObjectMeta, controller_of
 from stowplan.kube.api.pod import PodResourceClaimStatus
-from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, ResourceClaim, StatefulSet, StorageClass
+from stowplan.kube.api.selectors import NodeSelectorMatcher
+from stowplan.kube.api.types import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodResourceClaim,
+    ResourceClaim,
+    StatefulSet,
+    StorageClass,
+)
+from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
 from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
 from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of
 from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of, is_fully_bound
 from stowplan.scheduler.in_tree.volume_binding.explanation import where
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.device_claims import ResourceClaimSpec
-    from stowplan.kube.api.selectors import NodeSelectorMatcher
-    from stowplan.kube.api.types import Pod, PodResourceClaim
-    from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
 
 
 def with_own_volume_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:

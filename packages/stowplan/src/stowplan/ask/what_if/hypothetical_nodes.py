@@ -8,30 +8,24 @@ that it seems to want gets none on others, either.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count as counted_from
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.ask.loading.workloads import node_of, tied_to, untied, wanted_on
-from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.what_if.hypothetical_claims import release_claims, with_own_claims
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, copy_of, eviction_outcome, named, on_node, recreated
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.taints import NO_EXECUTE
-from stowplan.kube.api.types import CSINode, ResourceSlice
+from stowplan.kube.api.types import CSINode, Node, Pod, ResourceSlice
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.types import Node, Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
 class _Daemons(PlainStruct):

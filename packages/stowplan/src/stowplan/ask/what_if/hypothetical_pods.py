@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import count as counted_from
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stowplan.ask.loading.workloads import belongs_to
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.pod import PodStatus
-from stowplan.scheduler.cluster.pod_info import PodInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodShape
-    from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.state import ClusterState
 
 #: Maximum number of pods that a question may be about.
 MOST_REPLICAS = 100_000

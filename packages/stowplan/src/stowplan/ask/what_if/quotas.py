@@ -7,23 +7,18 @@ Left out: the deadlines of pods, so quotas of scope Terminating are not asked, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from stowplan.ask.loading.workloads import workload_of
-from stowplan.ask.what_if.hypothetical_changes import Scale
+from stowplan.ask.offline import Cluster
+from stowplan.ask.what_if.hypothetical_changes import Change, Scale
 from stowplan.ask.what_if.hypothetical_pods import pods_of
 from stowplan.kube.api.decode import to_dict
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quotas import CountedQuota
+from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.ask.what_if.hypothetical_changes import Change
-    from stowplan.kube.api.types import Pod
 
 
 class QuotaLimit(PlainStruct, frozen=True):

@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import field
 from msgspec.structs import replace
 
+from stowplan.ask.explain.verdicts.advice import Suggestion
+from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if.hypothetical_claims import release_claims
 from stowplan.ask.what_if.hypothetical_nodes import NodeTemplate, kinds_of, node_named
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.settling import put_back
+from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.engine.decision.questions import is_interested
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.inspection.records import ReliefRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from stowplan.ask.explain.text.overview import Group
-    from stowplan.ask.explain.verdicts.advice import Suggestion
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.types import Pod
 
 #: Number of suggestions used per group, and tried in total.
 _OF_GROUP, _TRIED = 3, 12

@@ -10,9 +10,12 @@ pods that exist already are there.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
+from stowplan.ask.offline import Cluster
+from stowplan.ask.offline.assumptions import Provision
+from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.hypothetical_claims import (
     LostVolumes,
     bind_claims_of,
@@ -28,23 +31,14 @@ from stowplan.ask.what_if.hypothetical_pods import (
     recreated,
 )
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.types import StatefulSet
+from stowplan.kube.api.types import Pod, StatefulSet
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_table import PodsBefore
+from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.framework.events import ASSIGNED_POD_ADD
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.preemption.victims import lower_priority_pods
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.ask.offline.assumptions import Provision
-    from stowplan.ask.what_if.budgets import AllowedDisruptions
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.pod_table import PodsBefore
-    from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.framework.runtime.framework import Framework
-
 
 #: The `podManagementPolicy` of such a set.
 ORDERED = "OrderedReady"

@@ -12,12 +12,13 @@ known, and it is the same for all pods of a shape, whichever node is lost.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.ask.offline import ClusterError
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.answer_records import LossRecord, StrandedRecord, SurviveRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions
@@ -25,22 +26,12 @@ from stowplan.ask.what_if.hypothetical_claims import release_claims, uses_claims
 from stowplan.ask.what_if.hypothetical_nodes import nodes_of, pods_on, zone_of
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, compiled_copies, eviction_outcome
 from stowplan.ask.what_if.settling import FirstWaiting, Settling
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
-
-    from stowplan.ask.offline import Cluster
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 
     #: The masks of `Cluster.lasting_sets`, each with its number of rows.
     Fitting = list[tuple[npt.NDArray[np.bool_], int]]

@@ -6,24 +6,21 @@ Constructors are not guarded: they may be slow, which is visible at startup.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import isgeneratorfunction
 from types import new_class
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
 from stowplan.drivers.hang_guard.hang_guard import stepwise
 from stowplan.scheduler.framework import interface
 from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.runtime.answers import checked_method
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.in_tree.registry import in_tree_registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from stowplan.scheduler.framework.interface import Plugin
 
 #: Method -> its name in messages.
 _POINTS = {

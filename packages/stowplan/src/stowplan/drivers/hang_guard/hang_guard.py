@@ -39,18 +39,16 @@ import traceback
 import types
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.engine.input_log.recording import InterruptedCall
 from stowplan.scheduler.framework.status import place_of, typed
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-    from types import FrameType
 
 #: Seconds: less than a leader's renew deadline, so that a plugin does not lose the lease.
 PLUGIN_TIMEOUT = 5.0

@@ -9,14 +9,11 @@ A call that hung in the recorded run is not made at all, so nothing hangs, and n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from stowplan.drivers.hang_guard.hang_guard import PluginTimeoutError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from stowplan.scheduler.engine.input_log.recording import InterruptedCall
+from stowplan.scheduler.engine.input_log.recording import InterruptedCall
 
 
 class InterruptedCalls:

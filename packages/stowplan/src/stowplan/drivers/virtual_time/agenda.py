@@ -12,14 +12,12 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Change
 from stowplan.scheduler.engine.engine import TICK
 from stowplan.scheduler.engine.inputs import Changes
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.meta import ApiStruct
 
 
 class Agenda:

@@ -17,32 +17,38 @@ No decisions are made here. The same engine, store, latencies and calls give the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
 import msgspec
 
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
+from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.plugin_calls import PluginRun
-from stowplan.drivers.virtual_time.simulated_cluster import ClaimCheck, PodEnd, SimulatedCluster
+from stowplan.drivers.virtual_time.simulated_cluster import ClaimCheck, PodEnd, SimulatedCluster, Watcher
 from stowplan.drivers.virtual_time.virtual_api import PendingCall
 from stowplan.kube.api.api_errors import ApiError, NotFound
+from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.pod import Pod
 from stowplan.scheduler.engine.effects import Cancel, Effect, EmitEvent, Pause, RunPlugin, Wake, Withdraw
 from stowplan.scheduler.engine.engine import SCHEDULE
 from stowplan.scheduler.engine.inputs import Answer, Changes, Input, Schedule, Started
-from stowplan.scheduler.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused, Request, Update
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
-
-    from stowplan.drivers.virtual_time.object_store import ObjectStore
-    from stowplan.drivers.virtual_time.simulated_cluster import Watcher
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.pod import Pod
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.requests import (
+    Ask,
+    Bind,
+    Create,
+    Delete,
+    Done,
+    Outcome,
+    Patch,
+    Read,
+    Refused,
+    Request,
+    Update,
+)
+from stowplan.scheduler.framework.status import Status
 
 _REQUESTS = (Bind, Create, Update, Patch, Delete, Read)
 _NO_MORE = (inf, None)

@@ -11,22 +11,18 @@ Upstream: pkg/controller/volume/persistentvolume/pv_controller.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+from stowplan.drivers.virtual_time.object_store import Key, ObjectStore
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.storage import Candidate, default_class
 from stowplan.kube.api.topologies import immediate_topology
 from stowplan.kube.api.types import CSINode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
-from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound, size_in, wanted_by
+from stowplan.scheduler.in_tree.volume_binding.claims import ClaimRequirements, is_fully_bound, size_in, wanted_by
 from stowplan.scheduler.in_tree.volume_binding.volumes import is_free
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.drivers.virtual_time.object_store import Key, ObjectStore
-    from stowplan.kube.api.port import Change
-    from stowplan.scheduler.in_tree.volume_binding.claims import ClaimRequirements
 
 _WAITS = "WaitForFirstConsumer"
 #: Provisioners that create no volumes.

@@ -14,8 +14,9 @@ k8s.io/apiserver/pkg/registry/rest/delete.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -28,12 +29,7 @@ from stowplan.kube.api.pod import FINISHED, Pod, PodCondition
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.timestamps import parse_timestamp, timestamp
-from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Update
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from stowplan.scheduler.framework.requests import Request
+from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Request, Update
 
 T = TypeVar("T", bound=ApiStruct)
 

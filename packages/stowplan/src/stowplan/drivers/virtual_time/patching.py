@@ -10,9 +10,9 @@ Upstream: k8s.io/apimachinery/pkg/util/strategicpatch, gopkg.in/evanphx/json-pat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,11 +21,7 @@ from stowplan.kube.api.api_errors import BadRequest, NotFound, UnsupportedMediaT
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.meta import ApiStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.framework.requests import Patch
+from stowplan.scheduler.framework.requests import Patch
 
 T = TypeVar("T", bound=ApiStruct)
 

@@ -7,19 +7,15 @@ time does not have: it ends the call with an Error that says so.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.drivers.virtual_time.virtual_api import PendingCall
+from stowplan.scheduler.engine.effects import RunPlugin
 from stowplan.scheduler.framework.boundary import Ended, Raised, close, resume
-from stowplan.scheduler.framework.requests import Done
+from stowplan.scheduler.framework.requests import Done, Outcome
 from stowplan.scheduler.framework.status import Status, error, raised
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from stowplan.scheduler.engine.effects import RunPlugin
-    from stowplan.scheduler.framework.requests import Outcome
 
 FOREIGN_AWAIT = (
     'plugin "{plugin}" awaited {what} in {point}: in simulated time a plugin may await only the handle\'s api; '

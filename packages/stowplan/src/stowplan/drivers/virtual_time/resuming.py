@@ -11,7 +11,8 @@ their time has come, counted from when they were scheduled. Resource versions co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,16 +20,10 @@ from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.kube.api.types import Pod
-from stowplan.scheduler.engine.dumped import objects_of
+from stowplan.scheduler.engine.dumped import EngineDump, objects_of
+from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.written_objects import kind_named, read_object
-from stowplan.scheduler.framework.requests import Bind, Create, Delete, Update
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.scheduler.engine.dumped import EngineDump
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.requests import Request
+from stowplan.scheduler.framework.requests import Bind, Create, Delete, Request, Update
 
 
 def resumed(engine: Engine, dump: EngineDump, **options: Any) -> VirtualTime:

@@ -8,28 +8,21 @@ period.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from stowplan.drivers.virtual_time.object_store import runs
-from stowplan.drivers.virtual_time.virtual_api import ListObjects
+from stowplan.drivers.virtual_time.agenda import Agenda
+from stowplan.drivers.virtual_time.latency import Latency
+from stowplan.drivers.virtual_time.object_store import ObjectStore, runs
+from stowplan.drivers.virtual_time.virtual_api import ListObjects, PendingCall
 from stowplan.drivers.virtual_time.volume_controllers import FOLLOWED, VolumeControllers
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.port import Change, Listing
 from stowplan.kube.api.timestamps import parse_timestamp
-from stowplan.scheduler.framework.requests import Bind, Delete, Done, Read, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from stowplan.drivers.virtual_time.agenda import Agenda
-    from stowplan.drivers.virtual_time.latency import Latency
-    from stowplan.drivers.virtual_time.object_store import ObjectStore
-    from stowplan.drivers.virtual_time.virtual_api import PendingCall
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.scheduler.framework.requests import Outcome
+from stowplan.scheduler.framework.requests import Bind, Delete, Done, Outcome, Read, Refused
 
 #: What a request changed, in order.
 Changes = Sequence[Change[Any]]

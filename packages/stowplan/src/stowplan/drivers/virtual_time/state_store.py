@@ -6,20 +6,15 @@ not be added, and nothing is stored twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from stowplan.drivers.virtual_time.object_store import ObjectStore
+from stowplan.drivers.virtual_time.object_store import Key, ObjectStore
+from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.drivers.virtual_time.object_store import Key
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.port import Change
-    from stowplan.scheduler.cluster.pod_names import PodNames
-    from stowplan.scheduler.cluster.state import ClusterState
-
+from stowplan.scheduler.cluster.pod_names import PodNames
+from stowplan.scheduler.cluster.state import ClusterState
 
 #: Later than the resource versions of any cluster that objects were read from.
 _FIRST_VERSION = 10**15

@@ -6,17 +6,13 @@ coroutine with the outcome. It cannot be awaited on an event loop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 from stowplan.kube.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.kube.api.meta import ApiStruct
-from stowplan.scheduler.framework.requests import Bind, Create, Delete, Done, Patch, Read, Update
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-
-    from stowplan.kube.api.port import Lane, Listing, PatchType, WatchEvent
-    from stowplan.scheduler.framework.requests import Outcome, Request
+from stowplan.kube.api.port import Lane, Listing, PatchType, WatchEvent
+from stowplan.scheduler.framework.requests import Bind, Create, Delete, Done, Outcome, Patch, Read, Request, Update
 
 T = TypeVar("T", bound=ApiStruct)
 

@@ -8,11 +8,13 @@ and never fail. For claims that do not wait for a pod see `immediate_claims`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.immediate_claims import NO_PROVISIONER, ImmediateClaims
+from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.kube.api.meta import ObjectMeta, reference_to
 from stowplan.kube.api.port import Change
@@ -28,17 +30,11 @@ from stowplan.kube.api.types import (
     VolumeNodeAffinity,
 )
 from stowplan.kube.api.volumes import CSIPersistentVolumeSource
-from stowplan.scheduler.framework.requests import Create, Patch, Update
+from stowplan.scheduler.framework.requests import Create, Patch, Request, Update
 from stowplan.scheduler.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.scheduler.in_tree.volume_binding.reserving import bound_to
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from stowplan.drivers.virtual_time.object_store import ObjectStore
-    from stowplan.scheduler.framework.requests import Request
 
 #: The kinds whose changes are observed.
 FOLLOWED = frozenset((CSINode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass))

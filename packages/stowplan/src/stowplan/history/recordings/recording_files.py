@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from stowplan.kube.config.config_errors import os_error_text
-from stowplan.scheduler.engine.input_log.recording import Header, RecordingError, read_entries, read_header
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan.scheduler.engine.input_log.recording import Entry
+from stowplan.scheduler.engine.input_log.recording import Entry, Header, RecordingError, read_entries, read_header
 
 _GZIP = 31
 #: The first byte of a member, which no line starts with.

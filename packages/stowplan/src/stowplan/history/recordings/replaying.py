@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
@@ -10,23 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.history.recordings.recording_files import file_at, is_continued, moment_text, opened
 from stowplan.kube.api.port import Change
-from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.dumped import objects_of
+from stowplan.scheduler.engine.effects import Effect
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.input_log.recording import InterruptedCalls, Replay, outcomes_of
+from stowplan.scheduler.engine.input_log.recording import Entry, Header, InterruptedCalls, Replay, outcomes_of
 from stowplan.scheduler.engine.inputs import Changes, Served
 from stowplan.scheduler.engine.written_objects import kind_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from stowplan.kube.config import Configuration
-    from stowplan.scheduler.engine.effects import Effect
-    from stowplan.scheduler.engine.input_log.recording import Entry, Header
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 

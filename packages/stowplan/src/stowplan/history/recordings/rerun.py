@@ -13,9 +13,10 @@ Pods are deleted when they were deleted in the recording, however long they have
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import field
 from msgspec.structs import replace
@@ -28,29 +29,22 @@ from stowplan.history.recordings.recording_files import entries_of, files_of_run
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import ManualTime
 from stowplan.kube.timing.waits import WaitingPods, Waits
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.context import EngineSettings
+from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.dumped import objects_of, set_chance
+from stowplan.scheduler.engine.effects import Effect
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.inputs import Changes, Schedule, Served, Started
-from stowplan.scheduler.framework.requests import Create, Delete, Update
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.kube.config import Configuration
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.engine.effects import Effect
-    from stowplan.scheduler.engine.input_log.recording import Header
-    from stowplan.scheduler.engine.inputs import Input
-    from stowplan.scheduler.engine.schedule_one import Attempt, Failure
-    from stowplan.scheduler.framework.requests import Request
-    from stowplan.scheduler.framework.runtime.registry import Registry
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.engine.input_log.recording import Header
+from stowplan.scheduler.engine.inputs import Changes, Input, Schedule, Served, Started
+from stowplan.scheduler.engine.schedule_one import Attempt, Failure
+from stowplan.scheduler.framework.requests import Create, Delete, Request, Update
+from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Seconds without a recorded attempt after which pods are tried as soon as possible.
 IDLE_SECONDS = 1.0

@@ -12,6 +12,7 @@ better nodes must have been in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -21,19 +22,16 @@ from msgspec.structs import replace
 
 from stowplan.ask.explain.judging import judged
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.questions import is_interested
+from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.requests import Ask, Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.requests import Ask, Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 
 class Kind(Enum):

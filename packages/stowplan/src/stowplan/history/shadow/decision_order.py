@@ -16,15 +16,12 @@ Nodes and pods are delivered by different watches: a bind to an unknown node is 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stowplan.kube.api.port import Change
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stowplan.kube.api.types import Pod
+from stowplan.kube.api.types import Pod
 
 #: A pod that was overtaken by this many binds, or for this many seconds, is not in progress. On a machine with too few
 #: cores a bind was seen to be overtaken for a second.

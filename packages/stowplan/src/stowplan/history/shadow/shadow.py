@@ -8,25 +8,20 @@ contains the state on which the two agree.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from stowplan.history.shadow.bind_comparison import Comparison, Kind, compared
-from stowplan.history.shadow.decision_order import CONCURRENT_SECONDS, DecisionOrder
+from stowplan.history.shadow.decision_order import CONCURRENT_SECONDS, Bind, DecisionOrder
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.engine.inputs import Changes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from stowplan.history.shadow.decision_order import Bind
-    from stowplan.kube.api.port import Change
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.engine.inputs import Input
-    from stowplan.scheduler.framework.requests import Ask, Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.inputs import Changes, Input
+from stowplan.scheduler.framework.requests import Ask, Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
 
 #: Maximum number of binds before and after one that are considered concurrent.
 _NEIGHBOURS = 64

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.history.shadow.bind_comparison import Kind
+from stowplan.history.shadow.shadow import Judged
 from stowplan.kube.metrics.exposition import family_text
 from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
-
-if TYPE_CHECKING:
-    from stowplan.ask.explain.text.tables import Block
-    from stowplan.history.shadow.shadow import Judged
 
 SCHEMA_VERSION = 1
 #: Number of differences that are kept individually; all are counted.

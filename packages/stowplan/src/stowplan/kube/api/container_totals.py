@@ -7,14 +7,11 @@ Upstream: k8s.io/component-helpers/resource/helpers.go, pkg/apis/core/helper/qos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
+from stowplan.kube.api.meta import QuantityValue
 from stowplan.kube.api.quantity import Format, format_quantity, parse_quantity, read_quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.kube.api.meta import QuantityValue
 
 JsonObject = dict[str, Any]
 BEST_EFFORT, BURSTABLE, GUARANTEED = "BestEffort", "Burstable", "Guaranteed"

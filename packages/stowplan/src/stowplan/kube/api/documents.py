@@ -8,17 +8,14 @@ Upstream always stores whole objects; those that it sends have no kind and apiVe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Collection
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from stowplan.kube.api.decode import to_dict
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.types import Pod
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 
 _Key = tuple[type[Any], str, str]
 

@@ -9,12 +9,9 @@ Upstream: k8s.io/apimachinery/pkg/util/validation/field.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from stowplan.kube.klog.value_text import go_quote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 __all__ = ["aggregate", "child", "go_json", "go_quote", "invalid", "invalid_list", "not_supported"]
 

@@ -6,8 +6,9 @@ import codecs
 import json
 import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 import yaml
@@ -15,9 +16,6 @@ from msgspec import field
 
 from stowplan.kube.api.yaml_text import HostileYamlError, StrictLoader, composed, first_value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 TOO_DEEP = "nested too deeply"
 _END_OF_SPACE = re.compile(r"\s*")

@@ -10,6 +10,7 @@ Upstream: k8s.io/apimachinery/pkg/labels/selector.go and apis/meta/v1/helpers.go
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from stowplan.kube.api.labels import label_key_errors, label_value_errors
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from stowplan.kube.api.meta import LabelSelector, LabelSelectorRequirement
 
 IN = "In"

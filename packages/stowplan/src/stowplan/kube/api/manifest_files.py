@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from msgspec import field
 
@@ -23,13 +24,9 @@ from stowplan.kube.api.decode import (
     validation_errors,
 )
 from stowplan.kube.api.file_documents import SUFFIXES, TOO_DEEP, UnreadableError, documents_of, first_of, manifest_files
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.yaml_text import QUOTE_BOOLEANS
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from stowplan.kube.api.meta import ApiStruct
 
 _STDIN = "-"
 _URLS = ("http://", "https://")

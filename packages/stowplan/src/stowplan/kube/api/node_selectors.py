@@ -12,6 +12,7 @@ Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -31,8 +32,6 @@ from stowplan.kube.api.label_selectors import (
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from stowplan.kube.api.affinity import (
         NodeSelector,
         NodeSelectorRequirement,

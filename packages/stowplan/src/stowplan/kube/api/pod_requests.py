@@ -12,17 +12,13 @@ Upstream: k8s.io/component-helpers/resource/helpers.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+from stowplan.kube.api.meta import ResourceList
+from stowplan.kube.api.pod import Container, ContainerStatus, Pod
 from stowplan.kube.api.quantity import NANO, milli_value, parse_quantity, value
 from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_pod_level, is_scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from stowplan.kube.api.meta import ResourceList
-    from stowplan.kube.api.pod import Container, ContainerStatus, Pod
 
 Requests = dict[str, int]
 

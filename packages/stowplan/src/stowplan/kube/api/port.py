@@ -10,15 +10,13 @@ lists and such streams into one endless stream.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
 
 T = TypeVar("T", bound=ApiStruct)
 

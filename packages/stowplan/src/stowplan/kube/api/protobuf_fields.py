@@ -5,10 +5,7 @@ Decoding is elsewhere (`apiserver/schema/protobuf.py`), as its input is not trus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 _VARINT, _BYTES = 0, 2
 

@@ -8,19 +8,14 @@ Upstream: k8s.io/apiserver/pkg/quota/v1, pkg/quota/v1/evaluator/core/pods.go.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
 
-from stowplan.kube.api.container_totals import BEST_EFFORT, qos_class
+from stowplan.kube.api.container_totals import BEST_EFFORT, JsonObject, qos_class
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.pod_requests import pod_limits, pod_requests
 from stowplan.kube.api.quantity import NANO, Format, format_quantity, parse_quantity
 from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_extended
 from stowplan.kube.api.types import Pod
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from stowplan.kube.api.container_totals import JsonObject
 
 _COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 #: Each container has to name these if a quota limits them.

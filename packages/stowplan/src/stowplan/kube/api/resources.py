@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import quote
 
 from stowplan.kube.api.api_errors import qualified
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.decode import is_namespaced
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.meta import ApiStruct
 
 #: Group -> supported versions besides the preferred one; kinds with other versions override this.
 _OLDER_VERSIONS = {"resource.k8s.io": ("v1beta2",)}

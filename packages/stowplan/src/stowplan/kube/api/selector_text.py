@@ -6,8 +6,8 @@ Upstream: k8s.io/apimachinery/pkg/labels/selector.go (Parse), pkg/fields/selecto
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.field_errors import aggregate, go_quote
 from stowplan.kube.api.label_selectors import (
@@ -26,9 +26,6 @@ from stowplan.kube.api.label_selectors import (
     selector_of,
 )
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TOKEN_RE = re.compile(r"\s*(?:(?P<sign>==|!=|=|!|<|>|,|\(|\))|(?P<word>[^\s=!<>,()]+))")
 _SIGNS = {"=": IN, "==": IN, "!=": NOT_IN, ">": GT, "<": LT}

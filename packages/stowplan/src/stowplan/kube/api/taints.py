@@ -6,13 +6,12 @@ Upstream: ToleratesTaint in k8s.io/api/core/v1, and k8s.io/component-helpers/sch
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.label_selectors import parse_int64
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from stowplan.kube.api.affinity import Taint, Toleration
 
 NO_SCHEDULE = "NoSchedule"

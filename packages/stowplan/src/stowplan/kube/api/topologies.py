@@ -10,18 +10,15 @@ Upstream: kubernetes-csi/external-provisioner (topology.go).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 from zlib import crc32
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+from stowplan.kube.api.affinity import TopologySelectorTerm
+from stowplan.kube.api.types import CSINode, StorageClass
 
-    from stowplan.kube.api.affinity import TopologySelectorTerm
-    from stowplan.kube.api.types import CSINode, StorageClass
-
-    Labels = Mapping[str, str]
-    #: The CSINode of a node, if it has one.
-    CSINodeOf = Callable[[str], CSINode | None]
+Labels = Mapping[str, str]
+#: The CSINode of a node, if it has one.
+CSINodeOf = Callable[[str], CSINode | None]
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -18,16 +18,14 @@ from __future__ import annotations
 import gc
 import json
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import yaml
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_DEPTH = 200
 #: Limit for what a document's aliases may add: nodes, and text in units of a hundred characters.

@@ -8,16 +8,14 @@ Upstream: interpreter/attributes.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.cel import costs
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import ValueProblem
+from stowplan.kube.cel.frames import Closure, Frame
 from stowplan.kube.cel.values import ABSENT, NONE, Optional, Value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.frames import Closure, Frame
 
 
 class Qualifier(PlainStruct, frozen=True):

@@ -8,18 +8,15 @@ Upstream: interpreter/interpretable.go, planner.go, runtimecost.go.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from stowplan.kube.cel import costs
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import ValueProblem
+from stowplan.kube.cel.checker import Resolution
+from stowplan.kube.cel.declarations import Implementation
+from stowplan.kube.cel.frames import Closure, Frame
 from stowplan.kube.cel.values import ABSENT, NONE, Optional, Value
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.checker import Resolution
-    from stowplan.kube.cel.declarations import Implementation
-    from stowplan.kube.cel.frames import Closure, Frame
-
 
 #: Computes a call from all of its arguments.
 Compute: TypeAlias = Callable[[tuple[Value, ...]], Value]

@@ -5,12 +5,14 @@ Upstream: checker/checker.go, checker/env.go, and the validators of literals in 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from msgspec import field
 
 from stowplan.kube.cel import static_types as t
+from stowplan.kube.cel.cel_errors import Issues
+from stowplan.kube.cel.declarations import Function, Overload
 from stowplan.kube.cel.syntax import (
     Call,
     Comprehension,
@@ -25,12 +27,6 @@ from stowplan.kube.cel.syntax import (
 )
 from stowplan.kube.cel.values import type_of
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from stowplan.kube.cel.cel_errors import Issues
-    from stowplan.kube.cel.declarations import Function, Overload
 
 
 class Declarations(PlainStruct, frozen=True):

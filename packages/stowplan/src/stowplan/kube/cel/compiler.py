@@ -8,23 +8,19 @@ Upstream: interpreter/planner.go, interpretable.go, decorators.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stowplan.kube.cel import costs
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.attributes import Attribute, Qualifier, evaluated, resolved
 from stowplan.kube.cel.calls import SPECIAL, binary, costing, dispatched, n_ary, unary
 from stowplan.kube.cel.cel_errors import CompileError, EvaluationStopped, ValueProblem
+from stowplan.kube.cel.checker import Checked, Resolution
 from stowplan.kube.cel.frames import Closure, Frame
 from stowplan.kube.cel.functions.regexes import pattern_problem
 from stowplan.kube.cel.syntax import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from stowplan.kube.cel.values import ABSENT, NONE, Optional, Value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from stowplan.kube.cel.checker import Checked, Resolution
 
 
 class _Unset:

@@ -8,9 +8,10 @@ Upstream: k8s.io/dynamic-resource-allocation/cel.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from stowplan.kube.api.quantity import NANO, QuantityError
 from stowplan.kube.cel import static_types as t
@@ -23,9 +24,6 @@ from stowplan.kube.cel.functions.semvers import read_semver
 from stowplan.kube.cel.syntax import Call, Literal, Node, Select
 from stowplan.kube.cel.values import DomainMap, Quantity, Value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = [
     "AttributeValue",

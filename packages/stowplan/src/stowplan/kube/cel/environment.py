@@ -8,8 +8,8 @@ Upstream: k8s.io/apiserver/pkg/cel/environment/base.go, cel/program.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.cel_errors import NOWHERE, CompileError, Issues, ValueProblem
@@ -36,9 +36,6 @@ from stowplan.kube.cel.syntax import Call, Comprehension, ListLiteral, Literal, 
 from stowplan.kube.cel.time_text import read_duration, read_timestamp
 from stowplan.kube.cel.values import Duration, Quantity, Timestamp, UInt, Value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 _LIBRARIES = (
     operators,

@@ -7,15 +7,11 @@ Upstream: parser/macro.go, ext/bindings.go, ext/comprehensions.go, ext/lists.go,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from stowplan.kube.cel.cel_errors import Issues
 from stowplan.kube.cel.syntax import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.cel.cel_errors import Issues
 
 ACCUMULATOR = "@result"
 _OTHER_ACCUMULATOR = "__result__"

@@ -5,13 +5,10 @@ Upstream: common/types/types.go, checker/types.go, checker/mapping.go, checker/f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class TypeKind(Enum):

@@ -5,12 +5,10 @@ A node may have several parents (see `macros`), so the tree is a graph without c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from stowplan.kube.cel.values import Value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.values import Value
 
 
 class Literal(PlainStruct, eq=False):

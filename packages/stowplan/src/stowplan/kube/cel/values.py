@@ -10,16 +10,14 @@ Upstream: common/types.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 Value: TypeAlias = object
 

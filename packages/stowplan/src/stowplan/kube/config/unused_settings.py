@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
+from stowplan.kube.config.configuration import Configuration, Profile
+from stowplan.kube.config.declaration import Declarations
 from stowplan.kube.config.plugins import ALL
 from stowplan.kube.config.schema import POINTS
 from stowplan.kube.config.suggestions import unknown_plugin_hint
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from stowplan.kube.config.configuration import Configuration, Profile
-    from stowplan.kube.config.declaration import Declarations
 
 
 def unknown_arguments(fields: Mapping[str, Any], plugins: Declarations) -> Iterator[str]:

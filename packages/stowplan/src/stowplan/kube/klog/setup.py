@@ -10,18 +10,14 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+from typing import Any, Literal, Protocol, TextIO
 
 from stowplan.kube.klog import logger
-from stowplan.kube.klog.logger import Entry
+from stowplan.kube.klog.logger import Entry, Severity
 from stowplan.kube.klog.value_text import ObjectRef, error_text, go_json, go_quote, json_text, stack_trace, text_of_keys
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.klog.logger import Severity
 
 # Output streams: combined, or split into info and error streams.
 #

@@ -7,6 +7,7 @@ Upstream: staging/src/k8s.io/component-base/metrics/{version.go,prometheus/featu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
@@ -14,8 +15,6 @@ from msgspec.structs import astuple
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from stowplan.kube.metrics.registry import MetricsRegistry
 
 

@@ -9,13 +9,9 @@ Upstream: staging/src/k8s.io/component-base/metrics/prometheus/{restclient,clien
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
-from stowplan.kube.metrics.registry import exponential_buckets
-
-if TYPE_CHECKING:
-    from stowplan.kube.metrics.families import Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramVec
-    from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.families import Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramVec
+from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _BYTES = (64.0, 256.0, 512.0, *exponential_buckets(1024, 4, 8))

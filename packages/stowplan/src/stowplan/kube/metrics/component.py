@@ -5,23 +5,22 @@ Upstream: cmd/kube-scheduler/app/server.go (newEndpointsHandler), and the packag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from stowplan.kube.metrics.build_info import register_build_info, register_features, register_version_info
+from stowplan.kube.metrics.build_info import (
+    BuildInfo,
+    CompatibilityVersions,
+    register_build_info,
+    register_features,
+    register_version_info,
+)
 from stowplan.kube.metrics.client_metrics import ClientMetrics
 from stowplan.kube.metrics.exposition import render
+from stowplan.kube.metrics.families import Counter, CounterVec, Gauge, GaugeVec, Histogram
 from stowplan.kube.metrics.process_metrics import ProcessMetrics, PythonMetrics, register_start_time
-from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
-from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.kube.metrics.registry import MetricsOptions, MetricsRegistry, exponential_buckets
+from stowplan.kube.metrics.scheduler import Gates, SchedulerMetrics
 from stowplan.kube.metrics.serving import ServingMetrics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
-    from stowplan.kube.metrics.families import Counter, CounterVec, Gauge, GaugeVec, Histogram
-    from stowplan.kube.metrics.registry import MetricsOptions
-    from stowplan.kube.metrics.scheduler import Gates
 
 # Stowplan's own metrics, prefixed "stowplan_".
 #

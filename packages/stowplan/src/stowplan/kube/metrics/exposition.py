@@ -9,18 +9,16 @@ Upstream: github.com/prometheus/client_golang/prometheus/promhttp/http.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
-from stowplan.kube.metrics.families import Histogram
+from stowplan.kube.metrics.families import Family, Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from prometheus_client import Metric
 
-    from stowplan.kube.metrics.families import Family
 
 # OpenMetrics 1.0 output by prometheus_client.
 #

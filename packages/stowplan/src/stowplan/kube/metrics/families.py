@@ -22,13 +22,11 @@ Upstream: staging/src/k8s.io/component-base/metrics/{counter,gauge,histogram,opt
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 #: Replaces a label value outside the family's allow-list.
 UNEXPECTED = "unexpected"

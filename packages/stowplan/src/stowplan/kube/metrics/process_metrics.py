@@ -14,13 +14,10 @@ import gc
 import os
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from stowplan.kube.metrics.families import CounterVec, GaugeVec
+from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.metrics.families import CounterVec, GaugeVec
-    from stowplan.kube.metrics.registry import MetricsRegistry
 
 _PROC = Path("/proc")
 #: The value of an unlimited limit.

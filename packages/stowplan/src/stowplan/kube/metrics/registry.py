@@ -10,9 +10,10 @@ Upstream: staging/src/k8s.io/component-base/metrics/{registry,metric,options}.go
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Self
 
 from msgspec import field
 
@@ -29,10 +30,6 @@ from stowplan.kube.metrics.families import (
     Vec,
 )
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Self
 
 #: INTERNAL and ALPHA may change, BETA and STABLE may not; "" is for metrics that are not Kubernetes' (process_*).
 Stability = Literal["INTERNAL", "ALPHA", "BETA", "STABLE", ""]

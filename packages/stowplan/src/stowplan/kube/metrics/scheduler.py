@@ -7,12 +7,10 @@ Upstream: pkg/scheduler/metrics/metrics.go, pkg/scheduler/framework/plugins/volu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from stowplan.kube.metrics.families import Counter, CounterVec, GaugeVec, Histogram, HistogramVec
 from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
-
-if TYPE_CHECKING:
-    from stowplan.kube.metrics.families import Counter, CounterVec, GaugeVec, Histogram, HistogramVec
 
 _FROM_1_MS = exponential_buckets(0.001, 2, 15)
 _FROM_100_US = exponential_buckets(0.0001, 2, 12)

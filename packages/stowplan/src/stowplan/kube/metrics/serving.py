@@ -7,13 +7,8 @@ authentication/request/x509/x509.go}.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stowplan.kube.metrics.registry import exponential_buckets
-
-if TYPE_CHECKING:
-    from stowplan.kube.metrics.families import CounterVec, GaugeVec, Histogram, HistogramVec
-    from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.families import CounterVec, GaugeVec, Histogram, HistogramVec
+from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
 
 _FROM_1_MS = exponential_buckets(0.001, 2, 15)
 _REVIEW = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)

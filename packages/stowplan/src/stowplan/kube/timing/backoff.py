@@ -8,12 +8,9 @@ Upstream: staging/src/k8s.io/apimachinery/pkg/util/wait/backoff.go (Backoff, Del
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class BackoffPolicy(PlainStruct, frozen=True, kw_only=True):

@@ -5,10 +5,7 @@ If a server is unavailable, thousands of requests fail for the same reason; they
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 #: Seconds between two reports of the same problem.
 BETWEEN_REPORTS = 10.0

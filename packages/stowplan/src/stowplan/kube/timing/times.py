@@ -9,11 +9,9 @@ import asyncio
 import heapq
 import random
 import time
+from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 

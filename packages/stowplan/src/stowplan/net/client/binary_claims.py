@@ -13,10 +13,8 @@ apimachinery/pkg/apis/meta/v1/generated.proto, apimachinery/pkg/runtime/serializ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 

@@ -17,9 +17,9 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stowplan.net.client.credentials.kubeconfig import (
     Kubeconfig,
@@ -37,9 +37,6 @@ from stowplan.net.client.endpoint.config_error import ClientConfigError, Credent
 from stowplan.net.client.endpoint.file_content import FileContent
 from stowplan.net.client.endpoint.proxies import proxy_from_environment, server_url
 from stowplan.net.client.endpoint.tls import TlsSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "ClientConfigError",

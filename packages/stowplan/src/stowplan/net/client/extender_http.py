@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -19,17 +20,14 @@ from yarl import URL
 from stowplan.kube.api.urls import without_password
 from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.client.endpoint.config_error import ClientConfigError
-from stowplan.net.client.endpoint.file_content import FileContent, InlineContent
+from stowplan.net.client.endpoint.file_content import Content, FileContent, InlineContent
 from stowplan.net.client.endpoint.proxies import proxy_from_environment
 from stowplan.net.client.endpoint.tls import CertificatePair, NoCertificate, TlsSettings
 from stowplan.net.client.http.dialing import probed_socket
 from stowplan.net.client.http.failures import FAILURES, failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.kube.config.configuration import Extender
-    from stowplan.net.client.endpoint.file_content import Content
 
 #: As in Go's transport.
 _KEPT_IDLE = 90.0

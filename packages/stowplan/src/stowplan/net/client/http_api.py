@@ -16,7 +16,7 @@ Upstream: staging/src/k8s.io/client-go/rest, kubernetes/typed/core/v1/pod_expans
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, conflict
 from stowplan.kube.api.decode import DecodeError, namespace_of, to_dict
+from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.port import Lane, Listing, PatchType, Unreachable, WatchEvent
@@ -41,9 +42,6 @@ from stowplan.net.client.http.transport import Limits, Request, Transport
 from stowplan.net.client.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-
-    from stowplan.kube.api.documents import Documents
     from stowplan.kube.config import ClientConnection
     from stowplan.kube.metrics.client_metrics import ClientMetrics
     from stowplan.net.client.connection import Connection

@@ -17,23 +17,19 @@ Upstream: staging/src/k8s.io/client-go/tools/cache/reflector.go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from stowplan.kube.api.api_errors import ApiError, Expired, Gone, TooManyRequests
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
-from stowplan.kube.api.port import BadObject, Change, Unreachable
-from stowplan.kube.api.resources import resource_of
+from stowplan.kube.api.port import Api, BadObject, Change, Unreachable, WatchEvent
+from stowplan.kube.api.resources import ApiResource, resource_of
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.backoff import WATCHING, Backoff
 from stowplan.net.client.client_errors import StreamSilent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from stowplan.kube.api.port import Api, WatchEvent
-    from stowplan.kube.api.resources import ApiResource
     from stowplan.kube.timing.times import Times
 
 # The delivered objects of a watcher, to turn lists and events into changes.

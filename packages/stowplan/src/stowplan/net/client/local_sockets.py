@@ -17,6 +17,7 @@ import os
 import secrets
 import socket
 import stat
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +25,6 @@ from typing import TYPE_CHECKING
 from stowplan.kube.config.config_errors import os_error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from stowplan.net.client.connection import Connection
 
 _FOLDER, _SUFFIX, _UNFINISHED = "stowplan", ".sock", ".new"

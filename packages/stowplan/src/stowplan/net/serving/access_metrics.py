@@ -6,17 +6,12 @@ pkg/authentication/authenticatorfactory/metrics.go, pkg/authorization/authorizer
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Literal
 
-from stowplan.kube.metrics.serving import user_class
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from stowplan.kube.metrics.families import CounterVec, HistogramVec
-    from stowplan.kube.metrics.serving import ServingMetrics
+from stowplan.kube.metrics.families import CounterVec, HistogramVec
+from stowplan.kube.metrics.serving import ServingMetrics, user_class
 
 Decision = Literal["allowed", "denied", "no-opinion", "error"]
 

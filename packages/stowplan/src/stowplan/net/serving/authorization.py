@@ -9,7 +9,7 @@ plugin/pkg/authorizer/webhook, pkg/endpoints/filters/authorization.go.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -21,20 +21,14 @@ from stowplan.kube.api.users import (
     SubjectAccessReview,
     SubjectAccessReviewSpec,
     SubjectAccessReviewStatus,
+    UserInfo,
 )
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.access_metrics import AuthorizationMetrics
-from stowplan.net.serving.reviewer import FAILURES, ReviewCache
+from stowplan.net.serving.access_metrics import AuthorizationMetrics, Decision
+from stowplan.net.serving.reviewer import FAILURES, ReviewCache, Reviewer
 from stowplan.net.serving.user import AuthorizationFailed, escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.api.users import UserInfo
-    from stowplan.kube.metrics.serving import ServingMetrics
-    from stowplan.net.serving.access_metrics import Decision
-    from stowplan.net.serving.reviewer import Reviewer
 
 _log = get_logger(__name__)
 

@@ -14,18 +14,27 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/options/authentication.go, aut
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from stowplan.kube.api.durations import Duration
+from stowplan.kube.api.port import Api
 from stowplan.kube.config import ClientConnection
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.client.connection import connect_from_scheduler_flags, connect_in_cluster
+from stowplan.kube.timing.times import Times
+from stowplan.net.client.connection import (
+    Connection,
+    ProcessEnvironment,
+    connect_from_scheduler_flags,
+    connect_in_cluster,
+)
 from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.http.transport import Limits
 from stowplan.net.serving.access_metrics import AuthenticationMetrics, AuthorizationMetrics
-from stowplan.net.serving.authentication.authenticator import DelegatedAuthenticator
-from stowplan.net.serving.authentication.authorities import AuthoritiesFile, BundleError
+from stowplan.net.serving.authentication.authenticator import DelegatedAuthenticator, Method
+from stowplan.net.serving.authentication.authorities import Authorities, AuthoritiesFile, BundleError
 from stowplan.net.serving.authentication.client_certificates import ClientCertificates
 from stowplan.net.serving.authentication.lookup import (
     CLIENT_CA,
@@ -40,17 +49,7 @@ from stowplan.net.serving.authentication.tokens import BearerTokens, ReviewedTok
 from stowplan.net.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
 from stowplan.net.serving.reviewer import REQUEST_TIMEOUT, Reviewer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.api.port import Api
-    from stowplan.kube.metrics.serving import ServingMetrics
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.client.connection import Connection, ProcessEnvironment
-    from stowplan.net.serving.authentication.authenticator import Method
-    from stowplan.net.serving.authentication.authorities import Authorities
-
-    Gate = Callable[[str], bool]
+Gate = Callable[[str], bool]
 
 _log = get_logger(__name__)
 

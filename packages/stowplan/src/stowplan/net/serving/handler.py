@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -21,22 +22,17 @@ from aiohttp import web
 from stowplan.kube.api.api_errors import ApiError, BadRequest
 from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.klog.value_text import go_quote, stack_trace
+from stowplan.kube.timing.times import Times
 from stowplan.net.serving.requests.forms import error_response
-from stowplan.net.serving.requests.messages import ALWAYS, Request, Response, Stream, refusal
+from stowplan.net.serving.requests.messages import ALWAYS, Answer, Page, Request, Response, Stream, refusal
 from stowplan.net.serving.requests.protocol import HttpConnection, read_body
-from stowplan.net.serving.requests.targets import bad_escape, parse_query
+from stowplan.net.serving.requests.targets import Query, bad_escape, parse_query
 from stowplan.net.serving.tls.transport import PEER_CERTIFICATES, address_text, host_of
-from stowplan.net.serving.user import AuthorizationFailed, Peer
+from stowplan.net.serving.user import Authenticator, AuthorizationFailed, Authorizer, Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aiohttp.web_request import BaseRequest
 
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.serving.requests.messages import Answer, Page
-    from stowplan.net.serving.requests.targets import Query
-    from stowplan.net.serving.user import Authenticator, Authorizer
 
 log = get_logger(__name__)
 

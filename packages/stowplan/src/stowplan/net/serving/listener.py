@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from stowplan.net.serving.serving_error import ServingError, reason_of
-from stowplan.net.serving.tls.contexts import TlsContexts
+from stowplan.net.serving.serving_settings import ServingSettings
+from stowplan.net.serving.tls.contexts import IdentitySource, TlsContexts
 from stowplan.net.serving.tls.key_pairs import IdentityFiles, generated_identity
 from stowplan.net.serving.tls.tls_parameters import tls_parameters
 from stowplan.net.serving.tls.transport import address_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.net.serving.serving_settings import ServingSettings
-    from stowplan.net.serving.tls.contexts import IdentitySource
 
 _ADDRESS_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import Forbidden, Unauthorized
 from stowplan.kube.api.users import ANONYMOUS_USER, AUTHENTICATED, UserInfo
-from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.serving.handler import Handler, refuse
+from stowplan.net.serving.requests.messages import Page
 from stowplan.net.serving.requests.protocol import HttpServer
 from stowplan.net.serving.serving_error import ServingError, reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.serving.requests.messages import Page
     from stowplan.net.serving.user import Headers, Peer
 
 HOST = "127.0.0.1"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import gzip
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +18,13 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.requests.forms import PLAIN_TEXT, YAML, Form, as_json, negotiate, wants_pretty
+from stowplan.kube.timing.times import Times
+from stowplan.net.serving.requests.forms import PLAIN_TEXT, YAML, Form, Target, as_json, negotiate, wants_pretty
 from stowplan.net.serving.requests.messages import JSON, NO_SNIFF, Page, Request, Response, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from multidict import CIMultiDictProxy
 
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.serving.requests.forms import Target
 
 _COMPONENT = "kube-scheduler"
 _GROUP = "config.k8s.io"

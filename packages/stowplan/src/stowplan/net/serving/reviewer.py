@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from stowplan.kube.api.api_errors import ApiError, InternalError, ServerTimeout, Timeout, TooManyRequests
 from stowplan.kube.api.decode import DecodeError
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.port import Api, Unreachable
 from stowplan.kube.api.users import SubjectAccessReview, TokenReview
 from stowplan.kube.timing.backoff import Backoff, BackoffPolicy
-from stowplan.kube.timing.times import within
+from stowplan.kube.timing.times import Times, within
 from stowplan.net.client.client_errors import OutcomeUnknown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from stowplan.kube.api.port import Api
-    from stowplan.kube.timing.times import Times
 
 R = TypeVar("R", TokenReview, SubjectAccessReview)
 T = TypeVar("T")

@@ -8,21 +8,17 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/secure_serving.go, cmd/kube-sc
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.timing.times import REAL_TIMES, Times, within
 from stowplan.net.serving.handler import Handler, refuse
 from stowplan.net.serving.listener import Listener
+from stowplan.net.serving.requests.messages import Page
 from stowplan.net.serving.requests.protocol import HttpServer
+from stowplan.net.serving.serving_settings import ServingSettings
 from stowplan.net.serving.tls.transport import OpenConnections, TlsConnection
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan.net.serving.requests.messages import Page
-    from stowplan.net.serving.serving_settings import ServingSettings
-    from stowplan.net.serving.user import Authenticator, Authorizer
+from stowplan.net.serving.user import Authenticator, Authorizer
 
 log = get_logger(__name__)
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.net.serving.tls.key_pairs import CertificateFiles
 from stowplan.net.serving.tls.tls_parameters import TlsOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.net.serving.tls.key_pairs import CertificateFiles
 
 
 class ServingSettings(PlainStruct, frozen=True, kw_only=True):

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from stowplan.kube.api.api_errors import InternalError
 from stowplan.kube.api.field_errors import go_quote
+from stowplan.kube.api.users import UserInfo
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
-
-    from stowplan.kube.api.users import UserInfo
 
     Headers = CIMultiDictProxy[str]
 

@@ -6,14 +6,11 @@ The library that the program has already imported takes precedence.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stowplan.scheduler.inspection.html_cells import text_cell, text_head
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _LIBRARIES = ("pandas", "polars")
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.scheduler.inspection.records import QueuedPodRecord, SchedulerRecord
-from stowplan.scheduler.inspection.stories import time_text
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.inspection.stories import Story
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.inspection.stories import Story, time_text
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: States of a pod that has a node, but is not bound yet.
 ON_ITS_WAY = (WAITS_ON_PERMIT, BEING_BOUND) = ("waits on Permit for", "being bound to")

@@ -9,11 +9,11 @@ Upstream: pkg/scheduler/metrics/resources/resources.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.pod_requests import pod_limits, pod_requests
 from stowplan.kube.api.quantity import NANO
 from stowplan.kube.api.resource_names import (
@@ -24,11 +24,6 @@ from stowplan.kube.api.resource_names import (
     MEMORY,
 )
 from stowplan.kube.metrics.exposition import escaped, go_float
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from stowplan.kube.api.pod import Pod
 
 _STORAGE = "storage"
 #: Pods per piece of the page: a few milliseconds of work.

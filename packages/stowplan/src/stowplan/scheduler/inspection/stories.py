@@ -12,18 +12,14 @@ Upstream has no counterpart: its log lines at verbosity 4 and above have some of
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.inspection.records import DecisionRecord, StepRecord, StoryRecord, WakeRecord
-from stowplan.scheduler.queue.queued_pod import Place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
 
 #: Number of steps that are kept of a long story's beginning.
 _FIRST = 4

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -33,9 +35,6 @@ from stowplan.testing.live.recorded_events import Events
 from stowplan.testing.live.served_kinds import Definition, Kinds
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from stowplan.drivers.virtual_time.latency import Latency
     from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.engine.effects import EmitEvent

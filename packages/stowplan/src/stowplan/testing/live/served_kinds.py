@@ -6,6 +6,7 @@ for a resource that plugins need, the resource is not served and these plugins a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,8 +16,6 @@ from stowplan.kube.api.decode import KINDS, DecodeError, UnknownKindError, conve
 from stowplan.kube.api.resources import resource_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.scheduler.engine.watched_kinds import WatchedKind
 

@@ -7,20 +7,16 @@ apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from stowplan.kube.api.api_errors import FieldError
 from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel.cel_errors import CompileError
 from stowplan.kube.cel.environment import CompiledExpression, Environment, environment
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation.field_errors import Errors, invalid, not_supported, required
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.kube.api.api_errors import FieldError
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Static types of schemas in expressions.
 #
@@ -29,11 +25,9 @@ if TYPE_CHECKING:
 #
 # Upstream: k8s.io/apiserver/pkg/cel/common/schemas.go, cel/escaping.go.
 
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
 
-    #: By name of a struct, the types of its fields, by the names that expressions use.
-    Structs = dict[str, dict[str, t.Type]]
+#: By name of a struct, the types of its fields, by the names that expressions use.
+Structs = dict[str, dict[str, t.Type]]
 
 _RESERVED = re.compile(
     "true|false|null|in|as|break|const|continue|else|for|function|if|import|let|loop|package|namespace|return|var|void"

@@ -13,27 +13,28 @@ import base64
 import binascii
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan.kube.api.api_errors import NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
+from stowplan.kube.api.api_errors import NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID, FieldError
 from stowplan.kube.api.field_errors import child
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import CostLimitExceeded, EvaluationStopped, ValueProblem
+from stowplan.kube.cel.environment import CompiledExpression
 from stowplan.kube.cel.time_text import read_timestamp
-from stowplan.kube.cel.values import NONE, Optional
+from stowplan.kube.cel.values import NONE, Optional, Value
 from stowplan_cluster.apiserver.custom.correlation import list_map_key
 from stowplan_cluster.apiserver.custom.formats import duration_of
-from stowplan_cluster.apiserver.custom.rules.compilation import OLD_SELF, SELF, as_resource, compiled_rules, escaped
+from stowplan_cluster.apiserver.custom.rules.compilation import (
+    OLD_SELF,
+    SELF,
+    CompiledRule,
+    as_resource,
+    compiled_rules,
+    escaped,
+)
 from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, duplicate_value, invalid_value
-from stowplan_cluster.apiserver.objects import equal
+from stowplan_cluster.apiserver.objects import JsonObject, equal
 from stowplan_cluster.apiserver.validation.field_errors import OMITTED, Errors, duplicate, forbidden, invalid, required
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.api_errors import FieldError
-    from stowplan.kube.cel.environment import CompiledExpression
-    from stowplan.kube.cel.values import Value
-    from stowplan_cluster.apiserver.custom.rules.compilation import CompiledRule
-    from stowplan_cluster.apiserver.objects import JsonObject
 
 # Parts of custom resources as values of expressions.
 #

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +19,29 @@ from stowplan.ask.explain.node_view import NodeView, node_view
 from stowplan.ask.explain.text.group_text import group_page
 from stowplan.ask.explain.text.node_text import node_page
 from stowplan.ask.explain.text.overview import STARTING, WITHOUT_NODE, Group, crowded, overview, placed_state, summary
-from stowplan.ask.explain.text.tables import Line, plain, write
+from stowplan.ask.explain.text.tables import Block, Line, plain, write
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.ask.loading.workloads import belongs_to
 from stowplan.ask.what_if.group_relief import group_relief
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.status import Code
-from stowplan.scheduler.inspection.records import VerdictListRecord, document
+from stowplan.scheduler.inspection.records import (
+    GroupVerdictRecord,
+    SummaryRecord,
+    VerdictListRecord,
+    VerdictRecord,
+    WorkloadRecord,
+    document,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.app.sources.object_references import Reference
     from stowplan.app.sources.selection import Selection
     from stowplan.ask.explain.text.reported_status import ReportedStatus
-    from stowplan.ask.explain.text.tables import Block
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.inspection.records import GroupVerdictRecord, SummaryRecord, VerdictRecord, WorkloadRecord
 
     _Told = tuple[Group, ReportedStatus | None]
 

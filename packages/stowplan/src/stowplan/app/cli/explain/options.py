@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -15,8 +16,6 @@ from stowplan.kube.api.file_documents import SUFFIXES
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from stowplan.net.client.cluster_flags import ClusterFlags
 
 What = Literal["pods", "pending", "node", "podgroup"]

@@ -13,16 +13,14 @@ import ipaddress
 import math
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import read_quantity
 from stowplan.kube.api.urls import without_password
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 
 class Kind(PlainStruct, frozen=True, kw_only=True):

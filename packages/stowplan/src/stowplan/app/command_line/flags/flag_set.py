@@ -8,19 +8,15 @@ Upstream: github.com/spf13/pflag, flag.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from msgspec import field
 
+from stowplan.app.command_line.flags.flag_kinds import Kind
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.config.config_errors import nearest
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from stowplan.app.command_line.flags.flag_kinds import Kind
-
 
 Options = TypeVar("Options", bound=PlainStruct)
 

@@ -9,14 +9,12 @@ Upstream: pkg/features/kube_features.go and the libraries' own lists.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from stowplan.kube.config.features import NEEDED_WITH
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: The versions of the columns below.
 MINORS = (33, 34, 35)

@@ -9,24 +9,19 @@ Upstream: k8s.io/component-base/featuregate/feature_gate.go, compatibility/regis
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from msgspec import field
 
 from stowplan.app.command_line.flags.flag_kinds import read_bool
 from stowplan.app.command_line.flags.flag_set import FlagError
-from stowplan.app.command_line.flags.gate_table import KNOWN_GATES, REQUIRED_GATES, STAGE_SWITCHES, gates_at
+from stowplan.app.command_line.flags.gate_table import KNOWN_GATES, REQUIRED_GATES, STAGE_SWITCHES, Gate, gates_at
 from stowplan.app.command_line.flags.versions import Versions, shown
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.config.features import UNBUILT
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from stowplan.app.command_line.flags.gate_table import Gate
 
 _COMPONENT = "kube"
 _WORDS = {True: "true", False: "false"}

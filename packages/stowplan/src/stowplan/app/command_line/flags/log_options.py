@@ -5,17 +5,13 @@ Upstream: k8s.io/component-base/logs/api/v1/options.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from stowplan.app.command_line.flags.flag_set import CommandLine
 from stowplan.kube.api.quantity import value
+from stowplan.kube.config import FeatureGates
 from stowplan.kube.config.config_errors import forbidden, invalid
 from stowplan.kube.klog.setup import LogSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.app.command_line.flags.flag_set import CommandLine
-    from stowplan.kube.config import FeatureGates
 
 _ALPHA_GATE = "LoggingAlphaOptions"
 _BETA_GATE = "LoggingBetaOptions"

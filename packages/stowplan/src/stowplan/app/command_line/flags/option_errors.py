@@ -6,18 +6,13 @@ Upstream: the Validate functions of k8s.io/apiserver/pkg/server/options and k8s.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from stowplan.app.command_line.flags.flag_set import options_of
+from stowplan.app.command_line.flags.flag_set import CommandLine, options_of
 from stowplan.app.command_line.flags.versions import version_errors, versions_of
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan.kube.config.config_errors import invalid, os_error_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from stowplan.app.command_line.flags.flag_set import CommandLine
 
 _TLS_VERSIONS = ("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _SUITES = """

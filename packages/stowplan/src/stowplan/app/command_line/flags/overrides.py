@@ -8,15 +8,13 @@ Upstream: cmd/kube-scheduler/app/options/options.go (ApplyDeprecated, ApplyLeade
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.app.command_line.flags.flag_set import CommandLine
+from stowplan.kube.config import Configuration
 from stowplan.kube.config.config_errors import ConfigError
-
-if TYPE_CHECKING:
-    from stowplan.app.command_line.flags.flag_set import CommandLine
-    from stowplan.kube.config import Configuration
 
 _LEADER_ELECTION = {
     "leader-elect": "leader_elect",

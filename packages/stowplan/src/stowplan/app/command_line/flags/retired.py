@@ -9,16 +9,12 @@ Upstream: cmd/kube-scheduler/app/options/deprecated.go, insecure_serving.go of 1
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from stowplan.app.command_line.flags import flag_kinds as k
-from stowplan.app.command_line.flags.flag_set import Flag
+from stowplan.app.command_line.flags.flag_set import CommandLine, Flag
 from stowplan.kube.config.config_errors import required
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.app.command_line.flags.flag_set import CommandLine
 
 
 def _flag(name: str, kind: k.Kind, default: Any, usage: str) -> Flag:

@@ -9,7 +9,8 @@ Upstream: cmd/kube-scheduler/app/options/options.go and the option sets of the l
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from stowplan.app.command_line.flags import flag_kinds as k
 from stowplan.app.command_line.flags.flag_set import Flag
@@ -17,9 +18,6 @@ from stowplan.app.command_line.flags.gate_table import KNOWN_GATES
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.quantity import read_quantity
 from stowplan.kube.config.configuration import ClientConnection, LeaderElection
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CONNECTION = ClientConnection()
 _ELECTION = LeaderElection()

@@ -6,12 +6,11 @@ Upstream: github.com/spf13/pflag, flag.go (FlagUsagesWrapped); k8s.io/component-
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from stowplan.app.command_line.flags.flag_set import Flag
 
 #: Minimum columns for wrapped text; with fewer it starts below its flag.

@@ -6,14 +6,11 @@ Upstream: k8s.io/component-base/compatibility.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from stowplan.app.command_line.flags.flag_set import FlagError
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _COMPONENT = "kube"
 _FLOOR = (1, 33)

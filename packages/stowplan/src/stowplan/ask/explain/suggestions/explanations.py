@@ -8,29 +8,28 @@ A plugin whose explanation raises is explained by its reasons alone, so a bug in
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.ask.explain.verdicts.refusals import for_nominated
+from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.decision.questions import Question
 from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.explanations.changes import Way
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import listed
 from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import numpy.typing as npt
 
-    from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.decision.questions import Question
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.explanations.changes import Way
     from stowplan.scheduler.framework.explanations.grouping import Refusal, Rows
 
 

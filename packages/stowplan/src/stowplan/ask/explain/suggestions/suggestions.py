@@ -9,6 +9,7 @@ the number of nodes that are then feasible. Changes that a combination does not 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, product
@@ -20,18 +21,17 @@ from msgspec.structs import replace
 from stowplan.ask.explain.suggestions.explanations import Explanations, VerdictInspection, guarded, inspecting
 from stowplan.ask.explain.verdicts.advice import Advice, Suggestion
 from stowplan.ask.explain.verdicts.refusals import for_nominated
+from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.framework.explanations.changes import Change, Dial
+from stowplan.scheduler.framework.explanations.changes import Change, Dial, Step, Way
 from stowplan.scheduler.framework.explanations.formatting import count, sentence
 from stowplan.scheduler.framework.explanations.grouping import classes, split
 from stowplan.scheduler.framework.explanations.remedy import HOPELESS, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import numpy.typing as npt
 
-    from stowplan.kube.api.types import Node, Pod
 
 #: Maximum number of changes that are tried for one pod.
 TRIES = 400
@@ -114,13 +114,9 @@ def _everywhere(at: VerdictInspection) -> Iterator[str]:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy.typing as npt
 
-    from stowplan.ask.explain.verdicts.verdict import Verdict
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.explanations.changes import Step, Way
 
     Rows = npt.NDArray[np.intp]
 

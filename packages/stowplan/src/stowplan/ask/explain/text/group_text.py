@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from stowplan.ask.explain.text.tables import Grid, Line, not_asked_block
+from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, Span, not_asked_block
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.refusals import nodes_of_placed, refusals_of, victims_of
+from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
 from stowplan.scheduler.framework.explanations.formatting import count, joined, listed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.ask.explain.text.tables import Block, Cell, Span
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
-    from stowplan.scheduler.inspection.records import ReliefRecord
+from stowplan.scheduler.inspection.records import ReliefRecord
 
 #: Maximum number of items per part in the short form.
 _NODES, _DOMAINS, _REASONS, _RELIEF, _VICTIMS = 8, 10, 6, 5, 8

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from stowplan.ask.explain.node_view import MAX_HELPED
-from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.ask.explain.node_view import MAX_HELPED, Answer, NodeView, Use
+from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, Span
+from stowplan.ask.explain.verdicts.advice import Suggestion
 from stowplan.scheduler.framework.explanations.formatting import amount, count, sentence, taint_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.ask.explain.node_view import Answer, NodeView, Use
-    from stowplan.ask.explain.text.tables import Block, Cell, Span
-    from stowplan.ask.explain.verdicts.advice import Suggestion
 
 #: Maximum number of items per part in the short form.
 _PODS, _KINDS, _HELPED = 8, 12, 6

@@ -7,25 +7,19 @@ most nodes, as resolving it would gain the most.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
 from stowplan.ask.explain.reported_events import seconds_of
-from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, Span
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.refusals import refusals
+from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan.scheduler.inspection.records import CauseRecord, SummaryRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from stowplan.ask.explain.text.tables import Block, Cell, Span
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.inspection.records import ReliefRecord, WorkloadRecord
+from stowplan.scheduler.inspection.records import CauseRecord, ReliefRecord, SummaryRecord, WorkloadRecord
 
 #: States of pods that have a node, or that never get one.
 RUNNING, STARTING, DELETING = "running", "starting", "deleting"

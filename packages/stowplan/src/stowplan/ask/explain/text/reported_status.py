@@ -6,25 +6,27 @@ configuration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from stowplan.ask.explain.reported_events import last_reported_time, seconds_of, times_reported
-from stowplan.ask.explain.text.tables import Grid, Line
+from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, Span
+from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.kube.api.types import Event, Pod, PodCondition
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 from stowplan.scheduler.inspection.queue_state import ON_ITS_WAY, WAITS_FOR_CLAIM
-from stowplan.scheduler.inspection.records import ConditionRecord, EventRecord, SchedulerRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from stowplan.ask.explain.text.tables import Block, Cell, Span
-    from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.kube.api.types import Event, Pod, PodCondition
-    from stowplan.scheduler.inspection.records import DecisionsRecord, GroupStateRecord, QueueRecord, StepRecord
+from stowplan.scheduler.inspection.records import (
+    ConditionRecord,
+    DecisionsRecord,
+    EventRecord,
+    GroupStateRecord,
+    QueueRecord,
+    SchedulerRecord,
+    StepRecord,
+)
 
 #: Number of steps of a story in the short form; the last ones.
 _STEPS = 8

@@ -10,15 +10,12 @@ removed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
 
 import msgspec
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import TextIO
 
 #: (text, style); styles are the keys of `STYLES`, "" for none.
 Span = tuple[str, str]

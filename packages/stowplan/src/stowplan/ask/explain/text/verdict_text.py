@@ -7,31 +7,28 @@ every node instead.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.ask.explain.suggestions.explanations import Explanations, inspecting
+from stowplan.ask.explain.suggestions.explanations import Explanations, VerdictInspection, inspecting
 from stowplan.ask.explain.text.overview import placed_state
-from stowplan.ask.explain.text.tables import Cell, Grid, Line, not_asked_block
+from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, Span, not_asked_block
+from stowplan.ask.explain.verdicts.advice import Suggestion
+from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.refusals import refusals
+from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.scheduler.engine.decision.extender_results import ExtenderResult
 from stowplan.scheduler.framework.explanations.formatting import count, listed, sentence
+from stowplan.scheduler.framework.explanations.grouping import Refusal
+from stowplan.scheduler.framework.explanations.preemption import Eviction, Preemption
 from stowplan.scheduler.inspection.queue_state import BEING_BOUND, WAITS_FOR_CLAIM, WAITS_ON_PERMIT
+from stowplan.scheduler.inspection.records import ReliefRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.ask.explain.suggestions.explanations import VerdictInspection
     from stowplan.ask.explain.text.reported_status import ReportedStatus
-    from stowplan.ask.explain.text.tables import Block, Span
-    from stowplan.ask.explain.verdicts.advice import Suggestion
-    from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-    from stowplan.ask.explain.verdicts.verdict import Verdict
-    from stowplan.scheduler.engine.decision.extender_results import ExtenderResult
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.explanations.grouping import Refusal
-    from stowplan.scheduler.framework.explanations.preemption import Eviction, Preemption
-    from stowplan.scheduler.inspection.records import ReliefRecord
 
 #: Maximum number of items per part in the short form.
 _NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.explanations.changes import Change
 from stowplan.scheduler.framework.explanations.formatting import count, joined, listed
 from stowplan.scheduler.inspection.records import SuggestionRecord
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.framework.explanations.changes import Change
 
 
 class Suggestion(PlainStruct, frozen=True):

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
-from stowplan.scheduler.framework.status import Code, Reason
+from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.inspection.records import ConditionRecord, GroupRefusalRecord
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from stowplan.scheduler.framework.diagnosis import Diagnosis
     from stowplan.scheduler.framework.rejections import Entry
-    from stowplan.scheduler.framework.status import Status
 
     Rows = npt.NDArray[np.intp]
 

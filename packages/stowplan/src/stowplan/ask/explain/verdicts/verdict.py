@@ -7,14 +7,19 @@ cluster has changed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.ask.explain.verdicts.advice import Advice, Suggestion
 from stowplan.scheduler.engine.decision.questions import Judgement
+from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.explanations.preemption import Preemption
+from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.inspection.frames import to_frame as frame_of
 from stowplan.scheduler.inspection.records import (
     CandidateRecord,
@@ -26,13 +31,7 @@ from stowplan.scheduler.inspection.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.ask.explain.verdicts.advice import Advice, Suggestion
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.explanations.preemption import Preemption
-    from stowplan.scheduler.framework.status import Status
 
 
 class StaleVerdictError(RuntimeError):

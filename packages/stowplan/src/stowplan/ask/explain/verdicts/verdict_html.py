@@ -5,6 +5,7 @@ Self-contained, without scripts or style sheets, in colors that work on light an
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from stowplan.scheduler.framework.explanations.formatting import count, listed
 from stowplan.scheduler.inspection.html_cells import number_cell, number_head, text_cell, text_head
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
     from stowplan.ask.explain.verdicts.verdict import Verdict
     from stowplan.scheduler.engine.groups.group_questions import DomainJudgement

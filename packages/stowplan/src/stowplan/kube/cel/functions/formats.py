@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import dns1123_subdomain_errors, is_qualified_name_errors, label_value_errors
 from stowplan.kube.cel import costs
@@ -14,9 +14,6 @@ from stowplan.kube.cel import values as v
 from stowplan.kube.cel.declarations import function, member, overload
 from stowplan.kube.cel.functions.urls import UrlError, read_url
 from stowplan.kube.cel.values import NONE, Optional, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _Complaints = list[str]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel import values as v
@@ -15,12 +15,8 @@ from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.functions.conversions import to_string
 from stowplan.kube.cel.functions.operators import bounded_text
 from stowplan.kube.cel.functions.semvers import quoted
+from stowplan.kube.cel.values import Value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stowplan.kube.cel.values import Value
 
 _CLAUSE_RE = re.compile(r"%(?:(?P<percent>%)|(?:\.(?P<precision>[0-9]*))?(?P<verb>.)?)", re.DOTALL)
 _PRECISION = 6

@@ -5,18 +5,15 @@ Upstream: k8s.io/apiserver/pkg/cel/library/lists.go, ext/lists.go, ext/sets.go, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cmp_to_key
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import Function, Implementation, function, member, overload
 from stowplan.kube.cel.functions.operators import add, bounded_list, no_such_overload
 from stowplan.kube.cel.values import Duration, UInt, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _Values = list[Value]
 

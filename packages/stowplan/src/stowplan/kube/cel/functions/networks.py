@@ -5,17 +5,15 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
 from stowplan.kube.cel.functions.semvers import quoted
+from stowplan.kube.cel.values import Value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.values import Value
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _PREFIX_LENGTH_RE = re.compile(r"0|[1-9][0-9]{0,2}")

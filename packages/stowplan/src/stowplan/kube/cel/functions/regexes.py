@@ -5,14 +5,12 @@ Upstream: k8s.io/apiserver/pkg/cel/library/regex.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api.regexes import PatternError, compiled
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.values import Value
+from stowplan.kube.cel.values import Value
 
 
 def pattern_problem(pattern: str) -> str | None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from stowplan.kube.cel import static_types as t
 from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.values import Value
+from stowplan.kube.cel.values import Value
 
 _NUMBER_RE = re.compile(r"[0-9]+")
 _IDENTIFIER_RE = re.compile(r"[A-Za-z0-9-]+")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
 from stowplan.kube.cel.functions.formatting import formatted
 from stowplan.kube.cel.functions.operators import bounded_text
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.values import Value
+from stowplan.kube.cel.values import Value
 
 #: What Go's strings.TrimSpace removes: Unicode's White_Space.
 _SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import Function, Overload, function, member
 from stowplan.kube.cel.time_text import SECOND, moment
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.values import Duration, Timestamp, Value
+from stowplan.kube.cel.values import Duration, Timestamp, Value
 
 _Part = Callable[[datetime], int]
 

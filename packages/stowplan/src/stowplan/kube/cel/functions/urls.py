@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote
 
 from stowplan.kube.cel import static_types as t
@@ -11,10 +10,8 @@ from stowplan.kube.cel import values as v
 from stowplan.kube.cel.cel_errors import ValueProblem
 from stowplan.kube.cel.declarations import function, member, overload
 from stowplan.kube.cel.functions.semvers import quoted
+from stowplan.kube.cel.values import Value
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.values import Value
 
 _SCHEME_RE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CONTROL_RE = re.compile(r"[\x00-\x1f\x7f]")

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api.yaml_text import to_yaml
+from stowplan.kube.config.config_documents import Document
 from stowplan.kube.config.config_errors import ConfigError
 from stowplan.kube.config.config_loading import load_upgraded
+from stowplan.kube.config.configuration import Configuration
+from stowplan.kube.config.declaration import Declarations
+from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.header import read_header
 from stowplan.kube.config.older.upgrade import Upgrade
 from stowplan.kube.config.schema import API_VERSION, CONFIGURATION_KIND
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.config_documents import Document
-    from stowplan.kube.config.configuration import Configuration
-    from stowplan.kube.config.declaration import Declarations
-    from stowplan.kube.config.features import FeatureGates
 
 _WIDTH = 118
 _INDENT = "  "

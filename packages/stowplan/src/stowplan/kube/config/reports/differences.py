@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan.kube.config.configuration import Configuration
-from stowplan.kube.config.declaration import enabled_by_default
+from stowplan.kube.config.config_loading import Loaded
+from stowplan.kube.config.configuration import Configuration, PluginRef, Profile
+from stowplan.kube.config.declaration import Declarations, enabled_by_default
+from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.older.draft import plugin_path
 from stowplan.kube.config.plugins import ALL
 from stowplan.kube.config.schema import POINTS
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.config_loading import Loaded
-    from stowplan.kube.config.configuration import PluginRef, Profile
-    from stowplan.kube.config.declaration import Declarations
-    from stowplan.kube.config.features import FeatureGates
 
 #: Points whose plugins have no relevant order.
 _UNORDERED = ("preScore", "score", "placementScore")

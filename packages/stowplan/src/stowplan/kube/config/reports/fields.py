@@ -9,18 +9,26 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.config.config_errors import ConfigError, did_you_mean
 from stowplan.kube.config.config_loading import load_document
+from stowplan.kube.config.declaration import Declarations, PluginDeclaration
+from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.older.older_schemas import API_VERSIONS, OLDER_ARGS, POLICY, VERSIONS, configuration_schema
-from stowplan.kube.config.schema import CONFIGURATION, DURATION, Field, Pointer, Raw, Scalar, Slice, StringMap, Struct
+from stowplan.kube.config.schema import (
+    CONFIGURATION,
+    DURATION,
+    Field,
+    Pointer,
+    Raw,
+    Scalar,
+    Slice,
+    StringMap,
+    Struct,
+    Type,
+)
 from stowplan.kube.config.serialize import encode_object
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.declaration import Declarations, PluginDeclaration
-    from stowplan.kube.config.features import FeatureGates
-    from stowplan.kube.config.schema import Type
 
 _ARGS = "Args"
 

@@ -5,8 +5,10 @@ Covers single fields. Cross-field checks are left to `stowplan config validate`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
+from stowplan.kube.config.declaration import Declarations
 from stowplan.kube.config.schema import (
     API_VERSION,
     CONFIGURATION,
@@ -18,13 +20,8 @@ from stowplan.kube.config.schema import (
     Slice,
     StringMap,
     Struct,
+    Type,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.kube.config.declaration import Declarations
-    from stowplan.kube.config.schema import Type
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 _DURATION = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"

@@ -19,9 +19,10 @@ import shutil
 import signal
 import subprocess
 import unicodedata
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.net.client.credentials.exec_protocol import (
@@ -33,12 +34,7 @@ from stowplan.net.client.credentials.exec_protocol import (
 )
 from stowplan.net.client.credentials.request_credentials import bearer
 from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from stowplan.net.client.endpoint.tls import ClientCertificate
-
+from stowplan.net.client.endpoint.tls import ClientCertificate
 
 #: Timeout in seconds; longer if the plugin is interactive.
 TIMEOUT = 60.0

@@ -13,16 +13,14 @@ import json
 import ssl
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.config.config_documents import parse_document
 from stowplan.kube.config.config_errors import ConfigError
 from stowplan.net.client.credentials.request_credentials import is_sendable
 from stowplan.net.client.endpoint.config_error import ClientConfigError
+from stowplan.net.client.endpoint.file_content import Content
 from stowplan.net.client.endpoint.tls import ClientCertificate, load_client_certificate
-
-if TYPE_CHECKING:
-    from stowplan.net.client.endpoint.file_content import Content
 
 GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")

@@ -10,8 +10,9 @@ Upstream: staging/src/k8s.io/client-go/tools/clientcmd/loader.go and merge.go.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import field
@@ -23,9 +24,6 @@ from stowplan.kube.config.config_errors import ConfigError, os_error_text
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.credentials.kubeconfig_types import Cluster, Context, Header, User
 from stowplan.net.client.endpoint.config_error import ClientConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 EntryT = TypeVar("EntryT", Cluster, User, Context)
 

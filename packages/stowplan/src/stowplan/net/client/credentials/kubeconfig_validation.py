@@ -7,18 +7,14 @@ Upstream: staging/src/k8s.io/client-go/tools/clientcmd/validation.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from stowplan.kube.api.field_errors import aggregate, go_quote
 from stowplan.net.client.credentials.exec_protocol import API_VERSIONS, GROUP
+from stowplan.net.client.credentials.kubeconfig import Selection
+from stowplan.net.client.credentials.kubeconfig_types import AuthProviderConfig, Cluster, ExecConfig, User
 from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.endpoint.proxies import proxy_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.net.client.credentials.kubeconfig import Selection
-    from stowplan.net.client.credentials.kubeconfig_types import AuthProviderConfig, Cluster, ExecConfig, User
 
 _INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 

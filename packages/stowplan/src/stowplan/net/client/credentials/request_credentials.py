@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,14 +23,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
-from stowplan.net.client.endpoint.tls import NoCertificate
+from stowplan.net.client.endpoint.tls import CertificateSource, ClientCertificate, NoCertificate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from multidict import MultiMapping
 
-    from stowplan.net.client.endpoint.tls import CertificateSource, ClientCertificate
 
 _log = logging.getLogger(__name__)
 

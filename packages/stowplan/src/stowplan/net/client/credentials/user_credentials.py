@@ -13,13 +13,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from stowplan.net.client.credentials.exec_credentials import ExecCredentials, ExecPlugin
 from stowplan.net.client.credentials.exec_protocol import GROUP, ExecCluster
+from stowplan.net.client.credentials.kubeconfig import Entry, Selection
+from stowplan.net.client.credentials.kubeconfig_types import Cluster, ExecConfig, User
 from stowplan.net.client.credentials.kubeconfig_validation import authenticates_without_plugin
 from stowplan.net.client.credentials.request_credentials import (
+    AuthorizationSource,
     FixedAuthorization,
     TokenFile,
     UserCredentials,
@@ -29,15 +33,7 @@ from stowplan.net.client.credentials.request_credentials import (
 )
 from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.endpoint.file_content import Content, FileContent, InlineContent
-from stowplan.net.client.endpoint.tls import CertificatePair
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from stowplan.net.client.credentials.kubeconfig import Entry, Selection
-    from stowplan.net.client.credentials.kubeconfig_types import Cluster, ExecConfig, User
-    from stowplan.net.client.credentials.request_credentials import AuthorizationSource
-    from stowplan.net.client.endpoint.tls import TlsSettings
+from stowplan.net.client.endpoint.tls import CertificatePair, TlsSettings
 
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 #: Bytes of an extra's key that are allowed in a header name; `%` must be escaped.

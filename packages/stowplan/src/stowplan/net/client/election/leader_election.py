@@ -24,6 +24,7 @@ Upstream: staging/src/k8s.io/client-go/tools/leaderelection.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
@@ -32,19 +33,15 @@ from stowplan.kube.api.api_errors import ApiError, Conflict, NotFound
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.policy import Lease, LeaseSpec
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.port import Api, Unreachable
 from stowplan.kube.api.timestamps import micro_timestamp
 from stowplan.kube.klog import get_logger
-from stowplan.kube.timing.times import within
+from stowplan.kube.timing.times import Times, within
 from stowplan.net.client.client_errors import OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from stowplan.kube.api.port import Api
     from stowplan.kube.config import LeaderElection
     from stowplan.kube.metrics.client_metrics import ClientMetrics
-    from stowplan.kube.timing.times import Times
     from stowplan.net.client.events.event_recorder import Recorder
 
 _log = get_logger(__name__)

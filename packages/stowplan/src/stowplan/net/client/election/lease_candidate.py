@@ -13,8 +13,8 @@ Upstream: staging/src/k8s.io/client-go/tools/leaderelection/leasecandidate.go.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,19 +22,12 @@ from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.policy import LeaseCandidate, LeaseCandidateSpec
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.port import Api, Change, Unreachable
 from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp
 from stowplan.kube.klog import get_logger
 from stowplan.kube.timing.backoff import REQUESTING, Backoff
-from stowplan.kube.timing.times import within
-from stowplan.net.client.list_watch import Failing, ListWatch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.kube.api.port import Api, Change
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.client.list_watch import Report
+from stowplan.kube.timing.times import Times, within
+from stowplan.net.client.list_watch import Failing, ListWatch, Report
 
 _log = get_logger(__name__)
 

@@ -10,13 +10,11 @@ Upstream: staging/src/k8s.io/client-go/transport (cachingCertificateLoader, ca_r
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from stowplan.net.client.endpoint.config_error import ClientConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
 

@@ -10,13 +10,10 @@ Upstream: golang.org/x/net/http/httpproxy, clientcmd's parseProxyURL.
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from stowplan.net.client.endpoint.config_error import ClientConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 

@@ -20,18 +20,15 @@ import re
 import ssl
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from stowplan.kube.klog import get_logger
 from stowplan.net.client.endpoint.config_error import ClientConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.net.client.endpoint.file_content import Content
+from stowplan.net.client.endpoint.file_content import Content
 
 _log = get_logger(__name__)
 

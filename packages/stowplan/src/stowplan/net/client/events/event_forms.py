@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.timestamps import micro_timestamp, timestamp
 from stowplan.kube.api.types import CoreEvent, Event, EventSeries, EventSource, ObjectMeta, ObjectReference
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.meta import ApiStruct
     from stowplan.net.client.events.event_series import RecordedEvent
 
 

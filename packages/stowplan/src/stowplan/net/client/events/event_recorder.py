@@ -11,29 +11,24 @@ Upstream: staging/src/k8s.io/client-go/tools/events. Its queue holds 1,000; ours
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stowplan.kube.api.api_errors import AlreadyExists, ApiError, NotFound
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.labels import dns1123_subdomain_errors
-from stowplan.kube.api.meta import reference_to
-from stowplan.kube.api.port import Unreachable
+from stowplan.kube.api.meta import ApiStruct, reference_to
+from stowplan.kube.api.port import Api, Unreachable
 from stowplan.kube.api.types import Event
 from stowplan.kube.timing.reports import Reports
 from stowplan.net.client.client_errors import RequestDropped
-from stowplan.net.client.events.event_forms import CoreV1, EventsV1, namespace_of_event
-from stowplan.net.client.events.event_series import FINISH_TIME, REFRESH_TIME, EventKey, EventSeries
+from stowplan.net.client.events.event_forms import CoreV1, EventForm, EventsV1, namespace_of_event
+from stowplan.net.client.events.event_series import FINISH_TIME, REFRESH_TIME, EventKey, EventSeries, RecordedEvent
 from stowplan.net.client.work_queue import WorkQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.kube.api.port import Api
     from stowplan.kube.timing.times import Times
-    from stowplan.net.client.events.event_forms import EventForm
-    from stowplan.net.client.events.event_series import RecordedEvent
 
 MAX_QUEUED = 10_000
 MAX_IN_FLIGHT = 16

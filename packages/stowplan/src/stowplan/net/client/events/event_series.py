@@ -12,10 +12,9 @@ Upstream: staging/src/k8s.io/client-go/tools/events/event_broadcaster.go (eventC
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import ObjectReference
+from stowplan.kube.api.types import ObjectReference
 
 #: Seconds without another event after which a series ends; also the interval of the check.
 FINISH_TIME = 360.0

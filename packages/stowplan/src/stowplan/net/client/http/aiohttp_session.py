@@ -5,6 +5,7 @@ Other requests use `connection_pool`, see `transport`.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from stowplan.net.client.http.failures import FAILURES, NotAnswered, failure_of
 from stowplan.net.client.http.responses import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
     from multidict import MultiMapping
 
     from stowplan.net.client.connection import Connection

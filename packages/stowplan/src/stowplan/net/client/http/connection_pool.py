@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from stowplan.net.client.http.dialing import Address, dial
@@ -32,15 +33,14 @@ from stowplan.net.client.http.failures import (
     os_error_message,
 )
 from stowplan.net.client.http.http1 import AnswerReader, ConnectionLost, NotHttp
+from stowplan.net.client.http.responses import Answer
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
 
     from yarl import URL
 
     from stowplan.net.client.endpoint.tls import TlsSettings
-    from stowplan.net.client.http.responses import Answer
     from stowplan.net.client.http.transport import Limits
 
 # One connection to a server, with at most one request in flight.

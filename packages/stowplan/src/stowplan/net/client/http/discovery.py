@@ -10,19 +10,14 @@ Upstream: staging/src/k8s.io/client-go/discovery.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from stowplan.kube.api.api_errors import Forbidden, NotFound
+from stowplan.kube.api.resources import ApiResource
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.http.decoding import decode_resource_names
 from stowplan.net.client.http.responses import Subject
-from stowplan.net.client.http.transport import Request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.api.resources import ApiResource
-    from stowplan.net.client.http.transport import Transport
+from stowplan.net.client.http.transport import Request, Transport
 
 ABSENCE_KEPT = 300.0
 

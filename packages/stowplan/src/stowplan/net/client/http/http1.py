@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlencode
@@ -19,8 +20,6 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.net.client.http.responses import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from multidict import MultiMapping
     from yarl import URL
 

@@ -20,15 +20,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from stowplan.kube.api.port import Lane
 from stowplan.net.client.client_errors import RequestDropped
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
 
 FAIR_TURN = 10
 EVENT_QUEUE = 1000

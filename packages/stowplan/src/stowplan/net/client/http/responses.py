@@ -10,6 +10,7 @@ Upstream: staging/src/k8s.io/apimachinery/pkg/api/errors (NewGenericServerRespon
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from stowplan.kube.api.resources import ApiResource
 
 _QUOTED = 200

@@ -21,6 +21,7 @@ Upstream: staging/src/k8s.io/client-go/rest/with_retry.go, request.go; transport
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from math import inf
@@ -30,6 +31,7 @@ from msgspec import field
 from msgspec.structs import replace
 from yarl import URL
 
+from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.port import Lane, Unreachable
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
@@ -41,19 +43,15 @@ from stowplan.net.client.http.connection_pool import ConnectionPool
 from stowplan.net.client.http.failures import FAILURES, Failure, NotAnswered, failure_of
 from stowplan.net.client.http.http1 import RequestWriter
 from stowplan.net.client.http.responses import Answer, Subject, api_error, retry_after_seconds
-from stowplan.net.client.request_metrics import NO_ANSWER
+from stowplan.net.client.request_metrics import NO_ANSWER, MethodMetrics, RequestMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-
     import aiohttp
     from multidict import MultiMapping
 
-    from stowplan.kube.api.api_errors import ApiError
     from stowplan.kube.timing.times import Times
     from stowplan.net.client.connection import Connection
     from stowplan.net.client.http.lanes import RateLimitedLanes
-    from stowplan.net.client.request_metrics import MethodMetrics, RequestMetrics
 
 # Log requests delayed by client-side throttling, at a limited rate.
 #

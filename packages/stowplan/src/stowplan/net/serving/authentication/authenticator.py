@@ -10,6 +10,7 @@ pkg/endpoints/filters/authentication.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -19,15 +20,13 @@ from stowplan.kube.api.api_errors import Unauthorized
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.api.users import ANONYMOUS, ANONYMOUS_USER, AUTHENTICATED, UNAUTHENTICATED, UserInfo
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.net.serving.access_metrics import AuthenticationMetrics
 from stowplan.net.serving.authentication import request_header, tokens
+from stowplan.net.serving.authentication.request_header import RequestHeaders
 from stowplan.net.serving.user import Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.metrics.serving import ServingMetrics
-    from stowplan.net.serving.authentication.request_header import RequestHeaders
     from stowplan.net.serving.user import Headers, Peer
 
 _log = get_logger(__name__)

@@ -9,8 +9,9 @@ configmap_cafile_content.go), staging/src/k8s.io/client-go/util/cert/pem.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from cryptography import x509
 
@@ -19,9 +20,6 @@ from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog import get_logger
 from stowplan.net.client.endpoint.file_content import FileContent
 from stowplan.net.serving.tls.certificate_detail import certificate_detail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _log = get_logger(__name__)
 

@@ -14,6 +14,7 @@ import asyncio
 import datetime
 import hashlib
 import warnings
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -27,13 +28,11 @@ from OpenSSL import crypto
 from OpenSSL._util import lib
 
 from stowplan.kube.api.users import UserInfo
+from stowplan.kube.metrics.families import Histogram
+from stowplan.net.serving.authentication.authorities import Authorities
 from stowplan.net.serving.user import Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.metrics.families import Histogram
-    from stowplan.net.serving.authentication.authorities import Authorities
     from stowplan.net.serving.user import Headers, Peer
 
 #: An authority may certify a user's UID with this attribute of the subject.

@@ -12,24 +12,19 @@ pkg/authentication/request/headerrequest/requestheader_controller.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
 from stowplan.kube.api.api_errors import Forbidden, NotFound
+from stowplan.kube.api.port import Api, Change
 from stowplan.kube.api.users import ConfigMap
 from stowplan.kube.klog import get_logger
-from stowplan.net.client.list_watch import Failing, ListWatch
+from stowplan.kube.timing.times import Times
+from stowplan.net.client.list_watch import Failing, ListWatch, Report
 from stowplan.net.serving.authentication.authorities import Bundle, BundleError
 from stowplan.net.serving.authentication.request_header import RequestHeaders
 from stowplan.net.serving.reviewer import FAILURES, answer_within
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.kube.api.port import Api, Change
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.client.list_watch import Report
 
 _log = get_logger(__name__)
 

@@ -10,6 +10,7 @@ Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/headerrequest/
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
@@ -17,13 +18,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.kube.api.users import UserInfo
 from stowplan.kube.structs import PlainStruct
+from stowplan.net.serving.authentication.authorities import Authorities
 from stowplan.net.serving.authentication.client_certificates import common_name, parsed, verify_in_thread
 from stowplan.net.serving.user import Rejected, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.net.serving.authentication.authorities import Authorities
     from stowplan.net.serving.user import Headers, Peer
 
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from stowplan.kube.api.users import TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.serving import ServingMetrics
+from stowplan.kube.timing.times import Times
 from stowplan.net.serving.access_metrics import TokenCacheMetrics
-from stowplan.net.serving.reviewer import FAILURES, ReviewCache, answer_within
+from stowplan.net.serving.reviewer import FAILURES, ReviewCache, Reviewer, answer_within
 from stowplan.net.serving.user import Rejected, readable
 
 if TYPE_CHECKING:
-    from stowplan.kube.metrics.serving import ServingMetrics
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.serving.reviewer import Reviewer
     from stowplan.net.serving.user import Headers, Peer
 
 PROTOCOLS = "Sec-WebSocket-Protocol"

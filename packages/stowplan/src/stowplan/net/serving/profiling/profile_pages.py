@@ -21,20 +21,14 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.protobuf_fields import bytes_field, number_field, packed_field, text_field
 from stowplan.net.serving.profiling import stacks
-from stowplan.net.serving.profiling.stacks import Stack, stack_of
-from stowplan.net.serving.requests.messages import TEXT, Request, Response
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from stowplan.net.serving.profiling.stacks import Frame
-    from stowplan.net.serving.requests.messages import Page
+from stowplan.net.serving.profiling.stacks import Frame, Stack, stack_of
+from stowplan.net.serving.requests.messages import TEXT, Page, Request, Response
 
 # Encode pprof profiles (gzipped protobuf).
 #

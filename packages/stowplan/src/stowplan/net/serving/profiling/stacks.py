@@ -12,11 +12,9 @@ import asyncio
 import sys
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import CodeType, FrameType
+from collections.abc import Iterable
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 _DEEPEST = 128
 

@@ -8,23 +8,19 @@ github.com/munnerz/goautoneg.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import field
 
-from stowplan.kube.api.api_errors import NotAcceptable
+from stowplan.kube.api.api_errors import ApiError, NotAcceptable, Status
 from stowplan.kube.api.decode import to_dict
 from stowplan.kube.api.yaml_text import to_yaml
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.requests.messages import JSON, NO_SNIFF, Response
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from stowplan.kube.api.api_errors import ApiError, Status
-
-    Headers = Mapping[str, str]
+Headers = Mapping[str, str]
 
 YAML = "application/yaml"
 PLAIN_TEXT = "text/plain"

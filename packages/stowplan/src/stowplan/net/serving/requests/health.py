@@ -8,17 +8,12 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/healthz.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.klog.logger import get_logger
-from stowplan.net.serving.requests.messages import NO_SNIFF, Request, Response, refusal, text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from stowplan.net.serving.requests.messages import Page
+from stowplan.net.serving.requests.messages import NO_SNIFF, Page, Request, Response, refusal, text
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ Upstream: net/http's Handler, behind staging/src/k8s.io/apiserver/pkg/server/con
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import field
@@ -18,8 +18,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from stowplan.kube.api.users import UserInfo
 
 TEXT = "text/plain; charset=utf-8"

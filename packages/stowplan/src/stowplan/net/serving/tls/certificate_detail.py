@@ -6,15 +6,12 @@ which our log lines start with.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stowplan.kube.api.field_errors import go_quote
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 #: Others as dotted numbers; upstream has numbers of its own for those.
 _USAGES = {ExtendedKeyUsageOID.CLIENT_AUTH: "client", ExtendedKeyUsageOID.SERVER_AUTH: "serving"}

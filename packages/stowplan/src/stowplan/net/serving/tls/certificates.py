@@ -12,13 +12,12 @@ import datetime
 import ipaddress
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 

@@ -13,19 +13,16 @@ crypto/tls (getCertificate).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from OpenSSL import SSL, crypto
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from stowplan.net.serving.tls.key_pairs import Identity
-    from stowplan.net.serving.tls.tls_parameters import TlsParameters
+from stowplan.net.serving.tls.key_pairs import Identity
+from stowplan.net.serving.tls.tls_parameters import TlsParameters
 
 _HTTP = b"http/1.1"
 #: Limits of Go's crypto/tls, crypto/rsa and crypto/x509, but for the bytes.

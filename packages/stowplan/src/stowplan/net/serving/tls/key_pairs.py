@@ -12,9 +12,9 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -28,9 +28,6 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.serving_error import ServingError, go_error
 from stowplan.net.serving.tls.certificate_detail import certificate_detail
 from stowplan.net.serving.tls.certificates import KeyPair, self_signed, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 log = get_logger(__name__)
 

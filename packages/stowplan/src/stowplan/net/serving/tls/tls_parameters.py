@@ -8,7 +8,7 @@ Upstream: staging/src/k8s.io/component-base/cli/flag/ciphersuites_flag.go, tls_f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from OpenSSL import SSL
 
@@ -18,9 +18,6 @@ from OpenSSL._util import lib
 from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.serving_error import ServingError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 log = get_logger(__name__)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -23,12 +24,9 @@ from typing import TYPE_CHECKING, Any, cast
 from OpenSSL import SSL, crypto
 
 from stowplan.kube.klog.logger import get_logger
-from stowplan.net.serving.requests.protocol import Timer
+from stowplan.net.serving.requests.protocol import HttpConnection, Sleep, Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from stowplan.net.serving.requests.protocol import HttpConnection, Sleep
     from stowplan.net.serving.tls.contexts import TlsContexts
 
 # The thread that carries out the steps of TLS handshakes, and the order in which it does.
