@@ -1,4 +1,4 @@
-"""One plugin on a small cluster, without the rest of the scheduler."""
+"""One plugin on a small cluster, without the rest of the scheduler; hints: queue/test_requeueing_in_tree.py."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: volumes that count on a node and for a pod, compared with a plain rule; and hints."""
+"""NodeVolumeLimits: volumes that count on a node and for a pod, compared with a plain rule."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""VolumeZone: zones of a pod's volumes, compared with a plain rule; and hints."""
+"""VolumeZone: zones of a pod's volumes, compared with a plain rule."""
 
 import pytest
 from hypothesis import given

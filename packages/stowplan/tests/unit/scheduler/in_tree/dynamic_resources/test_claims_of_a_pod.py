@@ -1,4 +1,4 @@
-"""The claims of a pod, and the events that it waits for."""
+"""The claims of a pod: which are missing, and what then gates it."""
 
 import pytest
 
