@@ -12,7 +12,6 @@ from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.types import CSINode, Node, Pod
 from stowplan.kube.config import load_config
 from stowplan.plugins import (
-    Code,
     EnqueueExtensions,
     FilterPlugin,
     NodeFilterPlugin,
@@ -20,7 +19,6 @@ from stowplan.plugins import (
     Reason,
     Rejections,
     SignPlugin,
-    Status,
     custom_resource,
     unschedulable,
 )
@@ -29,7 +27,7 @@ from support.api.tampered_api import Tampered
 from support.extenders.running import running_extender
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
-from support.plugins.answering_plugins import answering, configuration, profile
+from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.fake_extender import FakeExtender
 
 PLAIN = configuration(profile())
@@ -134,37 +132,6 @@ async def test_a_hundred_reconfigurations_while_two_thousand_pods_are_scheduled(
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
-class Group:
-    """No `__eq__`: each load makes arguments that Python calls different."""
-
-    def __init__(self, letter: str = "a", others=()):
-        self.letter, self.others = letter, others
-
-
-class OfGroup(NodeFilterPlugin):
-    name = "OfGroup"
-    args_type = Group
-
-    def filter_node(self, state, pod, info):
-        return None if info.node.metadata.labels["group"] == self.args.letter else unschedulable("another group")
-
-
-async def test_a_profile_with_equal_arguments_stays():
-    def of(*args):
-        config = [{"name": "OfGroup", "args": one} for one in args]
-        return configuration({**profile(filter=[OfGroup]), "pluginConfig": config}) | {"parallelism": 3 + len(args)}
-
-    async with live(*nodes(), config=of(), plugins=[OfGroup]) as cluster:
-        first = cluster.scheduler.frameworks["default-scheduler"]
-        await reconfigure(cluster, of({"letter": "a"}))
-        assert cluster.scheduler.frameworks["default-scheduler"] is first
-        await reconfigure(cluster, of({"letter": "b"}))
-        assert cluster.scheduler.frameworks["default-scheduler"] is not first
-        await cluster.create(a_pod("p").obj())
-        await cluster.settle()
-        assert cluster.node_of("p") in ("n1", "n3")
-
-
 async def test_pods_of_a_scheduler_name_that_becomes_a_profile():
     recorded = Recorded()
     async with live(*nodes(), config=PLAIN, recorder=recorded.recorder) as cluster:
@@ -183,23 +150,6 @@ async def test_pods_of_a_scheduler_name_that_becomes_a_profile():
         assert cluster.node_of("q")
         assert not cluster.node_of("s")
     recorded.check()
-
-
-async def test_while_pods_wait_on_permit():
-    recorded = Recorded()
-    wait = answering("Wait", permit=(Status(Code.Wait), 20.0))
-    options = {"config": configuration(profile(permit=[wait])), "plugins": [wait], "recorder": recorded.recorder}
-    async with live(*nodes(), **options) as cluster:
-        await cluster.create(*(a_pod(name).obj() for name in ("p", "q")))
-        await reconfigure(cluster, PLAIN)
-        assert len(list(cluster.scheduler.waiting_pods)) == 2
-        cluster.scheduler.waiting_pods.get(cluster.pod("p")["metadata"]["uid"]).allow("Wait")
-        await cluster.settle()
-        assert cluster.node_of("p")
-        assert not cluster.node_of("q")
-        await cluster.advance(25.0)
-        assert cluster.node_of("q"), "it still waits on Permit"
-    recorded.check(wait)
 
 
 @pytest.mark.parametrize("overlaps", [False, True])
