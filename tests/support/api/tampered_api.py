@@ -60,9 +60,24 @@ class Tampered:
         wanted = ("patch", "Pod", name, "status")
         return [c.body for c in self.calls if (c.verb, c.kind, c.name, c.subresource) == wanted]
 
+    def names(self, verb):
+        """Names of the objects of its requests, in order."""
+        return [c.name for c in self.calls if c.verb == verb]
+
     def verbs(self, name):
         """Verbs of the requests about a pod, in order: bind, patch, delete."""
         return [c.verb for c in self.calls if c.name == name and c.kind in ("Pod", "")]
+
+
+def tampered(**instead):
+    """As `wrap` of a live scheduler: its Api with these actions in place of requests."""
+
+    def wrap(api):
+        made = Tampered(api)
+        made.instead = instead
+        return made
+
+    return wrap
 
 
 def raising(error, *, times=None, after=False):

@@ -28,8 +28,10 @@ _A_MOMENT = 0.02
 class Live:
     """The API server, the scheduler, and what a test does to them. Objects are dicts, kinds are named as in URLs."""
 
-    def __init__(self, api, scheduler, time, running):
+    def __init__(self, api, port, scheduler, time, running):
         self.api = api
+        #: The Api that the scheduler has: `wrap`'s, if there is one.
+        self.port = port
         self.server = api.server
         self.scheduler = scheduler
         self.time = time
@@ -148,7 +150,7 @@ async def live(
     options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
     options |= {"extenders": extenders, "extender_clients": extender_clients, "documents": documents}
     async with opened(port, time, random=random or Random(1), **options) as found:
-        cluster = Live(api, *found)
+        cluster = Live(api, port, *found)
         await cluster.settle()
         yield cluster
 

@@ -17,6 +17,7 @@ from stowplan.plugins import NodeFilterPlugin, Plugin, QueueSortPlugin
 from stowplan.scheduler.framework.interface import extension_points
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
+from support.api.tampered_api import tampered
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
 from support.plugins import hanging_plugins as hanging
@@ -66,37 +67,17 @@ def timed(plugin):
     return type(plugin.__name__, (plugin,), {"way": staticmethod(CLOCK.during(plugin.way))})
 
 
-class Binds:
-    """Counts requests to the API."""
-
-    def __init__(self, port):
-        self._port = port
-        self.of = Counter()
-
-    def __getattr__(self, name):
-        return getattr(self._port, name)
-
-    async def bind(self, *, name, **rest):
-        self.of[name] += 1
-        return await self._port.bind(name=name, **rest)
-
-
 @asynccontextmanager
 async def cluster_with(plugin, guard, *objects):
     """The run is recorded and replayed at the end: then nothing hangs, and the effects are the same."""
-    binds, recorded = [], Recorded(guard=guard)
-
-    def counting(port):
-        binds.append(Binds(port))
-        return binds[0]
-
+    recorded = Recorded(guard=guard)
     with_guard = guarded_plugin(timed(plugin), guard)
     guard.in_use = True
     with guard.watching():
         config = hanging.configuration(plugin)
-        options = {"plugins": [with_guard], "wrap": counting, "recorder": recorded.recorder}
+        options = {"plugins": [with_guard], "wrap": tampered(), "recorder": recorded.recorder}
         async with live(*objects, config=config, **options) as cluster:
-            yield cluster, binds[0]
+            yield cluster
     calls = InterruptedCalls()
     recorded.check(guarded_plugin(plugin.harmless(), calls), interrupted=calls)
 
@@ -105,9 +86,9 @@ def nodes(count=3):
     return [a_node(f"n{i}").allocatable(cpu="8", pods="20").obj() for i in range(count)]
 
 
-def check_all_bound(cluster, binds, names):
+def check_all_bound(cluster, names):
     assert {name: cluster.node_of(name) != "" for name in names} == dict.fromkeys(names, True)
-    assert binds.of == Counter(names)
+    assert Counter(cluster.port.names("bind")) == Counter(names)
     state, api = cluster.scheduler.state, {name: cluster.pod(name) for name in names}
     placed = {info.uid: info.node_name for info in state.placed_pods()}
     assert placed == {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in api.values()}
@@ -119,7 +100,7 @@ def check_all_bound(cluster, binds, names):
 async def test_a_busy_loop_at_each_point_costs_one_attempt(point):
     guard = a_guard()
     plugin = hanging.Everywhere.at(point)
-    async with cluster_with(plugin, guard, *nodes()) as (cluster, binds):
+    async with cluster_with(plugin, guard, *nodes()) as cluster:
         labels = {"hangs": "yes"} | ({"refused": "yes"} if point in ("postFilter", "hint") else {})
         await cluster.create(a_pod("odd").labels(**labels).obj(), *(a_pod(f"good-{i}").obj() for i in range(5)))
         assert all(cluster.node_of(f"good-{i}") for i in range(5))
@@ -129,7 +110,7 @@ async def test_a_busy_loop_at_each_point_costs_one_attempt(point):
         if point == "preEnqueue":
             # A plugin that hangs in PreEnqueue gates the pod until an event that it registered for.
             assert cluster.scheduler.queue.counts()["gated"] == 0
-        check_all_bound(cluster, binds, ["odd", *(f"good-{i}" for i in range(5))])
+        check_all_bound(cluster, ["odd", *(f"good-{i}" for i in range(5))])
         assert plugin.left == [0]
         assert sum(guard.interrupted.values()) == 1
 
@@ -139,7 +120,7 @@ async def test_a_busy_loop_at_each_point_costs_one_attempt(point):
 async def test_whatever_it_hangs_in(point, way):
     guard = a_guard()
     plugin = hanging.Everywhere.at(point, way)
-    async with cluster_with(plugin, guard, *nodes()) as (cluster, binds):
+    async with cluster_with(plugin, guard, *nodes()) as cluster:
         await cluster.create(a_pod("odd").labels(hangs="yes").obj(), a_pod("good").obj())
         assert cluster.node_of("good")
         point_name = point[0].upper() + point[1:]
@@ -150,34 +131,34 @@ async def test_whatever_it_hangs_in(point, way):
         assert cluster.condition("odd")["reason"] == "SchedulerError"
         assert cluster.place("odd").value == "error backoff"
         await cluster.advance(2.0)
-        check_all_bound(cluster, binds, ["odd", "good"])
+        check_all_bound(cluster, ["odd", "good"])
 
 
 @pytest.mark.parametrize("plugin", [hanging.Columns.at("filter"), hanging.Columns.at("score")], ids=["filter", "score"])
 async def test_plugins_that_see_all_nodes_at_once(plugin):
     guard = a_guard()
-    async with cluster_with(plugin, guard, *nodes()) as (cluster, binds):
+    async with cluster_with(plugin, guard, *nodes()) as cluster:
         await cluster.create(a_pod("odd").labels(hangs="yes").obj(), a_pod("good").obj())
         await cluster.advance(2.0)
-        check_all_bound(cluster, binds, ["odd", "good"])
+        check_all_bound(cluster, ["odd", "good"])
 
 
 async def test_a_hanging_queue_sort():
     guard = a_guard()
-    async with cluster_with(hanging.Sorting.at("queueSort"), guard, *nodes()) as (cluster, binds):
+    async with cluster_with(hanging.Sorting.at("queueSort"), guard, *nodes()) as cluster:
         cluster.server.create_all([a_pod(f"p{i}").labels(hangs="yes").obj() for i in range(20)])
         await cluster.settle()
         await cluster.advance(2.0)
-        check_all_bound(cluster, binds, [f"p{i}" for i in range(20)])
+        check_all_bound(cluster, [f"p{i}" for i in range(20)])
         assert guard.interrupted == {("Hanging", "QueueSort"): 1}
 
 
 async def test_a_plugin_that_always_hangs_leaves_only_its_pod_pending():
     guard = a_guard()
-    async with cluster_with(hanging.Everywhere.at("filter", times=10**6), guard, *nodes()) as (cluster, binds):
+    async with cluster_with(hanging.Everywhere.at("filter", times=10**6), guard, *nodes()) as cluster:
         await cluster.create(a_pod("odd").labels(hangs="yes").obj(), *(a_pod(f"good-{i}").obj() for i in range(10)))
         await cluster.advance(20.0)
-        check_all_bound(cluster, binds, [f"good-{i}" for i in range(10)])
+        check_all_bound(cluster, [f"good-{i}" for i in range(10)])
         assert cluster.place("odd").value == "error backoff"
         assert "did not return from Filter" in cluster.condition("odd")["message"]
 
@@ -185,7 +166,7 @@ async def test_a_plugin_that_always_hangs_leaves_only_its_pod_pending():
 async def test_a_hanging_hint_delays_an_event_once():
     guard = a_guard()
     plugin = hanging.Everywhere.at("hint", times=10**6)
-    async with cluster_with(plugin, guard, *nodes()) as (cluster, binds):
+    async with cluster_with(plugin, guard, *nodes()) as cluster:
         names = [f"p{i}" for i in range(50)]
         # All different, so the hint is called for each.
         pods = [a_pod(name).labels(hangs="yes", refused="yes", who=name).obj() for name in names]
@@ -196,7 +177,7 @@ async def test_a_hanging_hint_delays_an_event_once():
         for _ in range(3):
             await cluster.advance(11.0)
         assert sum(cluster.node_of(name) != "" for name in names) == 20
-        assert set(binds.of.values()) == {1}
+        assert set(Counter(cluster.port.names("bind")).values()) == {1}
 
 
 async def test_a_replay_needs_the_recorded_interruptions():
@@ -212,7 +193,7 @@ async def test_a_replay_needs_the_recorded_interruptions():
 @pytest.mark.parametrize("point", ["preBind", "bind"])
 async def test_coroutines_have_their_own_limit(point):
     guard = a_guard(binding_seconds=0.05)
-    async with cluster_with(hanging.Waiting.at(point), guard, *nodes()) as (cluster, binds):
+    async with cluster_with(hanging.Waiting.at(point), guard, *nodes()) as cluster:
         cluster.server.create_all([a_pod("odd").labels(hangs="yes").obj(), a_pod("good").obj()])
         await until(lambda: guard.interrupted)
         await cluster.settle()
@@ -220,16 +201,16 @@ async def test_coroutines_have_their_own_limit(point):
         point_name = "PreBind" if point == "preBind" else "Bind"
         assert cluster.condition("odd")["message"].endswith(f'plugin "Hanging" did not finish {point_name} {WITHIN}')
         await cluster.advance(2.0)
-        check_all_bound(cluster, binds, ["odd", "good"])
+        check_all_bound(cluster, ["odd", "good"])
 
 
 async def test_a_post_bind_that_never_ends_is_abandoned():
     guard = a_guard(binding_seconds=0.05)
-    async with cluster_with(hanging.Waiting.at("postBind"), guard, *nodes()) as (cluster, binds):
+    async with cluster_with(hanging.Waiting.at("postBind"), guard, *nodes()) as cluster:
         cluster.server.create_all([a_pod("odd").labels(hangs="yes").obj()])
         await until(lambda: guard.interrupted)
         await cluster.settle()
-        check_all_bound(cluster, binds, ["odd"])
+        check_all_bound(cluster, ["odd"])
 
 
 async def until(condition):
@@ -247,7 +228,7 @@ class NeverCloses(hanging.Waiting):
 
 async def test_shutdown_does_not_wait_for_hanging_plugins(caplog):
     guard = a_guard()
-    async with cluster_with(NeverCloses, guard, *nodes()) as (cluster, _):
+    async with cluster_with(NeverCloses, guard, *nodes()) as cluster:
         await cluster.create(a_pod("p").obj())
     assert f'Hanging failed to close: plugin "Hanging" did not return from Close {WITHIN}' in caplog.text
 

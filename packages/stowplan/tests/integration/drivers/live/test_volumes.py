@@ -4,6 +4,7 @@ import pytest
 
 from stowplan.kube.api.api_errors import Conflict
 from stowplan.testing import a_node, a_pod
+from support.api.tampered_api import tampered
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
 from support.live.volumes import StorageControllers, claim_of, claimed_volumes
@@ -227,29 +228,13 @@ async def test_a_volume_changed_meanwhile(how):
         rolled_back(cluster, "p", f"{PREFIX}{why}")
 
 
-class Refusing:
-    """Refuses writes to volumes while `refuses` is set."""
-
-    def __init__(self, api):
-        self._api, self.refuses = api, True
-
-    def __getattr__(self, name):
-        return getattr(self._api, name)
-
-    async def patch(self, kind, *args, **options):
-        if kind.__name__ == "PersistentVolume" and self.refuses:
-            raise Conflict("the object has been modified")
-        return await self._api.patch(kind, *args, **options)
-
-
 async def test_a_volume_written_by_another_client_meanwhile():
-    ports = []
+    async def refuse(call, go_on):
+        if call.kind == "PersistentVolume":
+            raise Conflict("the object has been modified")
+        return await go_on()
 
-    def wrap(port):
-        ports.append(Refusing(port))
-        return ports[0]
-
-    async with live(*nodes("a"), a_class(provisioner=LOCAL), free("v"), wrap=wrap) as cluster:
+    async with live(*nodes("a"), a_class(provisioner=LOCAL), free("v"), wrap=tampered(patch=refuse)) as cluster:
         controllers = StorageControllers(cluster)
         await controllers.settle()
         await cluster.create(wanting("p"), using("p"))
@@ -257,7 +242,7 @@ async def test_a_volume_written_by_another_client_meanwhile():
         assert message_of(cluster, "p") == []
         await cluster.patch("persistentvolumes", "v", {"metadata": {"labels": {"by": "somebody"}}})
         rolled_back(cluster, "p", 'running PreBind plugin "VolumeBinding": the object has been modified')
-        ports[0].refuses = False
+        cluster.port.instead.clear()
         await cluster.advance(60.0)
         await controllers.settle()
         assert claim_of(cluster, "p") == ("Bound", "v")

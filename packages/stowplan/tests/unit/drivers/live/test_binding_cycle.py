@@ -10,6 +10,7 @@ from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.framework.status import SKIP, Code, Status, error, unschedulable
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
+from support.api.tampered_api import raising, tampered
 from support.live.live_scheduler import live
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.plugins.raised import in_short
@@ -75,38 +76,16 @@ def listening(cluster):
 @pytest.mark.parametrize("gate", [True, False], ids=["gate on", "gate off"])
 async def test_the_nomination_is_written_if_binding_takes_time(answers, told, gate):
     plugin = answering("A", **answers)
-    patched = []
-
-    class Patches:
-        def __init__(self, api):
-            self._api = api
-
-        def __getattr__(self, name):
-            return getattr(self._api, name)
-
-        async def patch(self, kind, name, body, **options):
-            patched.append(body)
-            return await self._api.patch(kind, name, body, **options)
-
     features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": gate})
-    async with scheduler_with(plugin, wrap=Patches, features=features) as cluster:
+    async with scheduler_with(plugin, wrap=tampered(), features=features) as cluster:
         await cluster.create(a_pod("p").obj())
-        assert patched == ([{"status": {"nominatedNodeName": "n"}}] if told and gate else [])
+        written = [call.body for call in cluster.port.calls if call.verb == "patch"]
+        assert written == ([{"status": {"nominatedNodeName": "n"}}] if told and gate else [])
 
 
 @pytest.mark.parametrize("failure", [Forbidden("no"), OutcomeUnknown("no")], ids=["refused", "unreachable"])
 async def test_a_failed_nomination_patch_is_ignored(failure, caplog):
-    class Deaf:
-        def __init__(self, api):
-            self._api = api
-
-        def __getattr__(self, name):
-            return getattr(self._api, name)
-
-        async def patch(self, *args, **options):
-            raise failure
-
-    async with scheduler_with(answering("A", pre_bind=None), wrap=Deaf) as cluster:
+    async with scheduler_with(answering("A", pre_bind=None), wrap=tampered(patch=raising(failure))) as cluster:
         await cluster.create(a_pod("p").obj())
         assert cluster.node_of("p") == "n"
         assert "Failed to update the nominated node name in the binding cycle" in caplog.text

@@ -12,6 +12,7 @@ from stowplan.scheduler.framework.rejections import from_statuses
 from stowplan.scheduler.framework.status import Code, Status, error, unschedulable
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
+from support.api.tampered_api import raising, tampered
 from support.examples import times
 from support.live.live_scheduler import live
 from support.observing.metrics import numbers
@@ -28,19 +29,6 @@ HIGH = {
     "value": 10,
 }
 FULL = (HIGH, a_node("n").allocatable(cpu=1, pods=10).obj(), a_pod("victim").requests(cpu="1").on("n").obj())
-
-
-class Refusing:
-    """An API that refuses bindings."""
-
-    def __init__(self, api):
-        self._api = api
-
-    def __getattr__(self, name):
-        return getattr(self._api, name)
-
-    async def bind(self, **_):
-        raise Forbidden("the test says no")
 
 
 def at(metrics, point):
@@ -144,7 +132,13 @@ FAILED = {"schedule_attempts_total": {("error", DEFAULT): 1}, "pod_scheduling_at
             },
             id="gated",
         ),
-        pytest.param(TWO_NODES, a_pod("p"), {"wrap": Refusing}, FAILED, id="not bound"),
+        pytest.param(
+            TWO_NODES,
+            a_pod("p"),
+            {"wrap": tampered(bind=raising(Forbidden("the test says no")))},
+            FAILED,
+            id="not bound",
+        ),
         pytest.param(
             FULL,
             a_pod("p").requests(cpu="1").spec(priorityClassName="high"),

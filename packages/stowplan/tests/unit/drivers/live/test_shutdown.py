@@ -13,23 +13,21 @@ from stowplan.net.client.http.lanes import Lanes, RateLimitedLanes
 from stowplan.plugins import BindPlugin, Code, PermitPlugin, PreBindPlugin, Status
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
+from support.api.tampered_api import Held, Tampered, raising, tampered
 from support.live.live_scheduler import live
 from support.plugins.answering_plugins import configuration
 
 NODE = a_node("n").obj()
 
 
-class Limited:
+class Limited(Tampered):
     """An API whose binds wait for the rate limit, and then for a response."""
 
-    def __init__(self, api, *, at_once):
-        self._api = api
+    def __init__(self, api, *, at_once=9):
+        super().__init__(api)
         self.turns = RateLimitedLanes(Lanes(qps=1e-6, burst=at_once, now=0.0), clock=lambda: 0.0, sleep=_never)
         self.answering = asyncio.Event()
         self.sent = []
-
-    def __getattr__(self, name):
-        return getattr(self._api, name)
 
     async def bind(self, *, name, **options):
         async with self.turns.turn("bind"):
@@ -40,16 +38,6 @@ class Limited:
 
 async def _never(seconds):
     await asyncio.Event().wait()
-
-
-def limited(*objects, at_once=2):
-    made = []
-
-    def wrap(api):
-        made.append(Limited(api, at_once=at_once))
-        return made[0]
-
-    return made, live(*objects, wrap=wrap)
 
 
 def pods(number):
@@ -70,9 +58,8 @@ async def under_way(cluster, *objects):
 @pytest.fixture
 async def halfway():
     """Five scheduled pods: two binds sent, three waiting for the rate limit."""
-    made, opening = limited(NODE)
-    async with opening as cluster:
-        (api,) = made
+    async with live(NODE, wrap=lambda api: Limited(api, at_once=2)) as cluster:
+        api = cluster.port
         cluster.scheduler._give_up_waiting = lambda: api.turns.give_up("bind")
         await under_way(cluster, *pods(5))
         assert len(api.sent) == 2
@@ -139,35 +126,14 @@ async def test_after_losing_the_lease_nothing_is_sent(halfway):
     assert len(api.sent) == 2
 
 
-class Silent:
-    """An API that does not respond to patches."""
-
-    def __init__(self, api):
-        self._api = api
-        self.patched = []
-
-    def __getattr__(self, name):
-        return getattr(self._api, name)
-
-    async def patch(self, kind, name, body, **options):
-        self.patched.append(name)
-        await asyncio.Event().wait()
-
-
 async def test_after_losing_the_lease_no_status_is_written():
-    made = []
-
-    def wrap(api):
-        made.append(Silent(api))
-        return made[0]
-
-    async with live(wrap=wrap) as cluster:
+    async with live(wrap=tampered(patch=Held())) as cluster:
         await under_way(cluster, *pods(40))
         await cluster.scheduler.halt()
-        begun = len(made[0].patched)
+        begun = len(cluster.port.names("patch"))
         await turns()
         assert 0 < begun < 40
-        assert len(made[0].patched) == begun
+        assert len(cluster.port.names("patch")) == begun
 
 
 # -- startup -----------------------------------------------------------------------------------------------------------
@@ -323,51 +289,36 @@ class Later(PermitPlugin):
 
 async def test_a_waiting_pod_allowed_after_draining_is_not_bound():
     config = configuration({"plugins": {"permit": {"enabled": [{"name": "Later"}]}}})
-    made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
-    async with live(NODE, config=config, plugins=[Later], wrap=wrap) as cluster:
-        made[0].answering.set()
+    async with live(NODE, config=config, plugins=[Later], wrap=Limited) as cluster:
+        cluster.port.answering.set()
         await under_way(cluster, *pods(2))
         (first, second) = cluster.scheduler.waiting_pods
         first.allow("Later")
         await cluster.scheduler.drain()
-        assert made[0].sent == [first.pod.name], "it was not waiting"
+        assert cluster.port.sent == [first.pod.name], "it was not waiting"
         second.allow("Later")
         await turns()
-        assert made[0].sent == [first.pod.name]
+        assert cluster.port.sent == [first.pod.name]
         assert not cluster.scheduler.busy
 
 
 @pytest.mark.parametrize("end", ["drain", "halt"])
 async def test_a_plugin_that_swallows_cancellation_causes_no_bind_after_the_end(end):
     config = configuration({"plugins": {"preBind": {"enabled": [{"name": "SwallowsOneCancellation"}]}}})
-    made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
-    async with live(NODE, config=config, plugins=[SwallowsOneCancellation], wrap=wrap) as cluster:
-        made[0].answering.set()
+    async with live(NODE, config=config, plugins=[SwallowsOneCancellation], wrap=Limited) as cluster:
+        cluster.port.answering.set()
         await under_way(cluster, *pods(2))
         ending = asyncio.create_task(getattr(cluster.scheduler, end)())
         await cluster.time.advance(loop.SHUTDOWN_TIMEOUT, settle=turns)
         await ending
         await turns()
-        assert made[0].sent == []
+        assert cluster.port.sent == []
         assert placed(cluster) == set()
         assert not cluster.scheduler._effects.tasks
 
 
-class WithoutStatuses:
-    """An API that refuses statuses of pods."""
-
-    def __init__(self, api):
-        self._api = api
-
-    def __getattr__(self, name):
-        return getattr(self._api, name)
-
-    async def patch(self, kind, name, *args, **options):
-        raise Forbidden(f"no status of {name}")
-
-
 async def test_suppressed_problems_are_reported_at_the_end(caplog):
-    async with live(NODE, wrap=WithoutStatuses) as cluster:
+    async with live(NODE, wrap=tampered(patch=raising(Forbidden("no status")))) as cluster:
         await under_way(cluster, *(a_pod(f"p{i}").requests(cpu=1000).obj() for i in range(5)))
         assert "more since the last report" not in caplog.text
     assert "A pod's status cannot be written: 4 more since the last report" in caplog.text
