@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from stowplan.kube.api.api_errors import FieldError
 from stowplan_cluster.apiserver.custom.definitions import (
     accepted_names,
     is_established,
@@ -28,7 +29,6 @@ from stowplan_cluster.apiserver.custom.structural import apply_schema_defaults, 
 from stowplan_cluster.apiserver.objects import JsonObject, copy_of
 from stowplan_cluster.apiserver.resources import Catalogue, Resource
 from stowplan_cluster.apiserver.schema.type_model import Struct
-from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 #: Where definitions are kept.
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -87,7 +87,7 @@ class CustomResources:
     def apply_defaults(self, resource: Resource, obj: JsonObject) -> None:
         apply_schema_defaults(self._version_of(resource).schema, obj)
 
-    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> Errors:
+    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
         """Validation of an object by its schema and the rules there; metadata is validated as for any kind."""
         version = self._version_of(resource)
         errors = object_errors(resource, version.schema, obj, old)

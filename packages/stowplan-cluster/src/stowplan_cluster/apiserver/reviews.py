@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stowplan.kube.api.api_errors import BadRequest
+from stowplan.kube.api.api_errors import BadRequest, FieldError
 from stowplan.kube.api.api_errors import invalid as invalid_object
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.users import UserInfo
@@ -130,15 +130,15 @@ def _attributes(spec: JsonObject, user: UserInfo) -> Attributes:
     return Attributes(user=user, **{key: resource.get(key) or "" for key in named})
 
 
-def _review_errors(resource: Resource, obj: JsonObject, spec: JsonObject, *, is_self: bool) -> Errors:
-    errors: Errors = []
+def _review_errors(resource: Resource, obj: JsonObject, spec: JsonObject, *, is_self: bool) -> list[FieldError]:
+    errors = Errors()
     about_resource, about_path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if about_resource is not None and about_path is not None:
-        errors.append(invalid("spec.nonResourceAttributes", _as_go_has_it(about_path), _NOT_BOTH))
+        errors.invalid("spec.nonResourceAttributes", _as_go_has_it(about_path), _NOT_BOTH)
     if about_resource is None and about_path is None:
-        errors.append(invalid("spec.resourceAttributes", None, _EITHER))
+        errors.invalid("spec.resourceAttributes", None, _EITHER)
     if not is_self and not spec.get("user") and not spec.get("groups"):
-        errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+        errors.invalid("spec.user", "", "at least one of user or group must be specified")
     for name in _SELECTORS:
         errors += _selector_errors((about_resource or {}).get(name), f"spec.resourceAttributes.{name}")
     errors += _metadata_errors(obj, is_local=resource.namespaced)
@@ -152,7 +152,7 @@ def _as_go_has_it(about_path: JsonObject) -> JsonObject:
     return {"Path": about_path.get("path") or "", "Verb": about_path.get("verb") or ""}
 
 
-def _metadata_errors(obj: JsonObject, *, is_local: bool) -> Errors:
+def _metadata_errors(obj: JsonObject, *, is_local: bool) -> list[FieldError]:
     metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields" and value}
     if is_local:
         allowed = {key: value for key, value in metadata.items() if key != "namespace"}
@@ -160,19 +160,19 @@ def _metadata_errors(obj: JsonObject, *, is_local: bool) -> Errors:
     return [invalid("metadata", metadata, "must be empty")] if metadata else []
 
 
-def _local_errors(obj: JsonObject, about_resource: JsonObject | None, about_path: JsonObject | None) -> Errors:
-    errors: Errors = []
+def _local_errors(
+    obj: JsonObject, about_resource: JsonObject | None, about_path: JsonObject | None
+) -> list[FieldError]:
+    errors = Errors()
     namespace = (obj.get("metadata") or {}).get("namespace") or ""
     if about_resource is not None and (requested := about_resource.get("namespace") or "") != namespace:
-        errors.append(invalid("spec.resourceAttributes.namespace", requested, "must match metadata.namespace"))
+        errors.invalid("spec.resourceAttributes.namespace", requested, "must match metadata.namespace")
     if about_path is not None:
-        errors.append(
-            invalid("spec.nonResourceAttributes", _as_go_has_it(about_path), "disallowed on this kind of request")
-        )
+        errors.invalid("spec.nonResourceAttributes", _as_go_has_it(about_path), "disallowed on this kind of request")
     return errors
 
 
-def _selector_errors(selector: JsonObject | None, path: str) -> Errors:
+def _selector_errors(selector: JsonObject | None, path: str) -> list[FieldError]:
     if selector is None:
         return []
     raw, requirements = selector.get("rawSelector"), selector.get("requirements")

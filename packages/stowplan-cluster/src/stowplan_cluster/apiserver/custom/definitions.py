@@ -19,7 +19,7 @@ from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_
 from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
 from stowplan_cluster.apiserver.objects import JsonObject, copy_of, equal, is_true, set_condition
 from stowplan_cluster.apiserver.validation.definitions import by_version
-from stowplan_cluster.apiserver.validation.field_errors import Errors, duplicate, invalid, required, too_many
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 _MAX_SELECTABLE = 8
 _SELECTABLE_TYPES = ("string", "boolean", "integer")
@@ -46,7 +46,7 @@ def validate_definition(definition: JsonObject, old: JsonObject | None) -> Error
     """Validate the schemas and whatever refers to them; unchanged schemas are skipped."""
     before = {version.get("name"): schema_of_version(version) for version in versions_of(old or {})}
     versions = versions_of(definition)
-    errors: Errors = []
+    errors = Errors()
     for version, (path, held) in zip(versions, by_version(versions, "schema", "validation"), strict=False):
         schema = (held or {}).get("openAPIV3Schema")
         if schema is not None and not equal(schema, before.get(version.get("name"))):
@@ -60,7 +60,7 @@ def validate_definition(definition: JsonObject, old: JsonObject | None) -> Error
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         )
-        errors.append(invalid("spec.preserveUnknownFields", True, detail))
+        errors.invalid("spec.preserveUnknownFields", True, detail)
     return errors
 
 
@@ -69,25 +69,25 @@ def _preserved(old: JsonObject | None) -> bool:
 
 
 def _field_errors(fields: list[str], schema: JsonObject, path: str) -> Errors:
-    errors: Errors = []
+    errors = Errors()
     for index, field in enumerate(fields):
         at = f"{path}[{index}].jsonPath"
         if not field:
-            errors.append(required(at))
+            errors.required(at)
             continue
         try:
             _, found = field_at(schema, field, array_notation=False)
         except FieldPathError as error:
-            errors.append(invalid(at, field, f"is an invalid path: {error}"))
+            errors.invalid(at, field, f"is an invalid path: {error}")
             continue
         if field.startswith(".metadata"):
-            errors.append(invalid(at, field, "must not point to fields in metadata"))
+            errors.invalid(at, field, "must not point to fields in metadata")
         if found.get("type") not in _SELECTABLE_TYPES:
-            errors.append(invalid(at, field, _SELECTABLE))
+            errors.invalid(at, field, _SELECTABLE)
         if field in fields[:index]:
-            errors.append(duplicate(at, field))
+            errors.duplicate(at, field)
     if len(set(fields)) > _MAX_SELECTABLE:
-        errors.append(too_many(path, len(set(fields)), _MAX_SELECTABLE))
+        errors.too_many(path, len(set(fields)), _MAX_SELECTABLE)
     return errors
 
 

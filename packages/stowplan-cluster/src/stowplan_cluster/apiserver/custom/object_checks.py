@@ -16,7 +16,7 @@ from stowplan_cluster.apiserver.custom.openapi import validate_value
 from stowplan_cluster.apiserver.custom.value_errors import duplicate_value, invalid_value
 from stowplan_cluster.apiserver.objects import JsonObject, go_text, go_type, sorted_json, value_at
 from stowplan_cluster.apiserver.resources import Resource
-from stowplan_cluster.apiserver.validation.field_errors import Errors, required
+from stowplan_cluster.apiserver.validation.field_errors import required
 from stowplan_cluster.apiserver.validation.names import dns_1035_label
 
 # Uniqueness in list sets and list maps.
@@ -73,7 +73,7 @@ def _repeated(values: list[Any]) -> list[int]:
     return repeated
 
 
-def object_errors(resource: Resource, schema: JsonObject, obj: JsonObject, old: JsonObject | None) -> Errors:
+def object_errors(resource: Resource, schema: JsonObject, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
     errors = validate_value(schema, obj, old=ABSENT if old is None else old)
     errors += scale_errors(resource, obj)
     errors += embedded_errors(schema, obj)
@@ -82,7 +82,7 @@ def object_errors(resource: Resource, schema: JsonObject, obj: JsonObject, old: 
     return errors
 
 
-def scale_errors(resource: Resource, obj: JsonObject) -> Errors:
+def scale_errors(resource: Resource, obj: JsonObject) -> list[FieldError]:
     if resource.scale_paths is None:
         return []
     spec, status, selector = resource.scale_paths
@@ -94,7 +94,7 @@ def scale_errors(resource: Resource, obj: JsonObject) -> Errors:
     return errors
 
 
-def _replicas_errors(obj: JsonObject, path: str) -> Errors:
+def _replicas_errors(obj: JsonObject, path: str) -> list[FieldError]:
     value = value_at(obj, path)
     if value is None:
         return []
@@ -111,9 +111,9 @@ def _not_of_type(path: str, value: Any, wanted: str) -> str:
     return f"{path} accessor error: {go_text(value)} is of the type {go_type(value)}, expected {wanted}"
 
 
-def embedded_errors(schema: JsonObject, value: Any, path: str = "") -> Errors:
+def embedded_errors(schema: JsonObject, value: Any, path: str = "") -> list[FieldError]:
     """Check that embedded resources (`x-kubernetes-embedded-resource`) have a kind and an apiVersion."""
-    errors: Errors = []
+    errors: list[FieldError] = []
     if isinstance(value, list) and schema.get("items"):
         for index, item in enumerate(value):
             errors += embedded_errors(schema["items"], item, f"{path}[{index}]")
@@ -130,8 +130,8 @@ def embedded_errors(schema: JsonObject, value: Any, path: str = "") -> Errors:
     return errors
 
 
-def _resource_errors(value: JsonObject, path: str) -> Errors:
-    errors: Errors = []
+def _resource_errors(value: JsonObject, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
     for name in ("apiVersion", "kind"):
         at = child(path, name)
         if name not in value:

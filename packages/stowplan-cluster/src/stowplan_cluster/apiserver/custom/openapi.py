@@ -22,7 +22,7 @@ from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.correlation import ABSENT, Old, old_field, old_item
 from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, invalid_object, invalid_value, unsupported_value
 from stowplan_cluster.apiserver.objects import JsonObject, equal, go_number, is_number
-from stowplan_cluster.apiserver.validation.field_errors import Errors, required, too_long, too_many
+from stowplan_cluster.apiserver.validation.field_errors import required, too_long, too_many
 
 # Patterns of custom resource definitions: limits on memory and time.
 #
@@ -66,17 +66,17 @@ _NAMES = {str: "string", bool: "boolean", list: "array", dict: "object", int: "i
 _FLOAT32_MAX = 3.4028234663852886e38
 
 
-def validate_value(schema: JsonObject, value: Any, *, path: str = "", old: Old = ABSENT) -> Errors:
+def validate_value(schema: JsonObject, value: Any, *, path: str = "", old: Old = ABSENT) -> list[FieldError]:
     """All errors of a value; `old` is the previous value, if it can be correlated."""
     errors = _check(schema, value, path, old)
     return [] if errors and old is not ABSENT and equal(value, old) else errors
 
 
-def _check(schema: JsonObject, value: Any, path: str, old: Old) -> Errors:
+def _check(schema: JsonObject, value: Any, path: str, old: Old) -> list[FieldError]:
     types = _types(schema)
     if value is None:
         return _null_errors(schema, types, path)
-    errors: Errors = []
+    errors: list[FieldError] = []
     if types or _format(schema, types):
         errors += _type_errors(schema, types, value, path)
     errors += _alternative_errors(schema, value, path, old)
@@ -108,12 +108,12 @@ def _format(schema: JsonObject, types: tuple[str, ...]) -> str:
     return name if name and formats.is_known(name, types[0] if len(types) == 1 else "") else ""
 
 
-def _null_errors(schema: JsonObject, types: tuple[str, ...], path: str) -> Errors:
+def _null_errors(schema: JsonObject, types: tuple[str, ...], path: str) -> list[FieldError]:
     errors = [] if not types or schema.get("nullable") else [_wrong_type(path, ",".join(types), "null")]
     return errors + (_enum_errors(schema, None, path) if schema.get("enum") else [])
 
 
-def _type_errors(schema: JsonObject, types: tuple[str, ...], value: Any, path: str) -> Errors:
+def _type_errors(schema: JsonObject, types: tuple[str, ...], value: Any, path: str) -> list[FieldError]:
     wanted = _format(schema, types)
     is_numeric = "number" in types or "integer" in types
     if wanted and not is_numeric and isinstance(value, str | list):
@@ -146,14 +146,14 @@ def _says(path: str, value: Any, what: str) -> FieldError:
     return invalid_value(_field(path), value, f"{path} in body should {what}")
 
 
-def _enum_errors(schema: JsonObject, value: Any, path: str) -> Errors:
+def _enum_errors(schema: JsonObject, value: Any, path: str) -> list[FieldError]:
     return [unsupported_value(_field(path), value, schema["enum"])] if schema["enum"] else []
 
 
 # Strings and numbers
 
 
-def _string_errors(schema: JsonObject, value: str, path: str) -> Errors:
+def _string_errors(schema: JsonObject, value: str, path: str) -> list[FieldError]:
     """The first violation of maxLength, minLength or pattern."""
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     if longest is not None and len(value) > longest:
@@ -164,7 +164,7 @@ def _string_errors(schema: JsonObject, value: str, path: str) -> Errors:
     return _pattern_errors(pattern, value, path) if pattern else []
 
 
-def _pattern_errors(pattern: str, value: str, path: str) -> Errors:
+def _pattern_errors(pattern: str, value: str, path: str) -> list[FieldError]:
     try:
         matches = compile_pattern(pattern).matches(value)
     except PatternError as error:
@@ -174,7 +174,7 @@ def _pattern_errors(pattern: str, value: str, path: str) -> Errors:
     return [] if matches else [_says(path, value, f"match '{pattern}'")]
 
 
-def _format_errors(schema: JsonObject, types: tuple[str, ...], value: str, path: str) -> Errors:
+def _format_errors(schema: JsonObject, types: tuple[str, ...], value: str, path: str) -> list[FieldError]:
     name = _format(schema, types)
     valid = formats.string_format(name) if name else None
     if valid is None or valid(value):
@@ -183,7 +183,7 @@ def _format_errors(schema: JsonObject, types: tuple[str, ...], value: str, path:
     return [invalid_value(_field(path), value, detail, reason=TYPE_INVALID)]
 
 
-def _number_errors(schema: JsonObject, types: tuple[str, ...], value: float, path: str) -> Errors:
+def _number_errors(schema: JsonObject, types: tuple[str, ...], value: float, path: str) -> list[FieldError]:
     number = value if isinstance(value, float) or value in _INT64 else float(value)
     wanted, name = (types[0] if len(types) == 1 else ""), _format(schema, types)
     errors = _range_errors(number, wanted, name, "Checked", path)
@@ -208,7 +208,7 @@ def _beyond(path: str, number: float, limit: float, than: str, *, exclusive: boo
     return _says(path, number, f"be {than} {'' if exclusive else 'or equal to '}{shown}")
 
 
-def _range_errors(number: float, type: str, format: str, what: str, path: str) -> Errors:
+def _range_errors(number: float, type: str, format: str, what: str, path: str) -> list[FieldError]:
     """Check that a number, from the value or the schema, is representable in the declared type and format."""
     if type == "integer":
         fits = float(number).is_integer() and int(number) in (_INT32 if format == "int32" else _INT64)
@@ -220,7 +220,7 @@ def _range_errors(number: float, type: str, format: str, what: str, path: str) -
     return [invalid_object(f"{what} value must be of type {expected} in {path}")]
 
 
-def _multiple_errors(number: float, factor: float, path: str) -> Errors:
+def _multiple_errors(number: float, factor: float, path: str) -> list[FieldError]:
     if isinstance(number, int):
         factor = int(factor)
     if factor <= 0:
@@ -237,8 +237,8 @@ def _multiple_errors(number: float, factor: float, path: str) -> Errors:
 # Lists and objects
 
 
-def _item_errors(schema: JsonObject, value: list[Any], path: str, old: Old) -> Errors:
-    errors: Errors = []
+def _item_errors(schema: JsonObject, value: list[Any], path: str, old: Old) -> list[FieldError]:
+    errors: list[FieldError] = []
     items = schema.get("items")
     if items:
         for index, item in enumerate(value):
@@ -252,8 +252,8 @@ def _item_errors(schema: JsonObject, value: list[Any], path: str, old: Old) -> E
     return errors
 
 
-def _field_errors(schema: JsonObject, value: JsonObject, path: str, old: Old) -> Errors:
-    errors: Errors = []
+def _field_errors(schema: JsonObject, value: JsonObject, path: str, old: Old) -> list[FieldError]:
+    errors: list[FieldError] = []
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if least is not None and len(value) < least:
         errors.append(_says(path, len(value), f"have at least {least} properties"))
@@ -281,8 +281,8 @@ def _field_errors(schema: JsonObject, value: JsonObject, path: str, old: Old) ->
 # Alternatives
 
 
-def _alternative_errors(schema: JsonObject, value: Any, path: str, old: Old) -> Errors:
-    errors: Errors = []
+def _alternative_errors(schema: JsonObject, value: Any, path: str, old: Old) -> list[FieldError]:
+    errors: list[FieldError] = []
     for word, judge in (("anyOf", _any_of), ("oneOf", _one_of), ("allOf", _all_of)):
         if choices := schema.get(word):
             errors += judge([_check(choice, value, path, old) for choice in choices], path)
@@ -291,14 +291,14 @@ def _alternative_errors(schema: JsonObject, value: Any, path: str, old: Old) -> 
     return errors
 
 
-def _any_of(results: list[Errors], path: str) -> Errors:
+def _any_of(results: list[list[FieldError]], path: str) -> list[FieldError]:
     closest = min(results, key=len)
     if not closest:
         return []
     return [invalid_object(f"{go_quote(path)} must validate at least one schema (anyOf)"), *closest]
 
 
-def _one_of(results: list[Errors], path: str) -> Errors:
+def _one_of(results: list[list[FieldError]], path: str) -> list[FieldError]:
     valid = results.count([])
     if valid == 1:
         return []
@@ -307,7 +307,7 @@ def _one_of(results: list[Errors], path: str) -> Errors:
     return [error, *min(results, key=len)]
 
 
-def _all_of(results: list[Errors], path: str) -> Errors:
+def _all_of(results: list[list[FieldError]], path: str) -> list[FieldError]:
     failed = [errors for errors in results if errors]
     if not failed:
         return []

@@ -13,12 +13,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.kube.api.api_errors import FieldError
 from stowplan.kube.api.regexes import PatternError
 from stowplan_cluster.apiserver.custom.openapi import compile_pattern, validate_value
 from stowplan_cluster.apiserver.custom.rules.compilation import rule_errors
 from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, invalid_value
 from stowplan_cluster.apiserver.objects import JsonObject, copy_of, equal
-from stowplan_cluster.apiserver.validation.field_errors import Errors, forbidden, invalid, not_supported, required
+from stowplan_cluster.apiserver.validation.field_errors import forbidden, invalid, not_supported, required
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _META_FIELDS = ("metadata", "kind", "apiVersion")
@@ -29,7 +30,7 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 _ROOT, _ITEM, _FIELD = "at the root", "for specified array items", "for specified object fields"
 
 
-def schema_errors(schema: JsonObject, path: str) -> Errors:
+def schema_errors(schema: JsonObject, path: str) -> list[FieldError]:
     """Validate the schema of one version."""
     return (
         _form_errors(schema, path, _ROOT)
@@ -38,7 +39,7 @@ def schema_errors(schema: JsonObject, path: str) -> Errors:
     )
 
 
-def _form_errors(schema: JsonObject, path: str, what: str) -> Errors:
+def _form_errors(schema: JsonObject, path: str, what: str) -> list[FieldError]:
     errors = _type_errors(schema, path, what) + _list_errors(schema, path) + _pattern_errors(schema, path)
     others, items = schema.get("additionalProperties"), schema.get("items")
     if isinstance(others, dict) and schema.get("properties"):
@@ -55,7 +56,7 @@ def _form_errors(schema: JsonObject, path: str, what: str) -> Errors:
     return errors
 
 
-def _type_errors(schema: JsonObject, path: str, what: str) -> Errors:
+def _type_errors(schema: JsonObject, path: str, what: str) -> list[FieldError]:
     type, at = schema.get("type") or "", f"{path}.type"
     if not type and (what is _ROOT or not (schema.get(_INT_OR_STRING) or schema.get(_PRESERVE))):
         return [required(at, f"must not be empty {what}")]
@@ -68,7 +69,7 @@ def _type_errors(schema: JsonObject, path: str, what: str) -> Errors:
     return []
 
 
-def _list_errors(schema: JsonObject, path: str) -> Errors:
+def _list_errors(schema: JsonObject, path: str) -> list[FieldError]:
     kind, keys, items = schema.get(_LIST_TYPE), schema.get(_KEYS) or (), schema.get("items")
     if isinstance(items, list):
         return [forbidden(f"{path}.items", "items must be a schema object and not an array")]
@@ -86,7 +87,7 @@ def _list_errors(schema: JsonObject, path: str) -> Errors:
     return []
 
 
-def _pattern_errors(schema: JsonObject, path: str) -> Errors:
+def _pattern_errors(schema: JsonObject, path: str) -> list[FieldError]:
     try:
         compile_pattern(schema.get("pattern") or "")
     except PatternError as error:

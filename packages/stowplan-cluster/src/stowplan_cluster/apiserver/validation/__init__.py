@@ -10,10 +10,12 @@ Upstream: pkg/apis/*/validation, called by pkg/registry/*/strategy.go.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from stowplan.kube.api.api_errors import FieldError
 from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.rbac import GROUP
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.validation import (
     access,
     autoscalers,
@@ -36,19 +38,14 @@ from stowplan_cluster.apiserver.validation import (
     storage,
     workloads,
 )
+from stowplan_cluster.apiserver.validation.field_errors import Errors
+from stowplan_cluster.apiserver.validation.names import NameRule
 
-if TYPE_CHECKING:
-    from stowplan.kube.api.api_errors import FieldError
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.validation.field_errors import Errors
-    from stowplan_cluster.apiserver.validation.names import NameRule
+Check = Callable[[Errors, JsonObject], None]
+#: (errors, new, old, subresource)
+CheckUpdate = Callable[[Errors, JsonObject, JsonObject, str], None]
 
-    Check = Callable[[Errors, JsonObject], None]
-    #: (errors, new, old, subresource)
-    CheckUpdate = Callable[[Errors, JsonObject, JsonObject, str], None]
-
-__all__ = ["validate_create", "validate_update"]
+l__ = ["validate_create", "validate_update"]
 
 
 class _Rules(PlainStruct, frozen=True):
@@ -165,7 +162,7 @@ def _rules_of(resource: Resource) -> _Rules | None:
 
 def validate_create(resource: Resource, obj: JsonObject) -> list[FieldError]:
     """Validate a new object, without changing it."""
-    errors: Errors = []
+    errors = Errors()
     rules = _rules_of(resource)
     if rules is None:
         # Reviews and bindings are not stored.
@@ -185,7 +182,7 @@ def validate_create(resource: Resource, obj: JsonObject) -> list[FieldError]:
 
 def validate_update(resource: Resource, obj: JsonObject, old: JsonObject, *, subresource: str = "") -> list[FieldError]:
     """Validate an updated object and its differences from the stored one."""
-    errors: Errors = []
+    errors = Errors()
     rules = _rules_of(resource)
     if rules is None:
         return errors
@@ -196,5 +193,5 @@ def validate_update(resource: Resource, obj: JsonObject, old: JsonObject, *, sub
     return _distinct(errors)
 
 
-def _distinct(errors: Errors) -> Errors:
+def _distinct(errors: Errors) -> list[FieldError]:
     return list(dict.fromkeys(errors)) if len(errors) > 1 else errors

@@ -10,10 +10,6 @@ from stowplan_cluster.apiserver.rbac import GROUP
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
-    check_texts,
-    invalid,
-    not_supported,
-    required,
     same,
 )
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
@@ -34,26 +30,26 @@ def check_cluster_role(errors: Errors, role: JsonObject) -> None:
     path, selectors = "aggregationRule.clusterRoleSelectors", aggregation.get("clusterRoleSelectors") or []
     if not selectors:
         detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        errors.append(required(path, detail))
+        errors.required(path, detail)
     for index, selector in enumerate(selectors):
         check_label_selector(errors, f"{path}[{index}]", selector)
 
 
 def _check_rule(errors: Errors, path: str, rule: JsonObject, *, namespaced: bool) -> None:
     if not rule.get("verbs"):
-        errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+        errors.required(f"{path}.verbs", "verbs must contain at least one value")
     if urls := rule.get("nonResourceURLs"):
         if namespaced:
             detail = "namespaced rules cannot apply to non-resource URLs"
-            errors.append(invalid(f"{path}.nonResourceURLs", urls, detail))
+            errors.invalid(f"{path}.nonResourceURLs", urls, detail)
         if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
             detail = "rules cannot apply to both regular resources and non-resource URLs"
-            errors.append(invalid(f"{path}.nonResourceURLs", urls, detail))
+            errors.invalid(f"{path}.nonResourceURLs", urls, detail)
         return
     if not rule.get("apiGroups"):
-        errors.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+        errors.required(f"{path}.apiGroups", "resource rules must supply at least one api group")
     if not rule.get("resources"):
-        errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
+        errors.required(f"{path}.resources", "resource rules must supply at least one resource")
 
 
 def check_role_binding(errors: Errors, binding: JsonObject) -> None:
@@ -68,14 +64,14 @@ def _check_binding(errors: Errors, binding: JsonObject, *, namespaced: bool) -> 
     role = binding.get("roleRef") or {}
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
     if role.get("apiGroup") != GROUP:
-        errors.append(not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (GROUP,)))
+        errors.not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (GROUP,))
     if role.get("kind") not in kinds:
-        errors.append(not_supported("roleRef.kind", role.get("kind", ""), kinds))
+        errors.not_supported("roleRef.kind", role.get("kind", ""), kinds)
     name = role.get("name", "")
     if name:
-        check_texts(errors, "roleRef.name", name, names.path_segment(name))
+        errors.check_texts("roleRef.name", name, names.path_segment(name))
     else:
-        errors.append(required("roleRef.name"))
+        errors.required("roleRef.name")
     for index, subject in enumerate(binding.get("subjects") or ()):
         _check_subject(errors, f"subjects[{index}]", subject, namespaced=namespaced)
 
@@ -83,23 +79,23 @@ def _check_binding(errors: Errors, binding: JsonObject, *, namespaced: bool) -> 
 def _check_subject(errors: Errors, path: str, subject: JsonObject, *, namespaced: bool) -> None:
     kind, name, group = (subject.get(field, "") for field in ("kind", "name", "apiGroup"))
     if not name:
-        errors.append(required(f"{path}.name"))
+        errors.required(f"{path}.name")
     if kind == "ServiceAccount":
         if name:
-            check_texts(errors, f"{path}.name", name, names.dns_subdomain(name))
+            errors.check_texts(f"{path}.name", name, names.dns_subdomain(name))
         if group:
-            errors.append(not_supported(f"{path}.apiGroup", group, ("",)))
+            errors.not_supported(f"{path}.apiGroup", group, ("",))
         if not namespaced and not subject.get("namespace"):
-            errors.append(required(f"{path}.namespace"))
+            errors.required(f"{path}.namespace")
     elif kind not in _SUBJECTS:
-        errors.append(not_supported(f"{path}.kind", kind, _SUBJECTS))
+        errors.not_supported(f"{path}.kind", kind, _SUBJECTS)
     elif group != GROUP:
-        errors.append(not_supported(f"{path}.apiGroup", group, (GROUP,)))
+        errors.not_supported(f"{path}.apiGroup", group, (GROUP,))
 
 
 def _check_role_kept(errors: Errors, binding: JsonObject, old: JsonObject) -> None:
     if not same(binding.get("roleRef"), old.get("roleRef")):
-        errors.append(invalid("roleRef", binding.get("roleRef"), "cannot change roleRef"))
+        errors.invalid("roleRef", binding.get("roleRef"), "cannot change roleRef")
 
 
 def check_role_update(errors: Errors, role: JsonObject, old: JsonObject, subresource: str) -> None:

@@ -13,11 +13,6 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_POSITIVE,
     Errors,
-    check_texts,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
 )
 from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_not_negative_quantity
 
@@ -30,9 +25,9 @@ def check_kind_and_name(errors: Errors, path: str, reference: JsonObject) -> Non
     for field in ("kind", "name"):
         value = reference.get(field, "")
         if not value:
-            errors.append(required(f"{path}.{field}"))
+            errors.required(f"{path}.{field}")
         else:
-            check_texts(errors, f"{path}.{field}", value, names.path_segment(value))
+            errors.check_texts(f"{path}.{field}", value, names.path_segment(value))
 
 
 _LONGEST_WINDOW, _LONGEST_PERIOD = 3600, 1800
@@ -83,20 +78,20 @@ def _check_spec(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
     least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
     lowest = 0 if old.get("minReplicas") == 0 else 1
     if least is not None and least < lowest:
-        errors.append(invalid("spec.minReplicas", least, f"must be greater than or equal to {lowest}"))
+        errors.invalid("spec.minReplicas", least, f"must be greater than or equal to {lowest}")
     if most == 0:
-        errors.append(required("spec.maxReplicas", "must be set and greater than 0"))
+        errors.required("spec.maxReplicas", "must be set and greater than 0")
     elif most < 0:
-        errors.append(invalid("spec.maxReplicas", most, "must be greater than or equal to 1"))
+        errors.invalid("spec.maxReplicas", most, "must be greater than or equal to 1")
     if least is not None and most < least:
-        errors.append(invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
+        errors.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
     _check_target_reference(errors, "spec.scaleTargetRef", spec.get("scaleTargetRef") or {}, old)
     metrics = spec.get("metrics") or []
     for index, metric in enumerate(metrics):
         _check_metric(errors, f"spec.metrics[{index}]", metric)
     if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
-        errors.append(forbidden("spec.metrics", detail))
+        errors.forbidden("spec.metrics", detail)
     # v1 has a single metric, in a separate field.
     if (utilization := spec.get("targetCPUUtilizationPercentage")) is not None:
         _check_utilization(errors, "spec.metrics[0].resource.target", utilization)
@@ -118,23 +113,23 @@ def _check_api_version(errors: Errors, path: str, reference: JsonObject, *, need
     version = reference.get("apiVersion", "")
     group = version.partition("/")[0] if "/" in version else ""
     if version.count("/") > 1:
-        errors.append(invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
+        errors.invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
     elif needs_group and not group:
-        errors.append(invalid(f"{path}.apiVersion", version, "apiVersion must specify API group"))
+        errors.invalid(f"{path}.apiVersion", version, "apiVersion must specify API group")
 
 
 def _check_rules(errors: Errors, path: str, rules: JsonObject) -> None:
     window, select = rules.get("stabilizationWindowSeconds"), rules.get("selectPolicy")
     if window is not None and window < 0:
-        errors.append(invalid(f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero"))
+        errors.invalid(f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero")
     if window is not None and window > _LONGEST_WINDOW:
         detail = f"must be less than or equal to {_LONGEST_WINDOW}"
-        errors.append(invalid(f"{path}.stabilizationWindowSeconds", window, detail))
+        errors.invalid(f"{path}.stabilizationWindowSeconds", window, detail)
     if select is not None and select not in _SELECTS:
-        errors.append(not_supported(f"{path}.selectPolicy", select, _SELECTS))
+        errors.not_supported(f"{path}.selectPolicy", select, _SELECTS)
     policies = rules.get("policies") or []
     if not policies:
-        errors.append(required(f"{path}.policies", "must specify at least one Policy"))
+        errors.required(f"{path}.policies", "must specify at least one Policy")
     for index, policy in enumerate(policies):
         _check_policy(errors, f"{path}.policies[{index}]", policy)
     if (tolerance := rules.get("tolerance")) is not None:
@@ -144,34 +139,32 @@ def _check_rules(errors: Errors, path: str, rules: JsonObject) -> None:
 def _check_policy(errors: Errors, path: str, policy: JsonObject) -> None:
     kind, value, period = policy.get("type", ""), policy.get("value", 0), policy.get("periodSeconds", 0)
     if kind not in _POLICIES:
-        errors.append(not_supported(f"{path}.type", kind, _POLICIES))
+        errors.not_supported(f"{path}.type", kind, _POLICIES)
     if value <= 0:
-        errors.append(invalid(f"{path}.value", value, NOT_POSITIVE))
+        errors.invalid(f"{path}.value", value, NOT_POSITIVE)
     if period <= 0:
-        errors.append(invalid(f"{path}.periodSeconds", period, NOT_POSITIVE))
+        errors.invalid(f"{path}.periodSeconds", period, NOT_POSITIVE)
     if period > _LONGEST_PERIOD:
-        errors.append(invalid(f"{path}.periodSeconds", period, f"must be less than or equal to {_LONGEST_PERIOD}"))
+        errors.invalid(f"{path}.periodSeconds", period, f"must be less than or equal to {_LONGEST_PERIOD}")
 
 
 def _check_metric(errors: Errors, path: str, metric: JsonObject) -> None:
     kind = metric.get("type", "")
     if not kind:
-        errors.append(required(f"{path}.type", "must specify a metric source type"))
+        errors.required(f"{path}.type", "must specify a metric source type")
     if kind not in _SOURCES:
-        errors.append(not_supported(f"{path}.type", kind, sorted(_SOURCES)))
+        errors.not_supported(f"{path}.type", kind, sorted(_SOURCES))
     given = [name for name, source in _SOURCES.items() if metric.get(source.field) is not None]
     for name in given[:1]:
         source = _SOURCES[name]
         _check_source(errors, f"{path}.{source.field}", name, metric[source.field])
     if kind in _SOURCES and kind not in given:
-        errors.append(
-            required(f"{path}.{_SOURCES[kind].field}", "must populate information for the given metric source")
-        )
+        errors.required(f"{path}.{_SOURCES[kind].field}", "must populate information for the given metric source")
     if len(given) != 1:
         for name in given:
             if name != kind:
                 field = _SOURCES[name].field
-                errors.append(forbidden(f"{path}.{field}", "must populate the given metric source only"))
+                errors.forbidden(f"{path}.{field}", "must populate the given metric source only")
 
 
 def _check_source(errors: Errors, path: str, kind: str, given: JsonObject) -> None:
@@ -185,46 +178,46 @@ def _check_source(errors: Errors, path: str, kind: str, given: JsonObject) -> No
     else:
         name = (given.get("metric") or {}).get("name", "")
         if not name:
-            errors.append(required(f"{path}.metric.name", "must specify a metric name"))
+            errors.required(f"{path}.metric.name", "must specify a metric name")
         else:
-            check_texts(errors, f"{path}.metric.name", name, names.path_segment(name))
+            errors.check_texts(f"{path}.metric.name", name, names.path_segment(name))
     _check_target(errors, f"{path}.target", target)
     there = [field for field in source.one_of if target.get(field) is not None]
     if not there:
-        errors.append(required(f"{path}.target.{source.one_of[0]}", source.otherwise))
+        errors.required(f"{path}.target.{source.one_of[0]}", source.otherwise)
     elif len(there) > 1 and source.not_both is not None:
         field, detail = source.not_both
-        errors.append(forbidden(f"{path}.target.{field}", detail))
+        errors.forbidden(f"{path}.target.{field}", detail)
 
 
 def _check_resource(errors: Errors, path: str, kind: str, given: JsonObject) -> None:
     name = given.get("name", "")
     if not name:
-        errors.append(required(f"{path}.name", "must specify a resource name"))
+        errors.required(f"{path}.name", "must specify a resource name")
     if kind == "Resource":
         return
     if name:
         check_container_resource_name(errors, f"{path}.name", name)
     container = given.get("container", "")
     if not container:
-        errors.append(required(f"{path}.container", "must specify a container"))
+        errors.required(f"{path}.container", "must specify a container")
     else:
-        check_texts(errors, f"{path}.container", container, names.dns_label(container))
+        errors.check_texts(f"{path}.container", container, names.dns_label(container))
 
 
 def _check_target(errors: Errors, path: str, target: JsonObject) -> None:
     kind, utilization = target.get("type", ""), target.get("averageUtilization")
     if not kind:
-        errors.append(required(f"{path}.type", "must specify a metric target type"))
+        errors.required(f"{path}.type", "must specify a metric target type")
     if kind not in _TARGETS:
-        errors.append(invalid(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue"))
+        errors.invalid(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue")
     for field in ("value", "averageValue"):
         if (value := target.get(field)) is not None and parse_quantity(value) <= 0:
-            errors.append(invalid(f"{path}.{field}", value, "must be positive"))
+            errors.invalid(f"{path}.{field}", value, "must be positive")
     if utilization is not None:
         _check_utilization(errors, path, utilization)
 
 
 def _check_utilization(errors: Errors, path: str, utilization: int) -> None:
     if utilization < 1:
-        errors.append(invalid(f"{path}.averageUtilization", utilization, "must be greater than 0"))
+        errors.invalid(f"{path}.averageUtilization", utilization, "must be greater than 0")

@@ -20,15 +20,7 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_POSITIVE,
     Errors,
-    check_immutable,
-    check_required_fields,
-    check_supported,
-    check_texts,
     difference,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
     same,
 )
 from stowplan_cluster.apiserver.validation.resources import check_resource_quantity
@@ -50,26 +42,26 @@ _RESIZE_STATES = (
 def check_access_modes(errors: Errors, path: str, modes: Sequence[str]) -> None:
     for mode in modes:
         if mode not in ACCESS_MODES:
-            errors.append(not_supported(path, mode, ACCESS_MODES))
+            errors.not_supported(path, mode, ACCESS_MODES)
     known = {mode for mode in modes if mode in ACCESS_MODES}
     if "ReadWriteOncePod" in known and len(known) > 1:
-        errors.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+        errors.forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
 def check_class_name(errors: Errors, path: str, name: str | None) -> None:
     if name:
-        check_texts(errors, path, name, names.dns_subdomain(name))
+        errors.check_texts(path, name, names.dns_subdomain(name))
 
 
 def check_claim_spec(errors: Errors, path: str, spec: JsonObject) -> None:
     modes = spec.get("accessModes") or []
     if not modes:
-        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
+        errors.required(f"{path}.accessModes", "at least 1 access mode is required")
     check_label_selector(errors, f"{path}.selector", spec.get("selector"))
     check_access_modes(errors, f"{path}.accessModes", modes)
     _check_size(errors, f"{path}.resources[storage]", _storage(spec))
     check_class_name(errors, f"{path}.storageClassName", spec.get("storageClassName"))
-    check_supported(errors, f"{path}.volumeMode", spec.get("volumeMode"), VOLUME_MODES)
+    errors.check_supported(f"{path}.volumeMode", spec.get("volumeMode"), VOLUME_MODES)
     _check_data_sources(errors, path, spec)
     check_class_name(errors, f"{path}.volumeAttributesClassName", spec.get("volumeAttributesClassName"))
 
@@ -80,9 +72,9 @@ def _storage(spec: JsonObject) -> Any:
 
 def _check_size(errors: Errors, path: str, size: Any) -> None:
     if size is None:
-        errors.append(required(path))
+        errors.required(path)
     elif parse_quantity(size) <= 0:
-        errors.append(invalid(path, size, NOT_POSITIVE))
+        errors.invalid(path, size, NOT_POSITIVE)
     else:
         check_resource_quantity(errors, path, "storage", size)
 
@@ -96,23 +88,21 @@ def _check_data_sources(errors: Errors, path: str, spec: JsonObject) -> None:
     if source is None or reference is None:
         return
     if reference.get("namespace"):
-        errors.append(
-            invalid(path, f"{path}.dataSource", "may not be specified when dataSourceRef.namespace is specified")
-        )
+        errors.invalid(path, f"{path}.dataSource", "may not be specified when dataSourceRef.namespace is specified")
     elif any(source.get(name) != reference.get(name) for name in ("apiGroup", "kind", "name")):
-        errors.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
+        errors.invalid(path, f"{path}.dataSource", "must match dataSourceRef")
 
 
 def _check_data_source(errors: Errors, path: str, source: JsonObject) -> None:
-    check_required_fields(errors, path, source, ("name", "kind"))
+    errors.check_required_fields(path, source, ("name", "kind"))
     group, kind, namespace = source.get("apiGroup", ""), source.get("kind", ""), source.get("namespace", "")
     if group:
-        check_texts(errors, f"{path}.apiGroup", group, names.dns_subdomain(group))
+        errors.check_texts(f"{path}.apiGroup", group, names.dns_subdomain(group))
     elif kind != "PersistentVolumeClaim":
         detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        errors.append(invalid(path, kind, detail))
+        errors.invalid(path, kind, detail)
     if namespace:
-        check_texts(errors, f"{path}.namespace", namespace, names.dns_label(namespace))
+        errors.check_texts(f"{path}.namespace", namespace, names.dns_label(namespace))
 
 
 def check_claim(errors: Errors, claim: JsonObject) -> None:
@@ -131,9 +121,9 @@ def check_claim_update(errors: Errors, claim: JsonObject, old: JsonObject, subre
         detail = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         )
-        errors.append(forbidden("spec", f"{detail}\n{difference(spec, allowed)}"))
+        errors.forbidden("spec", f"{detail}\n{difference(spec, allowed)}")
     _check_shrinking(errors, spec, old)
-    check_immutable(errors, "volumeMode", spec.get("volumeMode"), old_spec.get("volumeMode"))
+    errors.check_immutable("volumeMode", spec.get("volumeMode"), old_spec.get("volumeMode"))
     _check_attributes_class(errors, spec, old)
 
 
@@ -148,7 +138,7 @@ def _check_class_annotation(errors: Errors, claim: JsonObject, old: JsonObject) 
     moved_to_field = before and new_class == before and annotated in ("", before)
     if annotated != before and not moved_to_field:
         detail = f"field is immutable: {CLASS_ANNOTATION}"
-        errors.append(invalid(f"metadata.annotations[{CLASS_ANNOTATION}]", annotated, detail))
+        errors.invalid(f"metadata.annotations[{CLASS_ANNOTATION}]", annotated, detail)
 
 
 def _with_what_may_change(claim: JsonObject, old: JsonObject) -> JsonObject:
@@ -173,7 +163,7 @@ def _check_shrinking(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
     size, before = parse_quantity(_storage(spec) or 0), parse_quantity(_storage(old.get("spec") or {}) or 0)
     capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", 0)
     if size < before and size <= parse_quantity(capacity):
-        errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+        errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
 
 
 def _check_attributes_class(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
@@ -183,7 +173,7 @@ def _check_attributes_class(errors: Errors, spec: JsonObject, old: JsonObject) -
         return
     what = "nil" if name is None else "empty string"
     detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
-    errors.append(forbidden("spec.volumeAttributesClassName", detail))
+    errors.forbidden("spec.volumeAttributesClassName", detail)
 
 
 def _check_claim_status(errors: Errors, claim: JsonObject) -> None:
@@ -193,7 +183,7 @@ def _check_claim_status(errors: Errors, claim: JsonObject) -> None:
     for name, state in (status.get("allocatedResourceStatuses") or {}).items():
         _check_claim_resource(errors, "status.allocatedResourceStatuses", name)
         if state not in _RESIZE_STATES:
-            errors.append(not_supported("status.allocatedResourceStatuses", name, _RESIZE_STATES))
+            errors.not_supported("status.allocatedResourceStatuses", name, _RESIZE_STATES)
     for name, value in (status.get("allocatedResources") or {}).items():
         if _check_claim_resource(errors, "status.allocatedResources", name):
             _check_amount(errors, f"status.allocatedResources[{name}]", value)
@@ -201,12 +191,12 @@ def _check_claim_status(errors: Errors, claim: JsonObject) -> None:
 
 def _check_amount(errors: Errors, path: str, value: Any) -> None:
     if (nano := parse_quantity(value)) < 0:
-        errors.append(invalid(path, whole(nano), "must be a valid resource quantity"))
+        errors.invalid(path, whole(nano), "must be a valid resource quantity")
 
 
 def _check_claim_resource(errors: Errors, path: str, name: str) -> bool:
     before = len(errors)
-    check_texts(errors, path, name, is_qualified_name_errors(name))
+    errors.check_texts(path, name, is_qualified_name_errors(name))
     if len(errors) == before and is_native(name) and name != "storage":
-        errors.append(not_supported(path, name, ("storage",)))
+        errors.not_supported(path, name, ("storage",))
     return len(errors) == before

@@ -15,17 +15,6 @@ from stowplan_cluster.apiserver.validation.downward_api import (
 )
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
-    check_enum,
-    check_required_fields,
-    check_supported,
-    check_texts,
-    duplicate,
-    forbidden,
-    invalid,
-    not_found,
-    not_supported,
-    required,
-    too_many,
 )
 from stowplan_cluster.apiserver.validation.paths import check_descending_path, check_no_backsteps
 from stowplan_cluster.apiserver.validation.probes import PROBES, check_lifecycle, check_probes
@@ -45,16 +34,16 @@ def check_mounts(errors: Errors, path: str, container: JsonObject, volumes: dict
     seen: set[str] = set()
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         at, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
-        check_required_fields(errors, at, mount, ("name", "mountPath"))
+        errors.check_required_fields(at, mount, ("name", "mountPath"))
         if name not in volumes:
-            errors.append(not_found(f"{at}.name", name))
+            errors.not_found(f"{at}.name", name)
         if target in seen:
-            errors.append(invalid(f"{at}.mountPath", target, "must be unique"))
+            errors.invalid(f"{at}.mountPath", target, "must be unique")
         seen.add(target)
         if name in devices:
-            errors.append(invalid(f"{at}.name", name, "must not already exist in volumeDevices"))
+            errors.invalid(f"{at}.name", name, "must not already exist in volumeDevices")
         if target in devices.values():
-            errors.append(invalid(f"{at}.mountPath", target, "must not already exist as a path in volumeDevices"))
+            errors.invalid(f"{at}.mountPath", target, "must not already exist as a path in volumeDevices")
         _check_sub_path(errors, path, at, mount)
         _check_propagation(errors, path, mount, container)
 
@@ -67,24 +56,24 @@ def _check_sub_path(errors: Errors, path: str, at: str, mount: JsonObject) -> No
     if expression:
         if sub_path:
             detail = "subPathExpr and subPath are mutually exclusive"
-            errors.append(invalid(f"{at}.subPathExpr", expression, detail))
+            errors.invalid(f"{at}.subPathExpr", expression, detail)
         check_descending_path(errors, f"{path}.subPathExpr", expression)
 
 
 def _check_propagation(errors: Errors, path: str, mount: JsonObject, container: JsonObject) -> None:
     propagation = mount.get("mountPropagation")
-    check_supported(errors, f"{path}.mountPropagation", propagation, _PROPAGATIONS)
+    errors.check_supported(f"{path}.mountPropagation", propagation, _PROPAGATIONS)
     privileged = (container.get("securityContext") or {}).get("privileged", False)
     if propagation == "Bidirectional" and not privileged:
         detail = "Bidirectional mount propagation is available only to privileged containers"
-        errors.append(forbidden(f"{path}.mountPropagation", detail))
+        errors.forbidden(f"{path}.mountPropagation", detail)
     recursive, at = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
-    check_supported(errors, at, recursive, _RECURSIVE_READ_ONLY)
+    errors.check_supported(at, recursive, _RECURSIVE_READ_ONLY)
     if recursive in ("Enabled", "IfPossible"):
         if not mount.get("readOnly"):
-            errors.append(forbidden(at, "may only be specified when readOnly is true"))
+            errors.forbidden(at, "may only be specified when readOnly is true")
         if propagation not in (None, "None"):
-            errors.append(forbidden(at, "may only be specified when mountPropagation is None or not specified"))
+            errors.forbidden(at, "may only be specified when mountPropagation is None or not specified")
 
 
 def check_devices(errors: Errors, path: str, container: JsonObject, volumes: dict[str, JsonObject]) -> None:
@@ -93,18 +82,18 @@ def check_devices(errors: Errors, path: str, container: JsonObject, volumes: dic
     seen_paths: set[str] = set()
     for index, device in enumerate(container.get("volumeDevices") or ()):
         at, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
-        check_required_fields(errors, at, device, ("name", "devicePath"))
+        errors.check_required_fields(at, device, ("name", "devicePath"))
         _check_device_volume(errors, f"{at}.name", name, volumes)
         if name in seen_names:
-            errors.append(invalid(f"{at}.name", name, "must be unique"))
+            errors.invalid(f"{at}.name", name, "must be unique")
         if target in seen_paths:
-            errors.append(invalid(f"{at}.devicePath", target, "must be unique"))
+            errors.invalid(f"{at}.devicePath", target, "must be unique")
         if ".." in target.split("/"):
-            errors.append(invalid(f"{at}.devicePath", target, "can not contain backsteps ('..')"))
+            errors.invalid(f"{at}.devicePath", target, "can not contain backsteps ('..')")
         if name in mounts:
-            errors.append(invalid(f"{at}.name", name, "must not already exist in volumeMounts"))
+            errors.invalid(f"{at}.name", name, "must not already exist in volumeMounts")
         if target in mounts.values():
-            errors.append(invalid(f"{at}.devicePath", target, "must not already exist as a path in volumeMounts"))
+            errors.invalid(f"{at}.devicePath", target, "must not already exist as a path in volumeMounts")
         seen_names.add(name)
         seen_paths.add(target)
 
@@ -112,10 +101,10 @@ def check_devices(errors: Errors, path: str, container: JsonObject, volumes: dic
 def _check_device_volume(errors: Errors, path: str, name: str, volumes: dict[str, JsonObject]) -> None:
     volume = volumes.get(name)
     if volume is None:
-        errors.append(not_found(path, name))
+        errors.not_found(path, name)
     elif "persistentVolumeClaim" not in volume and "ephemeral" not in volume:
         detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-        errors.append(invalid(path, name, detail))
+        errors.invalid(path, name, detail)
 
 
 # Environment variables of containers.
@@ -129,9 +118,9 @@ def check_environment(errors: Errors, path: str, variables: list[JsonObject]) ->
     for index, variable in enumerate(variables):
         at, name = f"{path}[{index}]", variable.get("name", "")
         if not name:
-            errors.append(required(f"{at}.name"))
+            errors.required(f"{at}.name")
         else:
-            check_texts(errors, f"{at}.name", name, names.environment_name(name))
+            errors.check_texts(f"{at}.name", name, names.environment_name(name))
         if (source := variable.get("valueFrom")) is not None:
             _check_source(errors, f"{at}.valueFrom", source, has_value=bool(variable.get("value")))
 
@@ -151,31 +140,31 @@ def _check_source(errors: Errors, path: str, source: JsonObject, *, has_value: b
         detail = (
             "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
         )
-        errors.append(invalid(path, "", detail))
+        errors.invalid(path, "", detail)
     elif has_value:
-        errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
+        errors.invalid(path, "", "may not be specified when `value` is not empty")
     elif count > 1:
-        errors.append(invalid(path, "", "may not have more than one field specified at a time"))
+        errors.invalid(path, "", "may not have more than one field specified at a time")
 
 
 def _check_key(errors: Errors, path: str, reference: JsonObject) -> None:
     name, key = reference.get("name", ""), reference.get("key", "")
-    check_texts(errors, f"{path}.name", name, names.dns_subdomain(name))
+    errors.check_texts(f"{path}.name", name, names.dns_subdomain(name))
     if key:
-        check_texts(errors, f"{path}.key", key, names.config_key(key))
+        errors.check_texts(f"{path}.key", key, names.config_key(key))
     else:
-        errors.append(required(f"{path}.key"))
+        errors.required(f"{path}.key")
 
 
 def _check_file(errors: Errors, path: str, reference: JsonObject) -> None:
     key, volume, target = (reference.get(name, "") for name in ("key", "volumeName", "path"))
     for name, value in (("key", key), ("volumeName", volume), ("path", target)):
         if not value:
-            errors.append(required(f"{path}.{name}"))
+            errors.required(f"{path}.{name}")
     if key:
-        check_texts(errors, f"{path}.key", key, names.environment_name(key))
+        errors.check_texts(f"{path}.key", key, names.environment_name(key))
     if volume:
-        check_texts(errors, f"{path}.volumeName", volume, names.dns_label(volume))
+        errors.check_texts(f"{path}.volumeName", volume, names.dns_label(volume))
     check_no_backsteps(errors, f"{path}.path", target)
 
 
@@ -183,22 +172,22 @@ def check_environment_from(errors: Errors, path: str, sources: list[JsonObject])
     for index, source in enumerate(sources):
         at, prefix = f"{path}[{index}]", source.get("prefix", "")
         if prefix:
-            check_texts(errors, f"{at}.prefix", prefix, names.environment_name(prefix))
+            errors.check_texts(f"{at}.prefix", prefix, names.environment_name(prefix))
         given = [name for name in ("configMapRef", "secretRef") if name in source]
         for name in given:
             _check_bag(errors, f"{at}.{name}.name", source[name].get("name", ""))
         # Parity: the path has no index.
         if not given:
-            errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+            errors.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(given) > 1:
-            errors.append(invalid(path, "", "may not have more than one field specified at a time"))
+            errors.invalid(path, "", "may not have more than one field specified at a time")
 
 
 def _check_bag(errors: Errors, path: str, name: str) -> None:
     if name:
-        check_texts(errors, path, name, names.dns_subdomain(names.mask_trailing_dash(name)))
+        errors.check_texts(path, name, names.dns_subdomain(names.mask_trailing_dash(name)))
     else:
-        errors.append(required(path))
+        errors.required(path)
 
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -245,7 +234,7 @@ class PodContext(PlainStruct, frozen=True, kw_only=True):
 
 def check_containers(errors: Errors, path: str, containers: list[JsonObject], pod: PodContext) -> None:
     if not containers:
-        errors.append(required(path))
+        errors.required(path)
     seen: set[str] = set()
     for index, container in enumerate(containers):
         at = f"{path}[{index}]"
@@ -284,20 +273,20 @@ def check_ephemeral_containers(
         _check_unique(errors, at, container.get("name", ""), seen)
         target = container.get("targetContainerName", "")
         if target and target not in others:
-            errors.append(not_found(f"{at}.targetContainerName", target))
+            errors.not_found(f"{at}.targetContainerName", target)
         for name, value in container.items():
             if name not in _EPHEMERAL_FIELDS and value:
-                errors.append(forbidden(f"{at}.{name}", "cannot be set for an Ephemeral Container"))
+                errors.forbidden(f"{at}.{name}", "cannot be set for an Ephemeral Container")
         for position, mount in enumerate(container.get("volumeMounts") or ()):
             for name in ("subPath", "subPathExpr"):
                 if mount.get(name):
                     where = f"{at}.volumeMounts[{position}].{name}"
-                    errors.append(forbidden(where, "cannot be set for an Ephemeral Container"))
+                    errors.forbidden(where, "cannot be set for an Ephemeral Container")
 
 
 def _check_unique(errors: Errors, path: str, name: str, seen: set[str]) -> None:
     if name in seen:
-        errors.append(duplicate(f"{path}.name", name))
+        errors.duplicate(f"{path}.name", name)
     elif name:
         seen.add(name)
 
@@ -305,13 +294,13 @@ def _check_unique(errors: Errors, path: str, name: str, seen: set[str]) -> None:
 def _check_common(errors: Errors, path: str, container: JsonObject, pod: PodContext) -> None:
     name = container.get("name", "")
     if not name:
-        errors.append(required(f"{path}.name"))
+        errors.required(f"{path}.name")
     elif complaints := names.dns_label(name):
-        check_texts(errors, f"{path}.name", name, complaints)
+        errors.check_texts(f"{path}.name", name, complaints)
     _check_image(errors, f"{path}.image", container.get("image", ""), pod)
     policy = container.get("terminationMessagePolicy")
     if policy not in _MESSAGE_POLICIES:
-        check_enum(errors, f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
+        errors.check_enum(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
     if ports := container.get("ports"):
         _check_ports(errors, f"{path}.ports", ports)
     if env := container.get("env"):
@@ -323,7 +312,7 @@ def _check_common(errors: Errors, path: str, container: JsonObject, pod: PodCont
     if container.get("volumeDevices"):
         check_devices(errors, f"{path}.volumeDevices", container, pod.volumes)
     if container.get("imagePullPolicy") not in _PULL_POLICIES:
-        check_enum(errors, f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
+        errors.check_enum(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
     if resources := container.get("resources"):
         check_requirements(
             errors,
@@ -340,9 +329,9 @@ def _check_common(errors: Errors, path: str, container: JsonObject, pod: PodCont
 
 def _check_image(errors: Errors, path: str, image: str, pod: PodContext) -> None:
     if not image:
-        errors.append(required(path))
+        errors.required(path)
     elif pod.is_pod and image != image.strip():
-        errors.append(invalid(path, image, "must not have leading or trailing whitespace"))
+        errors.invalid(path, image, "must not have leading or trailing whitespace")
 
 
 def _check_long_running(errors: Errors, path: str, container: JsonObject, pod: PodContext) -> None:
@@ -355,12 +344,12 @@ def _check_short_lived(errors: Errors, path: str, container: JsonObject) -> None
     for name in ("lifecycle", *PROBES):
         if container.get(name) is not None:
             detail = "may not be set for init containers without restartPolicy=Always"
-            errors.append(forbidden(f"{path}.{name}", detail))
+            errors.forbidden(f"{path}.{name}", detail)
     for index, policy in enumerate(container.get("resizePolicy") or ()):
         if policy.get("restartPolicy") == "RestartContainer":
             at = f"{path}.resizePolicy[{index}].restartPolicy"
             detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
-            errors.append(invalid(at, "RestartContainer", detail))
+            errors.invalid(at, "RestartContainer", detail)
 
 
 def _check_ports(errors: Errors, path: str, ports: list[JsonObject]) -> None:
@@ -369,17 +358,17 @@ def _check_ports(errors: Errors, path: str, ports: list[JsonObject]) -> None:
         at, name = f"{path}[{index}]", port.get("name", "")
         if name:
             if complaints := names.port_name(name):
-                check_texts(errors, f"{at}.name", name, complaints)
+                errors.check_texts(f"{at}.name", name, complaints)
             else:
                 _check_unique(errors, at, name, seen)
         number, host = port.get("containerPort", 0), port.get("hostPort", 0)
         if not number:
-            errors.append(required(f"{at}.containerPort"))
+            errors.required(f"{at}.containerPort")
         elif complaints := names.port_number(number):
-            errors.append(invalid(f"{at}.containerPort", number, complaints[0]))
+            errors.invalid(f"{at}.containerPort", number, complaints[0])
         if host and (complaints := names.port_number(host)):
-            errors.append(invalid(f"{at}.hostPort", host, complaints[0]))
-        check_enum(errors, f"{at}.protocol", port.get("protocol"), _PROTOCOLS)
+            errors.invalid(f"{at}.hostPort", host, complaints[0])
+        errors.check_enum(f"{at}.protocol", port.get("protocol"), _PROTOCOLS)
 
 
 def check_host_ports(errors: Errors, path: str, containers: list[JsonObject]) -> None:
@@ -391,7 +380,7 @@ def check_host_ports(errors: Errors, path: str, containers: list[JsonObject]) ->
                 continue
             key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{number}"
             if key in seen:
-                errors.append(duplicate(f"{path}[{index}].ports[{position}].hostPort", key))
+                errors.duplicate(f"{path}[{index}].ports[{position}].hostPort", key)
             seen.add(key)
 
 
@@ -401,13 +390,13 @@ def _check_resize_policies(errors: Errors, path: str, policies: list[JsonObject]
     for index, policy in enumerate(policies):
         resource, action = policy.get("resourceName", ""), policy.get("restartPolicy", "")
         if resource in seen:
-            errors.append(duplicate(f"{path}[{index}]", resource))
+            errors.duplicate(f"{path}[{index}]", resource)
         seen.add(resource)
-        check_enum(errors, path, resource, ("cpu", "memory"))
-        check_enum(errors, path, action, ("NotRequired", "RestartContainer"))
+        errors.check_enum(path, resource, ("cpu", "memory"))
+        errors.check_enum(path, action, ("NotRequired", "RestartContainer"))
         if restart_policy == "Never" and action != "NotRequired":
             detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            errors.append(invalid(path, action, detail))
+            errors.invalid(path, action, detail)
 
 
 def _check_restart_policy(errors: Errors, path: str, container: JsonObject) -> None:
@@ -415,11 +404,11 @@ def _check_restart_policy(errors: Errors, path: str, container: JsonObject) -> N
     if policy is None:
         if rules:
             detail = "must specify restartPolicy when restart rules are used"
-            errors.append(required(f"{path}.restartPolicy", detail))
+            errors.required(f"{path}.restartPolicy", detail)
     elif policy not in _RESTART_POLICIES:
-        errors.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
+        errors.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
     if len(rules) > _MAX_RESTART_RULES:
-        errors.append(too_many(f"{path}.restartPolicyRules", len(rules), _MAX_RESTART_RULES))
+        errors.too_many(f"{path}.restartPolicyRules", len(rules), _MAX_RESTART_RULES)
     for index, rule in enumerate(rules):
         _check_restart_rule(errors, f"{path}.restartPolicyRules[{index}]", rule)
 
@@ -427,11 +416,11 @@ def _check_restart_policy(errors: Errors, path: str, container: JsonObject) -> N
 def _check_restart_rule(errors: Errors, path: str, rule: JsonObject) -> None:
     action, codes = rule.get("action", ""), rule.get("exitCodes")
     if action not in _RESTART_ACTIONS:
-        errors.append(not_supported(f"{path}.action", action, _RESTART_ACTIONS))
+        errors.not_supported(f"{path}.action", action, _RESTART_ACTIONS)
     if codes is None:
-        errors.append(required(f"{path}.exitCodes", "must be specified"))
+        errors.required(f"{path}.exitCodes", "must be specified")
         return
     if codes.get("operator", "") not in ("In", "NotIn"):
-        errors.append(not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn")))
+        errors.not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn"))
     if len(codes.get("values") or ()) > _MAX_EXIT_CODES:
-        errors.append(too_many(f"{path}.exitCodes.values", len(codes["values"]), _MAX_EXIT_CODES))
+        errors.too_many(f"{path}.exitCodes.values", len(codes["values"]), _MAX_EXIT_CODES)

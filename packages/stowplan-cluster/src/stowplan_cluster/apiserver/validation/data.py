@@ -10,13 +10,7 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     byte_length,
-    check_immutable,
-    check_texts,
-    forbidden,
-    invalid,
-    required,
     same,
-    too_long,
 )
 
 _MAX_SIZE = 1024 * 1024
@@ -38,14 +32,14 @@ def _decoded_length(text: str) -> int:
 def check_config_map(errors: Errors, config_map: JsonObject) -> None:
     data, binary = config_map.get("data") or {}, config_map.get("binaryData") or {}
     for key in data:
-        check_texts(errors, f"data[{key}]", key, names.config_key(key))
+        errors.check_texts(f"data[{key}]", key, names.config_key(key))
         if key in binary:
-            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+            errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
     for key in binary:
-        check_texts(errors, f"binaryData[{key}]", key, names.config_key(key))
+        errors.check_texts(f"binaryData[{key}]", key, names.config_key(key))
     size = sum(map(byte_length, data.values())) + sum(map(_decoded_length, binary.values()))
     if size > _MAX_SIZE:
-        errors.append(too_long("[]", _MAX_SIZE))
+        errors.too_long("[]", _MAX_SIZE)
 
 
 def check_config_map_update(errors: Errors, config_map: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -57,24 +51,24 @@ def _check_sealed(errors: Errors, obj: JsonObject, old: JsonObject, fields: tupl
     if not old.get("immutable"):
         return
     if not obj.get("immutable"):
-        errors.append(forbidden("immutable", _SEALED))
+        errors.forbidden("immutable", _SEALED)
     for name in fields:
         if not same(obj.get(name), old.get(name)):
-            errors.append(forbidden(name, _SEALED))
+            errors.forbidden(name, _SEALED)
 
 
 def check_secret(errors: Errors, secret: JsonObject) -> None:
     data = secret.get("data") or {}
     for key in data:
-        check_texts(errors, f"data[{key}]", key, names.config_key(key))
+        errors.check_texts(f"data[{key}]", key, names.config_key(key))
     if sum(map(_decoded_length, data.values())) > _MAX_SIZE:
-        errors.append(too_long("data", _MAX_SIZE))
+        errors.too_long("data", _MAX_SIZE)
     for key in _REQUIRED_KEYS.get(secret.get("type", ""), ()):
         if key not in data:
-            errors.append(required(f"data[{key}]"))
+            errors.required(f"data[{key}]")
 
 
 def check_secret_update(errors: Errors, secret: JsonObject, old: JsonObject, subresource: str) -> None:
-    check_immutable(errors, "type", secret.get("type", ""), old.get("type", ""))
+    errors.check_immutable("type", secret.get("type", ""), old.get("type", ""))
     _check_sealed(errors, secret, old, ("data",))
     check_secret(errors, secret)

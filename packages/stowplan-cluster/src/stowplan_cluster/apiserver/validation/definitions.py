@@ -12,10 +12,6 @@ from stowplan_cluster.apiserver.objects import JsonObject, is_true
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
-    check_enum,
-    check_immutable,
-    invalid,
-    required,
 )
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -28,25 +24,25 @@ def check_definition(errors: Errors, definition: JsonObject) -> None:
     spec_names, group = spec.get("names") or {}, spec.get("group", "")
     name = (definition.get("metadata") or {}).get("name", "")
     if name and name != f"{spec_names.get('plural', '')}.{group}":
-        errors.append(invalid("metadata.name", name, _WRONG_NAME))
+        errors.invalid("metadata.name", name, _WRONG_NAME)
     _check_group(errors, "spec.group", group)
-    check_enum(errors, "spec.scope", spec.get("scope"), ("Cluster", "Namespaced"))
+    errors.check_enum("spec.scope", spec.get("scope"), ("Cluster", "Namespaced"))
     _check_versions(errors, "spec.versions", spec.get("versions") or [])
     _check_views(errors, spec.get("versions") or [])
     for field in ("plural", "singular", "kind", "listKind"):
         if not spec_names.get(field):
-            errors.append(required(f"spec.names.{field}"))
+            errors.required(f"spec.names.{field}")
     check_definition_names(errors, "spec.names", spec_names)
     _check_stored_versions(errors, definition)
 
 
 def _check_group(errors: Errors, path: str, group: str) -> None:
     if not group:
-        errors.append(required(path))
+        errors.required(path)
     elif complaints := names.dns_subdomain(group):
-        errors.append(invalid(path, group, ",".join(complaints)))
+        errors.invalid(path, group, ",".join(complaints))
     elif "." not in group:
-        errors.append(invalid(path, group, "should be a domain with at least one dot"))
+        errors.invalid(path, group, "should be a domain with at least one dot")
 
 
 def check_definition_names(errors: Errors, path: str, spec_names: JsonObject) -> None:
@@ -57,9 +53,9 @@ def check_definition_names(errors: Errors, path: str, spec_names: JsonObject) ->
         value = spec_names.get(field, "")
         if value and (complaints := names.dns_1035_label(value.lower())):
             detail = "may have mixed case, but should otherwise match: " + ",".join(complaints)
-            errors.append(invalid(f"{path}.{field}", value, detail))
+            errors.invalid(f"{path}.{field}", value, detail)
     if spec_names.get("kind") and spec_names["kind"] == spec_names.get("listKind"):
-        errors.append(invalid(f"{path}.listKind", spec_names["kind"], "kind and listKind may not be the same"))
+        errors.invalid(f"{path}.listKind", spec_names["kind"], "kind and listKind may not be the same")
     for field in ("shortNames", "categories"):
         for index, value in enumerate(spec_names.get(field) or ()):
             _check_label(errors, f"{path}.{field}[{index}]", value)
@@ -67,7 +63,7 @@ def check_definition_names(errors: Errors, path: str, spec_names: JsonObject) ->
 
 def _check_label(errors: Errors, path: str, value: str) -> None:
     if complaints := names.dns_1035_label(value):
-        errors.append(invalid(path, value, ",".join(complaints)))
+        errors.invalid(path, value, ",".join(complaints))
 
 
 def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> None:
@@ -75,13 +71,13 @@ def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> No
         at = f"{path}[{index}]"
         _check_label(errors, f"{at}.name", version.get("name", ""))
         if (version.get("schema") or {}).get("openAPIV3Schema") is None:
-            errors.append(required(f"{at}.schema.openAPIV3Schema"))
+            errors.required(f"{at}.schema.openAPIV3Schema")
     listed = [version.get("name", "") for version in versions]
     if len(set(listed)) < len(listed):
-        errors.append(invalid(path, versions, "must contain unique version names"))
+        errors.invalid(path, versions, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        errors.append(invalid(path, versions, detail))
+        errors.invalid(path, versions, detail)
 
 
 def by_version(versions: list[JsonObject], field: str, in_spec: str) -> Iterator[tuple[str, Any]]:
@@ -107,22 +103,22 @@ def _check_scale(errors: Errors, path: str, scale: JsonObject | None) -> None:
     for field, parent in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         value = scale.get(field, "")
         if not value:
-            errors.append(required(f"{path}.{field}"))
+            errors.required(f"{path}.{field}")
         elif not value.startswith(f"{parent}."):
             detail = f"should be a json path under {parent}" if value.startswith(".") else _NO_PATH
-            errors.append(invalid(f"{path}.{field}", value, detail))
+            errors.invalid(f"{path}.{field}", value, detail)
     selector = scale.get("labelSelectorPath", "")
     if selector and not selector.startswith((".spec.", ".status.")):
         detail = "should be a json path under either .spec or .status" if selector.startswith(".") else _NO_PATH
-        errors.append(invalid(f"{path}.labelSelectorPath", selector, detail))
+        errors.invalid(f"{path}.labelSelectorPath", selector, detail)
 
 
 def _check_column(errors: Errors, path: str, column: JsonObject) -> None:
     if not column.get("name"):
-        errors.append(required(f"{path}.name"))
-    check_enum(errors, f"{path}.type", column.get("type"), _COLUMN_TYPES)
+        errors.required(f"{path}.name")
+    errors.check_enum(f"{path}.type", column.get("type"), _COLUMN_TYPES)
     if not column.get("jsonPath", "").startswith("."):
-        errors.append(invalid(f"{path}.JSONPath", column.get("jsonPath", ""), _NO_PATH))
+        errors.invalid(f"{path}.JSONPath", column.get("jsonPath", ""), _NO_PATH)
 
 
 def _check_stored_versions(errors: Errors, definition: JsonObject) -> None:
@@ -135,7 +131,7 @@ def _check_stored_versions(errors: Errors, definition: JsonObject) -> None:
                 f"spec.versions until a storage migration ensures no data remains persisted in {name} and "
                 f"removes {name} from status.storedVersions"
             )
-            errors.append(invalid(f"{path}[{index}]", name, detail))
+            errors.invalid(f"{path}[{index}]", name, detail)
 
 
 def check_definition_update(errors: Errors, definition: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -146,7 +142,7 @@ def check_definition_update(errors: Errors, definition: JsonObject, old: JsonObj
     spec, old_spec = definition.get("spec") or {}, old.get("spec") or {}
     spec_names, old_names = spec.get("names") or {}, old_spec.get("names") or {}
     if is_true(old.get("status") or {}, "Established"):
-        check_immutable(errors, "spec.scope", spec.get("scope"), old_spec.get("scope"))
-        check_immutable(errors, "spec.names.kind", spec_names.get("kind"), old_names.get("kind"))
-    check_immutable(errors, "spec.group", spec.get("group"), old_spec.get("group"))
-    check_immutable(errors, "spec.names.plural", spec_names.get("plural"), old_names.get("plural"))
+        errors.check_immutable("spec.scope", spec.get("scope"), old_spec.get("scope"))
+        errors.check_immutable("spec.names.kind", spec_names.get("kind"), old_names.get("kind"))
+    errors.check_immutable("spec.group", spec.get("group"), old_spec.get("group"))
+    errors.check_immutable("spec.names.plural", spec_names.get("plural"), old_names.get("plural"))

@@ -20,18 +20,7 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     byte_length,
-    check_enum,
-    check_immutable,
-    check_required_fields,
-    check_texts,
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
     same,
-    too_long,
-    too_many,
 )
 from stowplan_cluster.apiserver.validation.metadata import check_template_metadata
 from stowplan_cluster.apiserver.validation.selector_costs import most_cost
@@ -50,7 +39,7 @@ def check_list(
 ) -> None:
     items = items or []
     if len(items) > limit:
-        errors.append(too_many(path, len(items), limit))
+        errors.too_many(path, len(items), limit)
         return
     for index, item in enumerate(items):
         check(errors, f"{path}[{index}]", item)
@@ -72,7 +61,7 @@ def check_set(
     for index, item in enumerate(items):
         key = key_of(item)
         if key in seen:
-            errors.append(duplicate(f"{path}[{index}]", key))
+            errors.duplicate(f"{path}[{index}]", key)
         seen.add(key)
 
 
@@ -85,7 +74,7 @@ def check_map(
     check_value: Callable[[Errors, str, T], None] | None = None,
 ) -> None:
     if len(entries) > limit:
-        errors.append(too_many(path, len(entries), limit))
+        errors.too_many(path, len(entries), limit)
         return
     for key, value in entries.items():
         check_key(errors, path, key)
@@ -108,9 +97,9 @@ RequestNames = dict[str, set[str]]
 
 def check_request_name(errors: Errors, path: str, name: str) -> None:
     if name:
-        check_texts(errors, path, name, names.dns_label(name))
+        errors.check_texts(path, name, names.dns_label(name))
     else:
-        errors.append(required(path))
+        errors.required(path)
 
 
 def check_qualified(errors: Errors, path: str, name: str) -> None:
@@ -122,30 +111,30 @@ def check_qualified(errors: Errors, path: str, name: str) -> None:
         if domain:
             check_csi_driver_name(errors, path, domain)
         else:
-            errors.append(invalid(path, "", "the domain must not be empty"))
+            errors.invalid(path, "", "the domain must not be empty")
         if not identifier:
-            errors.append(invalid(path, "", "the name must not be empty"))
+            errors.invalid(path, "", "the name must not be empty")
             return
     if len(identifier) > MAX_ID:
-        errors.append(too_long(path, MAX_ID))
-    check_texts(errors, path, identifier, names.c_identifier(identifier))
+        errors.too_long(path, MAX_ID)
+    errors.check_texts(path, identifier, names.c_identifier(identifier))
 
 
 def _check_fully_qualified(errors: Errors, path: str, name: str) -> None:
     check_qualified(errors, path, name)
     if "/" not in name:
         detail = "a fully qualified name must be a domain and a name separated by a slash"
-        errors.append(invalid(path, name, detail))
+        errors.invalid(path, name, detail)
 
 
 def check_pool_name(errors: Errors, path: str, name: str) -> None:
     if not name:
-        errors.append(required(path))
+        errors.required(path)
         return
     if len(name) > names.MAX_SUBDOMAIN:
-        errors.append(too_long(path, names.MAX_SUBDOMAIN))
+        errors.too_long(path, names.MAX_SUBDOMAIN)
     for part in name.split("/"):
-        check_texts(errors, path, part, names.dns_subdomain(part))
+        errors.check_texts(path, part, names.dns_subdomain(part))
 
 
 def check_claim(errors: Errors, claim: JsonObject) -> None:
@@ -159,7 +148,7 @@ def check_template(errors: Errors, template: JsonObject) -> None:
 
 
 def check_template_update(errors: Errors, template: JsonObject, old: JsonObject, subresource: str) -> None:
-    check_immutable(errors, "spec", template.get("spec"), old.get("spec"))
+    errors.check_immutable("spec", template.get("spec"), old.get("spec"))
 
 
 def _request_names(devices: JsonObject) -> RequestNames:
@@ -187,7 +176,7 @@ def _check_devices(errors: Errors, path: str, devices: JsonObject) -> None:
             _check_fully_qualified(errors, f"{at}.{given[0]}", constraint[given[0]])
         else:
             detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-            errors.append(required(at, detail))
+            errors.required(at, detail)
 
     def check_configuration(errors: Errors, at: str, config: JsonObject) -> None:
         _check_references(errors, f"{at}.requests", config.get("requests"), known)
@@ -213,7 +202,7 @@ def _check_reference(errors: Errors, path: str, name: str, known: RequestNames) 
         if alternatives is not None and (len(segments) == 1 or segments[1] in alternatives):
             return
     detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-    errors.append(invalid(path, name, detail))
+    errors.invalid(path, name, detail)
 
 
 def _check_request(errors: Errors, path: str, request: JsonObject) -> None:
@@ -221,7 +210,7 @@ def _check_request(errors: Errors, path: str, request: JsonObject) -> None:
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
     if exactly is not None and alternatives:
         detail = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
-        errors.append(invalid(path, None, detail))
+        errors.invalid(path, None, detail)
     elif exactly is not None:
         _check_exactly(errors, f"{path}.exactly", exactly)
     elif alternatives:
@@ -234,7 +223,7 @@ def _check_request(errors: Errors, path: str, request: JsonObject) -> None:
             lambda entry: entry.get("name", ""),
         )
     else:
-        errors.append(required(path, "exactly one of `exactly` or `firstAvailable` is required"))
+        errors.required(path, "exactly one of `exactly` or `firstAvailable` is required")
 
 
 def _check_alternative(errors: Errors, path: str, request: JsonObject) -> None:
@@ -244,17 +233,17 @@ def _check_alternative(errors: Errors, path: str, request: JsonObject) -> None:
 
 def _check_exactly(errors: Errors, path: str, request: JsonObject) -> None:
     if name := request.get("deviceClassName"):
-        check_texts(errors, f"{path}.deviceClassName", name, names.dns_subdomain(name))
+        errors.check_texts(f"{path}.deviceClassName", name, names.dns_subdomain(name))
     else:
-        errors.append(required(f"{path}.deviceClassName"))
+        errors.required(f"{path}.deviceClassName")
     check_list(errors, f"{path}.selectors", request.get("selectors"), _MAX_SELECTORS, _check_selector)
     mode, count = request.get("allocationMode", ""), request.get("count", 0)
     if mode not in _MODES:
-        errors.append(not_supported(f"{path}.allocationMode", mode, _MODES))
+        errors.not_supported(f"{path}.allocationMode", mode, _MODES)
     elif mode == "All" and count:
-        errors.append(invalid(f"{path}.count", count, "must not be specified when allocationMode is 'All'"))
+        errors.invalid(f"{path}.count", count, "must not be specified when allocationMode is 'All'")
     elif mode == "ExactCount" and count <= 0:
-        errors.append(invalid(f"{path}.count", count, "must be greater than zero"))
+        errors.invalid(f"{path}.count", count, "must be greater than zero")
     for index, toleration in enumerate(request.get("tolerations") or ()):
         _check_toleration(errors, f"{path}.tolerations[{index}]", toleration)
 
@@ -262,11 +251,11 @@ def _check_exactly(errors: Errors, path: str, request: JsonObject) -> None:
 def _check_selector(errors: Errors, path: str, selector: JsonObject) -> None:
     cel = selector.get("cel")
     if cel is None:
-        errors.append(required(f"{path}.cel"))
+        errors.required(f"{path}.cel")
     elif not cel.get("expression"):
-        errors.append(required(f"{path}.cel.expression"))
+        errors.required(f"{path}.cel.expression")
     elif byte_length(cel["expression"]) > _MAX_EXPRESSION:
-        errors.append(too_long(f"{path}.cel.expression", _MAX_EXPRESSION))
+        errors.too_long(f"{path}.cel.expression", _MAX_EXPRESSION)
     else:
         _check_expression(errors, f"{path}.cel.expression", cel["expression"])
 
@@ -275,40 +264,40 @@ def _check_expression(errors: Errors, path: str, expression: str) -> None:
     try:
         selector = compile_selector(expression)
     except CompileError as error:
-        errors.append(invalid(path, expression, str(error)))
+        errors.invalid(path, expression, str(error))
         return
     if most_cost(selector) > MAX_COST:
-        errors.append(forbidden(path, "too complex, exceeds cost limit"))
+        errors.forbidden(path, "too complex, exceeds cost limit")
 
 
 def _check_toleration(errors: Errors, path: str, toleration: JsonObject) -> None:
     key, operator, value = (toleration.get(name, "") for name in ("key", "operator", "value"))
     if key:
-        check_texts(errors, f"{path}.key", key, label_key_errors(key))
+        errors.check_texts(f"{path}.key", key, label_key_errors(key))
     if operator == "Exists":
         if value:
-            errors.append(invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
+            errors.invalid(f"{path}.value", value, "must be empty for operator `Exists`")
     elif operator == "Equal":
-        check_texts(errors, f"{path}.value", value, label_value_errors(value))
+        errors.check_texts(f"{path}.value", value, label_value_errors(value))
     else:
-        check_enum(errors, f"{path}.operator", operator, ("Equal", "Exists"))
+        errors.check_enum(f"{path}.operator", operator, ("Equal", "Exists"))
     if effect := toleration.get("effect"):
-        check_enum(errors, f"{path}.effect", effect, EFFECTS)
+        errors.check_enum(f"{path}.effect", effect, EFFECTS)
 
 
 def _check_opaque(errors: Errors, path: str, config: JsonObject) -> None:
     opaque = config.get("opaque")
     if opaque is None:
-        errors.append(required(f"{path}.opaque"))
+        errors.required(f"{path}.opaque")
         return
     check_csi_driver_name(errors, f"{path}.opaque.driver", opaque.get("driver", ""))
     parameters, at = opaque.get("parameters"), f"{path}.opaque.parameters"
     if parameters is None:
-        errors.append(required(at))
+        errors.required(at)
     elif not isinstance(parameters, dict):
-        errors.append(invalid(at, "<value omitted>", "must be a valid JSON object"))
+        errors.invalid(at, "<value omitted>", "must be a valid JSON object")
     elif byte_length(go_json(parameters)) > _MAX_PARAMETERS:
-        errors.append(too_long(at, _MAX_PARAMETERS))
+        errors.too_long(at, _MAX_PARAMETERS)
 
 
 def check_class(errors: Errors, device_class: JsonObject) -> None:
@@ -317,7 +306,7 @@ def check_class(errors: Errors, device_class: JsonObject) -> None:
     check_list(errors, "spec.config", spec.get("config"), _MAX_CONFIG, _check_opaque)
     extended = spec.get("extendedResourceName")
     if extended is not None and not is_extended(extended):
-        errors.append(invalid("spec.extendedResourceName", extended, "must be a valid extended resource name"))
+        errors.invalid("spec.extendedResourceName", extended, "must be a valid extended resource name")
 
 
 def check_class_update(errors: Errors, device_class: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -326,7 +315,7 @@ def check_class_update(errors: Errors, device_class: JsonObject, old: JsonObject
 
 def check_claim_update(errors: Errors, claim: JsonObject, old: JsonObject, subresource: str) -> None:
     if subresource != "status":
-        check_immutable(errors, "spec", claim.get("spec"), old.get("spec"))
+        errors.check_immutable("spec", claim.get("spec"), old.get("spec"))
         return
     status, old_status = claim.get("status") or {}, old.get("status") or {}
     reserved, path = status.get("reservedFor") or [], "status.reservedFor"
@@ -334,23 +323,23 @@ def check_claim_update(errors: Errors, claim: JsonObject, old: JsonObject, subre
     allocation, old_allocation = status.get("allocation"), old_status.get("allocation")
     _check_device_statuses(errors, status.get("devices") or [], allocation or {})
     if reserved and allocation is None:
-        errors.append(forbidden(path, "may not be specified when `allocated` is not set"))
+        errors.forbidden(path, "may not be specified when `allocated` is not set")
     elif (claim.get("metadata") or {}).get("deletionTimestamp"):
         before = old_status.get("reservedFor") or []
         if any(consumer not in before for consumer in reserved):
             detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-            errors.append(forbidden(path, detail))
+            errors.forbidden(path, detail)
     if allocation is None:
         return
     if old_allocation is None:
         known = _request_names((claim.get("spec") or {}).get("devices") or {})
         _check_allocation(errors, "status.allocation", allocation, known)
     elif not same(allocation, old_allocation):
-        errors.append(invalid("status.allocation", allocation, "field is immutable"))
+        errors.invalid("status.allocation", allocation, "field is immutable")
 
 
 def _check_consumer(errors: Errors, path: str, consumer: JsonObject) -> None:
-    check_required_fields(errors, path, consumer, ("resource", "name", "uid"))
+    errors.check_required_fields(path, consumer, ("resource", "name", "uid"))
 
 
 def _device_key(entry: JsonObject) -> tuple[str, str, str, str]:
@@ -366,23 +355,23 @@ def _check_device_statuses(errors: Errors, devices: list[JsonObject], allocation
         _check_device(errors, at, device)
         shown = "/".join(part for part in key if part)
         if key not in allocated:
-            errors.append(invalid(at, shown, "must be an allocated device in the claim"))
+            errors.invalid(at, shown, "must be an allocated device in the claim")
         if key in seen:
-            errors.append(duplicate(at, shown))
+            errors.duplicate(at, shown)
         seen.add(key)
 
 
 def _check_device(errors: Errors, path: str, device: JsonObject) -> None:
     check_csi_driver_name(errors, f"{path}.driver", device.get("driver", ""))
     check_pool_name(errors, f"{path}.pool", device.get("pool", ""))
-    check_texts(errors, f"{path}.device", device.get("device", ""), names.dns_label(device.get("device", "")))
+    errors.check_texts(f"{path}.device", device.get("device", ""), names.dns_label(device.get("device", "")))
     share = device.get("shareID")
     if share is not None and not _UID_RE.fullmatch(share):
         detail = (
             "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` "
             "with lowercase hexadecimal characters"
         )
-        errors.append(invalid(f"{path}.shareID", share, detail))
+        errors.invalid(f"{path}.shareID", share, detail)
 
 
 def _check_allocation(errors: Errors, path: str, allocation: JsonObject, known: RequestNames) -> None:
@@ -392,7 +381,7 @@ def _check_allocation(errors: Errors, path: str, allocation: JsonObject, known: 
         check_binding_conditions(errors, at, result)
 
     def check_configuration(errors: Errors, at: str, config: JsonObject) -> None:
-        check_enum(errors, f"{at}.source", config.get("source"), ("FromClaim", "FromClass"))
+        errors.check_enum(f"{at}.source", config.get("source"), ("FromClaim", "FromClass"))
         _check_references(errors, f"{at}.requests", config.get("requests"), known)
         _check_opaque(errors, at, config)
 
@@ -411,12 +400,12 @@ def check_binding_conditions(errors: Errors, path: str, device: JsonObject) -> N
         check_set(errors, at, conditions, _MAX_CONDITIONS, _check_condition, lambda condition: condition)
         other = "bindingFailureConditions" if name == "bindingConditions" else "bindingConditions"
         if not conditions and (bad if name == "bindingConditions" else good):
-            errors.append(invalid(at, None, f"{name} are required to use {other}"))
+            errors.invalid(at, None, f"{name} are required to use {other}")
     for index, condition in enumerate(bad):
         if condition in good:
             detail = "bindingFailureConditions must not overlap with bindingConditions"
-            errors.append(invalid(f"{path}.bindingFailureConditions[{index}]", condition, detail))
+            errors.invalid(f"{path}.bindingFailureConditions[{index}]", condition, detail)
 
 
 def _check_condition(errors: Errors, path: str, condition: str) -> None:
-    check_texts(errors, path, condition, label_key_errors(condition))
+    errors.check_texts(path, condition, label_key_errors(condition))

@@ -22,14 +22,6 @@ from stowplan_cluster.apiserver.validation.device_claims import (
 )
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
-    check_enum,
-    check_immutable,
-    check_length,
-    check_texts,
-    forbidden,
-    invalid,
-    required,
-    too_many,
 )
 from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_node_selector
@@ -50,7 +42,7 @@ def check_slice(errors: Errors, resource_slice: JsonObject) -> None:
     _check_nodes(errors, spec)
     devices = spec.get("devices") or []
     if "sharedCounters" in spec and "devices" in spec:
-        errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+        errors.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
     per_device = bool(spec.get("perDeviceNodeSelection"))
 
     def check_one(errors: Errors, path: str, device: JsonObject) -> None:
@@ -74,9 +66,9 @@ def _check_pool(errors: Errors, path: str, pool: JsonObject) -> None:
     check_pool_name(errors, f"{path}.name", pool.get("name", ""))
     count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
     if count <= 0:
-        errors.append(invalid(f"{path}.resourceSliceCount", count, "must be greater than zero"))
+        errors.invalid(f"{path}.resourceSliceCount", count, "must be greater than zero")
     if generation < 0:
-        errors.append(invalid(f"{path}.generation", generation, "must be greater than or equal to zero"))
+        errors.invalid(f"{path}.generation", generation, "must be greater than or equal to zero")
 
 
 _SLICE_CHOICES = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
@@ -92,17 +84,17 @@ def _check_nodes(errors: Errors, spec: JsonObject) -> None:
         terms = selector.get("nodeSelectorTerms") or []
         if len(terms) != 1:
             path = "spec.nodeSelector.nodeSelectorTerms"
-            errors.append(invalid(path, terms or None, "must have exactly one node selector term"))
+            errors.invalid(path, terms or None, "must have exactly one node selector term")
     each = spec.get("perDeviceNodeSelection")
     if each:
         chosen.append("`perDeviceNodeSelection`")
     elif each is not None:
-        errors.append(invalid("spec.perDeviceNodeSelection", False, "must be either unset or set to true"))
+        errors.invalid("spec.perDeviceNodeSelection", False, "must be either unset or set to true")
     if not chosen:
-        errors.append(required("spec", _SLICE_CHOICES))
+        errors.required("spec", _SLICE_CHOICES)
     elif len(chosen) > 1:
         detail = f"{_SLICE_CHOICES}, but multiple fields are set"
-        errors.append(invalid("spec", f"{{{', '.join(chosen)}}}", detail))
+        errors.invalid("spec", f"{{{', '.join(chosen)}}}", detail)
 
 
 def _chosen_nodes(errors: Errors, path: str, holder: JsonObject, *, empty: str) -> list[str]:
@@ -110,22 +102,22 @@ def _chosen_nodes(errors: Errors, path: str, holder: JsonObject, *, empty: str) 
     node, selector, everywhere = (holder.get(name) for name in ("nodeName", "nodeSelector", "allNodes"))
     if node:
         chosen.append("`nodeName`")
-        check_texts(errors, f"{path}.nodeName", node, names.dns_subdomain(node))
+        errors.check_texts(f"{path}.nodeName", node, names.dns_subdomain(node))
     elif node is not None:
-        errors.append(invalid(f"{path}.nodeName", node, empty))
+        errors.invalid(f"{path}.nodeName", node, empty)
     if selector is not None:
         chosen.append("`nodeSelector`")
         check_node_selector(errors, f"{path}.nodeSelector", selector)
     if everywhere:
         chosen.append("`allNodes`")
     elif everywhere is not None:
-        errors.append(invalid(f"{path}.allNodes", False, "must be either unset or set to true"))
+        errors.invalid(f"{path}.allNodes", False, "must be either unset or set to true")
     return chosen
 
 
 def _check_device(errors: Errors, path: str, device: JsonObject, *, per_device: bool) -> None:
     name = device.get("name", "")
-    check_texts(errors, f"{path}.name", name, names.dns_label(name))
+    errors.check_texts(f"{path}.name", name, names.dns_label(name))
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     _check_sizes(errors, path, attributes, len(attributes) + len(capacity))
     check_map(errors, f"{path}.attributes", attributes, _NO_LIMIT, check_qualified, _check_attribute)
@@ -133,7 +125,7 @@ def _check_device(errors: Errors, path: str, device: JsonObject, *, per_device: 
 
     def check_capacity(errors: Errors, at: str, entry: JsonObject) -> None:
         if not shared and entry.get("requestPolicy") is not None:
-            errors.append(forbidden(f"{at}.requestPolicy", "allowMultipleAllocations must be true"))
+            errors.forbidden(f"{at}.requestPolicy", "allowMultipleAllocations must be true")
 
     check_map(errors, f"{path}.capacity", capacity, _NO_LIMIT, check_qualified, check_capacity)
     check_list(errors, f"{path}.taints", device.get("taints"), _MAX_TAINTS, _check_taint)
@@ -146,11 +138,11 @@ def _check_device(errors: Errors, path: str, device: JsonObject, *, per_device: 
 def _check_sizes(errors: Errors, path: str, attributes: dict[str, JsonObject], entries: int) -> None:
     if entries > _MAX_ATTRIBUTES:
         detail = f"the total number of attributes and capacities must not exceed {_MAX_ATTRIBUTES}"
-        errors.append(invalid(path, entries, detail))
+        errors.invalid(path, entries, detail)
     values = sum(max(1, sum(len(entry.get(name) or ()) for name in _LISTS)) for entry in attributes.values())
     if values > _MAX_ATTRIBUTE_VALUES:
         detail = f"the total number of attribute values must not exceed {_MAX_ATTRIBUTE_VALUES}"
-        errors.append(invalid(path, values, detail))
+        errors.invalid(path, values, detail)
 
 
 def _check_attribute(errors: Errors, path: str, attribute: JsonObject) -> None:
@@ -160,25 +152,25 @@ def _check_attribute(errors: Errors, path: str, attribute: JsonObject) -> None:
             _check_text(errors, f"{path}.{name}", attribute[name], is_version=name == "version")
     for name in _LISTS:
         if name in attribute and not attribute[name]:
-            errors.append(invalid(f"{path}.{name}", [], "must not be empty if specified"))
+            errors.invalid(f"{path}.{name}", [], "must not be empty if specified")
     for name in ("strings", "versions"):
         for index, text in enumerate(attribute.get(name) or ()):
             _check_text(errors, f"{path}.{name}[{index}]", text, is_version=name == "versions")
     if len(given) != 1:
-        errors.append(invalid(path, attribute if given else "", "exactly one value must be specified"))
+        errors.invalid(path, attribute if given else "", "exactly one value must be specified")
 
 
 def _check_text(errors: Errors, path: str, text: str, *, is_version: bool) -> None:
     if is_version and names.parse(text) is None:
-        errors.append(invalid(path, text, "must be a string compatible with semver.org spec 2.0.0"))
-    check_length(errors, path, text, _MAX_VALUE)
+        errors.invalid(path, text, "must be a string compatible with semver.org spec 2.0.0")
+    errors.check_length(path, text, _MAX_VALUE)
 
 
 def _check_taint(errors: Errors, path: str, taint: JsonObject) -> None:
     key, value = taint.get("key", ""), taint.get("value", "")
-    check_texts(errors, f"{path}.key", key, label_key_errors(key))
-    check_texts(errors, f"{path}.value", value, label_value_errors(value))
-    check_enum(errors, f"{path}.effect", taint.get("effect"), EFFECTS)
+    errors.check_texts(f"{path}.key", key, label_key_errors(key))
+    errors.check_texts(f"{path}.value", value, label_value_errors(value))
+    errors.check_enum(f"{path}.effect", taint.get("effect"), EFFECTS)
 
 
 def _check_counter_set(errors: Errors, path: str, counter_set: JsonObject) -> None:
@@ -193,7 +185,7 @@ def _check_consumption(errors: Errors, path: str, consumption: JsonObject) -> No
 
 def _check_counters(errors: Errors, path: str, counters: dict[str, JsonObject]) -> None:
     if not counters:
-        errors.append(required(path))
+        errors.required(path)
     check_map(errors, path, counters, _MAX_COUNTERS, check_request_name)
 
 
@@ -204,22 +196,22 @@ def _check_device_nodes(errors: Errors, path: str, device: JsonObject, *, per_de
                 "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` "
                 "is set to true in the ResourceSlice spec"
             )
-            errors.append(invalid(path, None, detail))
+            errors.invalid(path, None, detail)
         return
     chosen = _chosen_nodes(errors, path, device, empty="must not be empty")
     if not chosen:
-        errors.append(required(path, _DEVICE_CHOICES))
+        errors.required(path, _DEVICE_CHOICES)
     elif len(chosen) > 1:
-        errors.append(invalid(path, f"{{{', '.join(chosen)}}}", _DEVICE_CHOICES))
+        errors.invalid(path, f"{{{', '.join(chosen)}}}", _DEVICE_CHOICES)
 
 
 def check_slice_update(errors: Errors, resource_slice: JsonObject, old: JsonObject, subresource: str) -> None:
     check_slice(errors, resource_slice)
     spec, old_spec = resource_slice.get("spec") or {}, old.get("spec") or {}
     pool, old_pool = spec.get("pool") or {}, old_spec.get("pool") or {}
-    check_immutable(errors, "spec.pool.name", pool.get("name", ""), old_pool.get("name", ""))
-    check_immutable(errors, "spec.driver", spec.get("driver", ""), old_spec.get("driver", ""))
-    check_immutable(errors, "spec.nodeName", spec.get("nodeName"), old_spec.get("nodeName"))
+    errors.check_immutable("spec.pool.name", pool.get("name", ""), old_pool.get("name", ""))
+    errors.check_immutable("spec.driver", spec.get("driver", ""), old_spec.get("driver", ""))
+    errors.check_immutable("spec.nodeName", spec.get("nodeName"), old_spec.get("nodeName"))
 
 
 def check_taint_rule(errors: Errors, rule: JsonObject) -> None:
@@ -230,7 +222,7 @@ def check_taint_rule(errors: Errors, rule: JsonObject) -> None:
     if "pool" in selector:
         check_pool_name(errors, f"{path}.pool", selector["pool"])
     if "device" in selector:
-        check_texts(errors, f"{path}.device", selector["device"], names.dns_label(selector["device"]))
+        errors.check_texts(f"{path}.device", selector["device"], names.dns_label(selector["device"]))
     _check_taint(errors, "spec.taint", spec.get("taint") or {})
 
 
@@ -241,4 +233,4 @@ def check_taint_rule_update(errors: Errors, rule: JsonObject, old: JsonObject, s
     conditions, path = (rule.get("status") or {}).get("conditions") or [], "status.conditions"
     check_conditions(errors, path, conditions)
     if len(conditions) > _MAX_CONDITIONS:
-        errors.append(too_many(path, len(conditions), _MAX_CONDITIONS))
+        errors.too_many(path, len(conditions), _MAX_CONDITIONS)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.validation.field_errors import Errors, check_texts, invalid, not_supported, required
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 ENVIRONMENT_FIELDS = (
     "metadata.name",
@@ -45,19 +45,19 @@ _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", 
 def check_field_reference(errors: Errors, path: str, reference: JsonObject, allowed: Sequence[str]) -> None:
     for name in ("apiVersion", "fieldPath"):
         if not reference.get(name):
-            errors.append(required(f"{path}.{name}"))
+            errors.required(f"{path}.{name}")
             return
     version, label = reference["apiVersion"], reference["fieldPath"]
     field, subscript = _split(label)
     if problem := _conversion_problem(version, label, field, subscript):
-        errors.append(invalid(f"{path}.fieldPath", label, f"error converting fieldPath: {problem}"))
+        errors.invalid(f"{path}.fieldPath", label, f"error converting fieldPath: {problem}")
     elif subscript is not None:
         key = subscript.lower() if field == "metadata.annotations" else subscript
-        check_texts(errors, path, key, is_qualified_name_errors(key))
+        errors.check_texts(path, key, is_qualified_name_errors(key))
     else:
         field = "spec.nodeName" if field == "spec.host" else field
         if field not in allowed:
-            errors.append(not_supported(f"{path}.fieldPath", field, allowed))
+            errors.not_supported(f"{path}.fieldPath", field, allowed)
 
 
 def _split(label: str) -> tuple[str, str | None]:
@@ -80,11 +80,11 @@ def _conversion_problem(version: str, label: str, field: str, subscript: str | N
 def check_resource_reference(errors: Errors, path: str, reference: JsonObject, *, in_volume: bool) -> None:
     resource = reference.get("resource", "")
     if in_volume and not reference.get("containerName"):
-        errors.append(required(f"{path}.containerName"))
+        errors.required(f"{path}.containerName")
     elif not resource:
-        errors.append(required(f"{path}.resource"))
+        errors.required(f"{path}.resource")
     elif resource not in _RESOURCES and not resource.startswith(_HUGEPAGES):
-        errors.append(not_supported(f"{path}.resource", resource, _RESOURCES))
+        errors.not_supported(f"{path}.resource", resource, _RESOURCES)
     divisor = reference.get("divisor")
     if divisor is not None and parse_quantity(divisor) != 0:
         _check_divisor(errors, f"{path}.divisor", resource, divisor)
@@ -95,10 +95,10 @@ def _check_divisor(errors: Errors, path: str, resource: str, divisor: str) -> No
     if kind == "cpu":
         if divisor not in ("1m", "1"):
             detail = "only divisor's values 1m and 1 are supported with the cpu resource"
-            errors.append(invalid(path, resource, detail))
+            errors.invalid(path, resource, detail)
         return
     words = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}
     what = "hugepages" if kind.startswith("hugepages-") else words.get(kind)
     if what and divisor not in _BYTE_DIVISORS:
         detail = f"only divisor's values {', '.join(_BYTE_DIVISORS)} are supported with the {what} resource"
-        errors.append(invalid(path, resource, detail))
+        errors.invalid(path, resource, detail)

@@ -14,10 +14,6 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     byte_length,
-    check_immutable,
-    check_texts,
-    invalid,
-    required,
     same,
 )
 
@@ -65,16 +61,16 @@ def check_event(errors: Errors, event: JsonObject) -> None:
     view = _View(event, core=False)
     _check_series(errors, event.get("series"))
     if not view.get("eventTime"):
-        errors.append(required("eventTime"))
+        errors.required("eventTime")
     kind = view.text("type")
     if kind not in ("Normal", "Warning"):
-        errors.append(invalid("type", "", f"has invalid value: {kind}"))
+        errors.invalid("type", "", f"has invalid value: {kind}")
     for name in ("firstTimestamp", "lastTimestamp", "count"):
         if view.get(name):
-            errors.append(invalid(name, "", "needs to be unset"))
+            errors.invalid(name, "", "needs to be unset")
     source = view.get("source", None)
     if isinstance(source, dict) and any(source.values()):
-        errors.append(invalid("source", "", "needs to be unset"))
+        errors.invalid("source", "", "needs to be unset")
 
 
 def _check_common(errors: Errors, event: JsonObject, *, core: bool) -> None:
@@ -85,7 +81,7 @@ def _check_common(errors: Errors, event: JsonObject, *, core: bool) -> None:
     _check_namespace(errors, namespace, about, new=bool(view.get("eventTime")))
     if view.get("eventTime"):
         _check_new(errors, view, "reportingComponent" if core else "reportingController")
-    check_texts(errors, "namespace", namespace, names.dns_subdomain(namespace))
+    errors.check_texts("namespace", namespace, names.dns_subdomain(namespace))
 
 
 def _check_namespace(errors: Errors, namespace: str, about: str, *, new: bool) -> None:
@@ -95,31 +91,31 @@ def _check_namespace(errors: Errors, namespace: str, about: str, *, new: bool) -
     else:
         matches = namespace in (("default", "kube-system") if new else ("", "default"))
     if not matches:
-        errors.append(invalid("involvedObject.namespace", about, "does not match event.namespace"))
+        errors.invalid("involvedObject.namespace", about, "does not match event.namespace")
 
 
 def _check_new(errors: Errors, view: _View, controller_field: str) -> None:
     controller = view.text("reportingController")
     if not controller:
-        errors.append(required(controller_field))
-    check_texts(errors, controller_field, controller, is_qualified_name_errors(controller))
+        errors.required(controller_field)
+    errors.check_texts(controller_field, controller, is_qualified_name_errors(controller))
     for name, limit in _LIMITS.items():
         text = view.text(name)
         if not text:
-            errors.append(required(name))
+            errors.required(name)
         if byte_length(text) > limit:
-            errors.append(invalid(name, "", f"can have at most {limit} characters"))
+            errors.invalid(name, "", f"can have at most {limit} characters")
     if byte_length(view.text("message")) > _MAX_NOTE:
-        errors.append(invalid("message", "", f"can have at most {_MAX_NOTE} characters"))
+        errors.invalid("message", "", f"can have at most {_MAX_NOTE} characters")
 
 
 def _check_series(errors: Errors, series: JsonObject | None) -> None:
     if series is None:
         return
     if series.get("count", 0) < 2:
-        errors.append(invalid("series.count", "", "should be at least 2"))
+        errors.invalid("series.count", "", "should be at least 2")
     if not series.get("lastObservedTime"):
-        errors.append(required("series.lastObservedTime"))
+        errors.required("series.lastObservedTime")
 
 
 def check_core_event_update(errors: Errors, event: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -132,4 +128,4 @@ def check_event_update(errors: Errors, event: JsonObject, old: JsonObject, subre
         _check_series(errors, event.get("series"))
     new, before = _View(event, core=False), _View(old, core=False)
     for name in _FIXED:
-        check_immutable(errors, name, new.get(name, None), before.get(name, None))
+        errors.check_immutable(name, new.get(name, None), before.get(name, None))

@@ -16,8 +16,6 @@ from stowplan.kube.api.api_errors import FieldError
 from stowplan.kube.api.field_errors import child, go_json, go_quote
 from stowplan_cluster.apiserver.objects import JsonObject
 
-Errors = list[FieldError]
-
 NOT_NEGATIVE = "must be greater than or equal to 0"
 NOT_POSITIVE = "must be greater than zero"
 IMMUTABLE = "field is immutable"
@@ -47,16 +45,8 @@ def duplicate(path: str, value: object, detail: str = "") -> FieldError:
     return _error(api_errors.DUPLICATE, path, "Duplicate value", value, detail)
 
 
-def not_found(path: str, value: object, detail: str = "") -> FieldError:
-    return _error(api_errors.NOT_FOUND, path, "Not found", value, detail)
-
-
 def forbidden(path: str, detail: str = "") -> FieldError:
     return _error(api_errors.FORBIDDEN, path, "Forbidden", OMITTED, detail)
-
-
-def internal_error(path: str, detail: str) -> FieldError:
-    return _error(api_errors.INTERNAL, path, "Internal error", OMITTED, detail)
 
 
 def not_supported(path: str, value: object, supported: Iterable[str]) -> FieldError:
@@ -77,51 +67,81 @@ def _counted(limit: int, unit: str) -> str:
     return f"{limit} {unit}" if limit == 1 else f"{limit} {unit}s"
 
 
-def check_enum(errors: Errors, path: str, value: str | None, supported: Sequence[str]) -> None:
-    """Check a required field with enumerated values."""
-    if not value:
-        errors.append(required(path))
-    elif value not in supported:
-        errors.append(not_supported(path, value, supported))
+class Errors(list[FieldError]):
+    """The errors of an object, in the order in which they were found."""
 
+    def required(self, path: str, detail: str = "") -> None:
+        self.append(required(path, detail))
 
-def check_supported(errors: Errors, path: str, value: str | None, supported: Sequence[str]) -> None:
-    """Check an optional field with enumerated values."""
-    if value is not None and value not in supported:
-        errors.append(not_supported(path, value, supported))
+    def invalid(self, path: str, value: object, detail: str) -> None:
+        self.append(invalid(path, value, detail))
 
+    def duplicate(self, path: str, value: object, detail: str = "") -> None:
+        self.append(duplicate(path, value, detail))
 
-def check_not_negative(errors: Errors, path: str, value: int | None) -> None:
-    if value is not None and value < 0:
-        errors.append(invalid(path, value, NOT_NEGATIVE))
+    def not_found(self, path: str, value: object, detail: str = "") -> None:
+        self.append(_error(api_errors.NOT_FOUND, path, "Not found", value, detail))
 
+    def forbidden(self, path: str, detail: str = "") -> None:
+        self.append(forbidden(path, detail))
 
-def check_positive(errors: Errors, path: str, value: int | None) -> None:
-    if value is None or value <= 0:
-        errors.append(invalid(path, value or 0, NOT_POSITIVE))
+    def internal_error(self, path: str, detail: str) -> None:
+        self.append(_error(api_errors.INTERNAL, path, "Internal error", OMITTED, detail))
 
+    def not_supported(self, path: str, value: object, supported: Iterable[str]) -> None:
+        self.append(not_supported(path, value, supported))
 
-def check_not_negative_fields(errors: Errors, path: str, obj: JsonObject, names: Iterable[str]) -> None:
-    for name in names:
-        if obj.get(name, 0) < 0:
-            errors.append(invalid(child(path, name), obj[name], NOT_NEGATIVE))
+    def too_long(self, path: str, limit: int, unit: str = "byte") -> None:
+        self.append(too_long(path, limit, unit))
 
+    def too_many(self, path: str, count: int, limit: int) -> None:
+        self.append(too_many(path, count, limit))
 
-def check_required_fields(errors: Errors, path: str, obj: JsonObject, names: Iterable[str]) -> None:
-    for name in names:
-        if not obj.get(name):
-            errors.append(required(f"{path}.{name}"))
+    def check_enum(self, path: str, value: str | None, supported: Sequence[str]) -> None:
+        """Check a required field with enumerated values."""
+        if not value:
+            self.required(path)
+        else:
+            self.check_supported(path, value, supported)
 
+    def check_supported(self, path: str, value: str | None, supported: Sequence[str]) -> None:
+        """Check an optional field with enumerated values."""
+        if value is not None and value not in supported:
+            self.not_supported(path, value, supported)
 
-def check_texts(errors: Errors, path: str, value: str, complaints: Iterable[str]) -> None:
-    """Add one error for each message of a string rule."""
-    for complaint in complaints:
-        errors.append(invalid(path, value, complaint))
+    def check_not_negative(self, path: str, value: int | None) -> None:
+        if value is not None and value < 0:
+            self.invalid(path, value, NOT_NEGATIVE)
 
+    def check_positive(self, path: str, value: int | None) -> None:
+        if value is None or value <= 0:
+            self.invalid(path, value or 0, NOT_POSITIVE)
 
-def check_length(errors: Errors, path: str, value: str, limit: int) -> None:
-    if byte_length(value) > limit:
-        errors.append(too_long(path, limit))
+    def check_not_negative_fields(self, path: str, obj: JsonObject, names: Iterable[str]) -> None:
+        for name in names:
+            self.check_not_negative(child(path, name), obj.get(name))
+
+    def check_required_fields(self, path: str, obj: JsonObject, names: Iterable[str]) -> None:
+        for name in names:
+            if not obj.get(name):
+                self.required(f"{path}.{name}")
+
+    def check_texts(self, path: str, value: str, complaints: Iterable[str]) -> None:
+        """Add one error for each message of a string rule."""
+        for complaint in complaints:
+            self.invalid(path, value, complaint)
+
+    def check_length(self, path: str, value: str, limit: int) -> None:
+        if byte_length(value) > limit:
+            self.too_long(path, limit)
+
+    def check_immutable(self, path: str, new: object, old: object) -> None:
+        if not same(new, old):
+            self.invalid(path, new, IMMUTABLE)
+
+    def check_immutable_fields(self, path: str, new: JsonObject, old: JsonObject, *names: str) -> None:
+        for name in names:
+            self.check_immutable(child(path, name), new.get(name), old.get(name))
 
 
 def byte_length(text: str) -> int:
@@ -156,16 +176,6 @@ def _is_empty(value: object) -> bool:
     if isinstance(value, dict):
         return all(field is None for field in value.values())
     return value is None or (isinstance(value, list | str) and not value)
-
-
-def check_immutable(errors: Errors, path: str, new: object, old: object) -> None:
-    if not same(new, old):
-        errors.append(invalid(path, new, IMMUTABLE))
-
-
-def check_immutable_fields(errors: Errors, path: str, new: JsonObject, old: JsonObject, *names: str) -> None:
-    for name in names:
-        check_immutable(errors, child(path, name), new.get(name), old.get(name))
 
 
 def difference(new: object, old: object) -> str:

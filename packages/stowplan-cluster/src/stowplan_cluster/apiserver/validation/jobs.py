@@ -19,15 +19,6 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     OMITTED,
     Errors,
-    check_enum,
-    check_immutable,
-    check_immutable_fields,
-    check_length,
-    check_not_negative_fields,
-    check_supported,
-    invalid,
-    not_supported,
-    required,
     same,
 )
 from stowplan_cluster.apiserver.validation.paths import check_domain_prefixed_path
@@ -59,13 +50,13 @@ def check_job(errors: Errors, job: JsonObject) -> None:
         hostname = f"{metadata.get('name', '')}-{completions - 1}"
         if names.dns_label(hostname):
             detail = f"will not able to create pod with invalid DNS label: {hostname}"
-            errors.append(invalid("metadata.name", metadata.get("name", ""), detail))
+            errors.invalid("metadata.name", metadata.get("name", ""), detail)
 
 
 def _check_generated_selector(errors: Errors, metadata: JsonObject, spec: JsonObject) -> None:
     uid, name = metadata.get("uid", ""), metadata.get("name", "")
     if not uid:
-        errors.append(required("metadata.uid"))
+        errors.required("metadata.uid")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     expected = {
         "controller-uid": uid,
@@ -76,24 +67,24 @@ def _check_generated_selector(errors: Errors, metadata: JsonObject, spec: JsonOb
     for key, value in expected.items():
         path = f"spec.template.metadata.labels[{key}]"
         if key not in labels:
-            errors.append(required(path, f"must be '{value}'"))
+            errors.required(path, f"must be '{value}'")
         elif labels[key] != value:
-            errors.append(invalid(path, labels, f"must be '{value}'"))
+            errors.invalid(path, labels, f"must be '{value}'")
     ready = compiled(spec["selector"])
     if ready is not None and not ready.matches(expected):
-        errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+        errors.invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
 
 
 def check_job_spec(errors: Errors, spec: JsonObject) -> None:
     """Check what Jobs and templates of Jobs have in common: everything but the selector."""
-    check_not_negative_fields(errors, "spec", spec, _JOB_COUNTS)
+    errors.check_not_negative_fields("spec", spec, _JOB_COUNTS)
     if (manager := spec.get("managedBy")) is not None:
         check_domain_prefixed_path(errors, "spec.managedBy", manager)
-        check_length(errors, "spec.managedBy", manager, 63)
+        errors.check_length("spec.managedBy", manager, 63)
     _check_mode(errors, spec)
     replacement = spec.get("podReplacementPolicy")
     supported = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
-    check_supported(errors, "spec.podReplacementPolicy", replacement, supported)
+    errors.check_supported("spec.podReplacementPolicy", replacement, supported)
     check_pod_template(errors, "spec.template", spec.get("template") or {})
     _check_restart_policy(errors, spec)
 
@@ -101,34 +92,34 @@ def check_job_spec(errors: Errors, spec: JsonObject) -> None:
 def _check_selector(errors: Errors, spec: JsonObject) -> None:
     selector = spec.get("selector")
     if selector is None:
-        errors.append(required("spec.selector"))
+        errors.required("spec.selector")
     check_label_selector(errors, "spec.selector", selector)
     labels, ready = ((spec.get("template") or {}).get("metadata") or {}).get("labels"), compiled(selector)
     if ready is not None and not ready.matches(labels or {}):
         detail = "`selector` does not match template `labels`"
-        errors.append(invalid("spec.template.metadata.labels", labels, detail))
+        errors.invalid("spec.template.metadata.labels", labels, detail)
 
 
 def _check_mode(errors: Errors, spec: JsonObject) -> None:
     mode = spec.get("completionMode")
-    check_supported(errors, "spec.completionMode", mode, ("NonIndexed", "Indexed"))
+    errors.check_supported("spec.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode != "Indexed":
         return
     completions, parallelism = spec.get("completions"), spec.get("parallelism")
     if completions is None:
-        errors.append(required("spec.completions", "when completion mode is Indexed"))
+        errors.required("spec.completions", "when completion mode is Indexed")
     if parallelism is not None and parallelism > _MAX_INDEXED:
         detail = f"must be less than or equal to {_MAX_INDEXED} when completion mode is Indexed"
-        errors.append(invalid("spec.parallelism", parallelism, detail))
+        errors.invalid("spec.parallelism", parallelism, detail)
 
 
 def _check_restart_policy(errors: Errors, spec: JsonObject) -> None:
     path = "spec.template.spec.restartPolicy"
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy", "")
     if policy in ("", "Always"):
-        errors.append(required(path, 'valid values: "OnFailure", "Never"'))
+        errors.required(path, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
-        errors.append(not_supported(path, policy, ("OnFailure", "Never")))
+        errors.not_supported(path, policy, ("OnFailure", "Never"))
 
 
 def check_job_update(errors: Errors, job: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -143,16 +134,16 @@ def check_job_update(errors: Errors, job: JsonObject, old: JsonObject, subresour
     _check_completions(errors, spec, old_spec)
     _check_template_kept(errors, spec, old_spec, started="startTime" in (old.get("status") or {}))
     fixed = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
-    check_immutable_fields(errors, "spec", spec, old_spec, *fixed)
+    errors.check_immutable_fields("spec", spec, old_spec, *fixed)
 
 
 def _check_completions(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
     completions = spec.get("completions")
     if spec.get("completionMode") != "Indexed":
-        check_immutable(errors, "spec.completions", completions, old.get("completions"))
+        errors.check_immutable("spec.completions", completions, old.get("completions"))
     elif completions not in (None, old.get("completions"), spec.get("parallelism")):
         detail = "can only be modified in tandem with spec.parallelism"
-        errors.append(invalid("spec.completions", completions, detail))
+        errors.invalid("spec.completions", completions, detail)
 
 
 _DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
@@ -175,7 +166,7 @@ def _check_template_kept(errors: Errors, spec: JsonObject, old: JsonObject, *, s
             allowed = allowed | {"metadata": metadata}
         allowed = allowed | {"spec": pod}
     if not same(new, allowed):
-        check_immutable(errors, "spec.template", new, old.get("template"))
+        errors.check_immutable("spec.template", new, old.get("template"))
 
 
 def _with_new_resources(old: list[JsonObject], new: list[JsonObject]) -> list[JsonObject]:
@@ -186,24 +177,24 @@ def _with_new_resources(old: list[JsonObject], new: list[JsonObject]) -> list[Js
 
 def _check_status(errors: Errors, job: JsonObject, old: JsonObject) -> None:
     status, old_status = job.get("status") or {}, old.get("status") or {}
-    check_not_negative_fields(errors, "status", status, ("active", "succeeded", "failed", "ready", "terminating"))
+    errors.check_not_negative_fields("status", status, ("active", "succeeded", "failed", "ready", "terminating"))
     done, failed = is_true(status, "Complete"), is_true(status, "Failed")
     if done and failed:
-        errors.append(invalid("status.conditions", OMITTED, "cannot set Complete=True and Failed=true conditions"))
+        errors.invalid("status.conditions", OMITTED, "cannot set Complete=True and Failed=true conditions")
     ended = status.get("completionTime")
     if ended is not None and not done:
         detail = "cannot set completionTime when there is no Complete=True condition"
-        errors.append(invalid("status.completionTime", ended, detail))
+        errors.invalid("status.completionTime", ended, detail)
     if ended is None and done:
-        errors.append(required("status.completionTime", "completionTime is required for Complete jobs"))
+        errors.required("status.completionTime", "completionTime is required for Complete jobs")
     if (done or failed) and status.get("startTime") is None:
-        errors.append(required("status.startTime", "startTime is required for finished job"))
+        errors.required("status.startTime", "startTime is required for finished job")
     if (done or failed) and status.get("active", 0) > 0:
-        errors.append(invalid("status.active", status["active"], "active>0 is invalid for finished job"))
+        errors.invalid("status.active", status["active"], "active>0 is invalid for finished job")
     for kind in ("Failed", "Complete", "FailureTarget"):
         if is_true(old_status, kind) and not is_true(status, kind):
             detail = f"cannot disable the terminal {kind}=True condition"
-            errors.append(invalid("status.conditions", OMITTED, detail))
+            errors.invalid("status.conditions", OMITTED, detail)
 
 
 # Validate CronJobs: schedule, time zone and the template of their Jobs.
@@ -235,7 +226,7 @@ def check_cron_job(errors: Errors, cron_job: JsonObject) -> None:
     _check_spec(errors, cron_job.get("spec") or {}, None)
     name = (cron_job.get("metadata") or {}).get("name", "")
     if len(name) > _LONGEST_NAME:
-        errors.append(invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
+        errors.invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters")
 
 
 def check_cron_job_update(errors: Errors, cron_job: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -245,20 +236,20 @@ def check_cron_job_update(errors: Errors, cron_job: JsonObject, old: JsonObject,
 
 def _check_spec(errors: Errors, spec: JsonObject, old: JsonObject | None) -> None:
     _check_schedule(errors, spec, old)
-    check_not_negative_fields(errors, "spec", spec, _COUNTS[:1])
+    errors.check_not_negative_fields("spec", spec, _COUNTS[:1])
     zone = spec.get("timeZone")
     if zone is not None and (old is None or old.get("timeZone") != zone):
         _check_time_zone(errors, zone)
-    check_enum(errors, "spec.concurrencyPolicy", spec.get("concurrencyPolicy"), _CONCURRENCY)
+    errors.check_enum("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), _CONCURRENCY)
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
-    of_job: Errors = []
+    of_job = Errors()
     check_job_spec(of_job, job)
     errors += (replace(error, field=f"spec.jobTemplate.{error.field}") for error in of_job)
     if (selector := job.get("selector")) is not None:
-        errors.append(invalid("spec.jobTemplate.spec.selector", selector, "`selector` will be auto-generated"))
+        errors.invalid("spec.jobTemplate.spec.selector", selector, "`selector` will be auto-generated")
     if job.get("manualSelector"):
-        errors.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
-    check_not_negative_fields(errors, "spec", spec, _COUNTS[1:])
+        errors.not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false"))
+    errors.check_not_negative_fields("spec", spec, _COUNTS[1:])
 
 
 # -- schedules --------------------------------------------------------------------------------------------------------
@@ -267,19 +258,19 @@ def _check_spec(errors: Errors, spec: JsonObject, old: JsonObject | None) -> Non
 def _check_schedule(errors: Errors, spec: JsonObject, old: JsonObject | None) -> None:
     path, schedule = "spec.schedule", spec.get("schedule", "")
     if not schedule:
-        errors.append(required(path))
+        errors.required(path)
         return
     try:
         _parse(schedule)
     except ValueError as problem:
-        errors.append(invalid(path, schedule, str(problem)))
+        errors.invalid(path, schedule, str(problem))
     if "TZ" not in schedule:
         return
     if old is None or "TZ" not in old.get("schedule", ""):
         detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(invalid(path, schedule, detail))
+        errors.invalid(path, schedule, detail)
     elif spec.get("timeZone") is not None:
-        errors.append(invalid(path, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
+        errors.invalid(path, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
 
 
 def _parse(schedule: str) -> None:
@@ -353,18 +344,18 @@ def _number(text: str, named: dict[str, int]) -> int:
 def _check_time_zone(errors: Errors, zone: str) -> None:
     path = "spec.timeZone"
     if not zone:
-        errors.append(invalid(path, zone, "timeZone must be nil or non-empty string"))
+        errors.invalid(path, zone, "timeZone must be nil or non-empty string")
         return
     parts = zone.split("/")
     if any(part in (".", "..") or part.startswith("-") or not _ZONE_PART_RE.fullmatch(part) for part in parts):
-        errors.append(invalid(path, zone, f"unknown time zone {zone}"))
+        errors.invalid(path, zone, f"unknown time zone {zone}")
         return
     if zone.lower() == "local":
         detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        errors.append(invalid(path, zone, detail))
+        errors.invalid(path, zone, detail)
     # Without a database of time zones nothing can be said of them.
     if zone != "Local" and not _is_zone(zone) and _is_zone("Europe/London"):
-        errors.append(invalid(path, zone, f"unknown time zone {zone}"))
+        errors.invalid(path, zone, f"unknown time zone {zone}")
 
 
 def _is_zone(name: str) -> bool:

@@ -18,15 +18,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
     Errors,
     byte_length,
-    check_length,
-    check_not_negative,
-    check_texts,
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-    too_long,
 )
 from stowplan_cluster.apiserver.validation.selectors import check_label_key, check_labels
 
@@ -53,13 +44,13 @@ def check_metadata(
     """Validate metadata. `judge_prefix` validates generateName, too, which declaratively validated kinds do not."""
     prefix, name = metadata.get("generateName"), metadata.get("name")
     if prefix and judge_prefix:
-        check_texts(errors, "metadata.generateName", prefix, name_rule(names.mask_trailing_dash(prefix)))
+        errors.check_texts("metadata.generateName", prefix, name_rule(names.mask_trailing_dash(prefix)))
     if not name:
-        errors.append(required("metadata.name", "name or generateName is required"))
+        errors.required("metadata.name", "name or generateName is required")
     else:
-        check_texts(errors, "metadata.name", name, name_rule(name))
+        errors.check_texts("metadata.name", name, name_rule(name))
     _check_namespace(errors, metadata.get("namespace", ""), namespaced)
-    check_not_negative(errors, "metadata.generation", metadata.get("generation"))
+    errors.check_not_negative("metadata.generation", metadata.get("generation"))
     _check_maps_and_owners(errors, metadata)
     if finalizers := metadata.get("finalizers"):
         _check_finalizers(errors, finalizers)
@@ -68,11 +59,11 @@ def check_metadata(
 def _check_namespace(errors: Errors, namespace: str, namespaced: bool) -> None:
     if not namespaced:
         if namespace:
-            errors.append(forbidden("metadata.namespace", "not allowed on this type"))
+            errors.forbidden("metadata.namespace", "not allowed on this type")
     elif not namespace:
-        errors.append(required("metadata.namespace"))
+        errors.required("metadata.namespace")
     else:
-        check_texts(errors, "metadata.namespace", namespace, names.dns_label(namespace))
+        errors.check_texts("metadata.namespace", namespace, names.dns_label(namespace))
 
 
 def _check_maps_and_owners(errors: Errors, metadata: JsonObject) -> None:
@@ -89,9 +80,9 @@ def check_annotations(errors: Errors, path: str, annotations: dict[str, str] | N
     for key, value in (annotations or {}).items():
         size += byte_length(key) + byte_length(value)
         for complaint in label_key_errors(key.lower()):
-            errors.append(invalid(path, key, complaint))
+            errors.invalid(path, key, complaint)
     if size > MAX_ANNOTATIONS:
-        errors.append(too_long(path, MAX_ANNOTATIONS))
+        errors.too_long(path, MAX_ANNOTATIONS)
 
 
 def _check_owners(errors: Errors, owners: list[JsonObject]) -> None:
@@ -106,27 +97,27 @@ def _check_owners(errors: Errors, owners: list[JsonObject]) -> None:
                 'Only one reference can have Controller set to true. Found "true" in references for '
                 f"{controller} and {this}"
             )
-            errors.append(invalid(path, owners, detail))
+            errors.invalid(path, owners, detail)
         controller = controller or this
 
 
 def _check_owner(errors: Errors, path: str, owner: JsonObject) -> None:
     api_version = owner.get("apiVersion", "")
     if not api_version.rpartition("/")[2]:
-        errors.append(invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
+        errors.invalid(f"{path}.apiVersion", api_version, "version must not be empty")
     for name in ("kind", "name", "uid"):
         if not owner.get(name):
-            errors.append(invalid(f"{path}.{name}", "", "must not be empty"))
+            errors.invalid(f"{path}.{name}", "", "must not be empty")
     if api_version == "v1" and owner.get("kind") == "Event":
-        errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
 
 
 def _check_finalizers(errors: Errors, finalizers: list[str]) -> None:
     path = "metadata.finalizers"
     for finalizer in finalizers:
-        check_texts(errors, path, finalizer, label_key_errors(finalizer))
+        errors.check_texts(path, finalizer, label_key_errors(finalizer))
     if ORPHAN in finalizers and FOREGROUND in finalizers:
-        errors.append(invalid(path, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
+        errors.invalid(path, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set")
 
 
 def check_known_finalizers(errors: Errors, metadata: JsonObject) -> None:
@@ -138,7 +129,7 @@ def check_known_finalizer(errors: Errors, path: str, finalizer: str) -> None:
     """Check that a finalizer without a domain is one of Kubernetes' own."""
     if "/" not in finalizer and finalizer not in ("kubernetes", ORPHAN, FOREGROUND):
         detail = "name is neither a standard finalizer name nor is it fully qualified"
-        errors.append(invalid(path, finalizer, detail))
+        errors.invalid(path, finalizer, detail)
 
 
 def check_metadata_update(errors: Errors, metadata: JsonObject, old: JsonObject) -> None:
@@ -146,7 +137,7 @@ def check_metadata_update(errors: Errors, metadata: JsonObject, old: JsonObject)
     if old.get("deletionTimestamp"):
         _check_no_new_finalizers(errors, metadata.get("finalizers") or [], old.get("finalizers") or [])
     if metadata.get("generation", 0) < old.get("generation", 0):
-        errors.append(invalid("metadata.generation", metadata.get("generation", 0), "must not be decremented"))
+        errors.invalid("metadata.generation", metadata.get("generation", 0), "must not be decremented")
     for name in _IMMUTABLE_FIELDS:
         if metadata.get(name) != old.get(name):
             _check_immutable(errors, name, metadata.get(name), old.get(name))
@@ -155,7 +146,7 @@ def check_metadata_update(errors: Errors, metadata: JsonObject, old: JsonObject)
 def _check_immutable(errors: Errors, name: str, new: object, old: object) -> None:
     empty = _EMPTY.get(name)
     if (new or empty) != (old or empty):
-        errors.append(invalid(f"metadata.{name}", new or empty, IMMUTABLE))
+        errors.invalid(f"metadata.{name}", new or empty, IMMUTABLE)
 
 
 def _check_no_new_finalizers(errors: Errors, new: Sequence[str], old: Sequence[str]) -> None:
@@ -164,7 +155,7 @@ def _check_no_new_finalizers(errors: Errors, new: Sequence[str], old: Sequence[s
         detail = (
             f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
         )
-        errors.append(forbidden("metadata.finalizers", detail))
+        errors.forbidden("metadata.finalizers", detail)
 
 
 def check_template_metadata(errors: Errors, path: str, metadata: JsonObject) -> None:
@@ -173,7 +164,7 @@ def check_template_metadata(errors: Errors, path: str, metadata: JsonObject) -> 
     check_labels(errors, f"{path}.labels", metadata.get("labels"))
     for name in metadata:
         if name not in ("annotations", "labels") and metadata[name]:
-            errors.append(forbidden(f"{path}.{name}", "cannot be set"))
+            errors.forbidden(f"{path}.{name}", "cannot be set")
 
 
 # Validate metav1.Condition.
@@ -190,23 +181,23 @@ def check_conditions(errors: Errors, path: str, conditions: list[JsonObject]) ->
     for index, condition in enumerate(conditions):
         at, kind = f"{path}[{index}]", condition.get("type", "")
         if kind in seen:
-            errors.append(duplicate(f"{at}.type", kind))
+            errors.duplicate(f"{at}.type", kind)
         seen.add(kind)
         check_label_key(errors, f"{at}.type", kind)
         if condition.get("status", "") not in _STATUSES:
-            errors.append(not_supported(f"{at}.status", condition.get("status", ""), _STATUSES))
+            errors.not_supported(f"{at}.status", condition.get("status", ""), _STATUSES)
         if (generation := condition.get("observedGeneration", 0)) < 0:
             detail = "must be greater than or equal to zero"
-            errors.append(invalid(f"{at}.observedGeneration", generation, detail))
+            errors.invalid(f"{at}.observedGeneration", generation, detail)
         if not condition.get("lastTransitionTime"):
-            errors.append(required(f"{at}.lastTransitionTime"))
+            errors.required(f"{at}.lastTransitionTime")
         _check_reason(errors, f"{at}.reason", condition.get("reason", ""))
-        check_length(errors, f"{at}.message", condition.get("message", ""), 32 * 1024)
+        errors.check_length(f"{at}.message", condition.get("message", ""), 32 * 1024)
 
 
 def _check_reason(errors: Errors, path: str, reason: str) -> None:
     if not reason:
-        errors.append(required(path))
+        errors.required(path)
         return
     if not _REASON_RE.fullmatch(reason):
         what = (
@@ -214,5 +205,5 @@ def _check_reason(errors: Errors, path: str, reason: str) -> None:
             "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'"
         )
         examples = "'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', "
-        errors.append(invalid(path, reason, f"{what} (e.g. {examples}regex used for validation is '{_REASON}')"))
-    check_length(errors, path, reason, 1024)
+        errors.invalid(path, reason, f"{what} (e.g. {examples}regex used for validation is '{_REASON}')")
+    errors.check_length(path, reason, 1024)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from stowplan.kube.api.labels import dns1123_subdomain_errors
-from stowplan_cluster.apiserver.validation.field_errors import Errors, invalid
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 NameRule = Callable[[str], tuple[str, ...]]
 
@@ -227,7 +227,7 @@ def _version_of(text: str) -> int:
 
 def check_ip(errors: Errors, path: str, text: str) -> None:
     if problem := _address_problem(text):
-        errors.append(invalid(path, text, problem))
+        errors.invalid(path, text, problem)
 
 
 def check_network(errors: Errors, path: str, text: str) -> None:
@@ -236,7 +236,7 @@ def check_network(errors: Errors, path: str, text: str) -> None:
             raise ValueError(text)
         ipaddress.ip_network(text, strict=False)
     except ValueError:
-        errors.append(invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+        errors.invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")
 
 
 def is_dual_stack(texts: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ import re
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.labels import label_value_errors
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.validation.field_errors import Errors, check_enum, duplicate, forbidden, invalid
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 from stowplan_cluster.apiserver.validation.names import MAX_SUBDOMAIN, check_network, is_dual_stack
 from stowplan_cluster.apiserver.validation.placement import TAINT_EFFECTS
 from stowplan_cluster.apiserver.validation.resources import check_resource_quantity
@@ -29,7 +29,7 @@ def check_node(errors: Errors, node: JsonObject) -> None:
         for index, text in enumerate(ranges):
             check_network(errors, f"spec.podCIDRs[{index}]", text)
         if len(ranges) > 1 and (len(ranges) > 2 or not is_dual_stack(ranges)):
-            errors.append(invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family"))
+            errors.invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
 
 
 def check_node_update(errors: Errors, node: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -41,13 +41,13 @@ def check_node_update(errors: Errors, node: JsonObject, old: JsonObject, subreso
         return
     old_ranges = old_spec.get("podCIDRs")
     if old_ranges and old_ranges != spec.get("podCIDRs"):
-        errors.append(forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid'))
+        errors.forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
     old_provider = old_spec.get("providerID")
     if old_provider and old_provider != spec.get("providerID"):
-        errors.append(forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid'))
+        errors.forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
     _check_taints(errors, spec.get("taints") or [])
     if spec.get("externalID", "") != old_spec.get("externalID", ""):
-        errors.append(forbidden("spec.externalID", "may not be updated"))
+        errors.forbidden("spec.externalID", "may not be updated")
 
 
 def _check_taints(errors: Errors, taints: list[JsonObject]) -> None:
@@ -57,10 +57,10 @@ def _check_taints(errors: Errors, taints: list[JsonObject]) -> None:
         at, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
         check_label_key(errors, f"{at}.key", key)
         if complaints := label_value_errors(taint.get("value", "")):
-            errors.append(invalid(f"{at}.value", taint["value"], ";".join(complaints)))
-        check_enum(errors, f"{at}.effect", effect, TAINT_EFFECTS)
+            errors.invalid(f"{at}.value", taint["value"], ";".join(complaints))
+        errors.check_enum(f"{at}.effect", effect, TAINT_EFFECTS)
         if (key, effect) in seen:
-            errors.append(duplicate(at, taint, "taints must be unique by key and effect pair"))
+            errors.duplicate(at, taint, "taints must be unique by key and effect pair")
         seen.add((key, effect))
 
 
@@ -73,9 +73,9 @@ def _check_status(errors: Errors, status: JsonObject) -> None:
         at = f"status.declaredFeatures[{index}]"
         _check_feature(errors, at, feature)
         if index and feature == features[index - 1]:
-            errors.append(duplicate(at, feature))
+            errors.duplicate(at, feature)
         elif index and feature < features[index - 1]:
-            errors.append(invalid(at, feature, "list must be sorted alphabetically"))
+            errors.invalid(at, feature, "list must be sorted alphabetically")
 
 
 def _check_feature(errors: Errors, path: str, feature: str) -> None:
@@ -88,7 +88,7 @@ def _check_feature(errors: Errors, path: str, feature: str) -> None:
         )
     else:
         return
-    errors.append(invalid(path, feature, f"invalid feature name {go_quote(feature)}: {detail}"))
+    errors.invalid(path, feature, f"invalid feature name {go_quote(feature)}: {detail}")
 
 
 def _check_addresses(errors: Errors, addresses: list[JsonObject]) -> None:
@@ -96,5 +96,5 @@ def _check_addresses(errors: Errors, addresses: list[JsonObject]) -> None:
     for index, address in enumerate(addresses):
         key = (address.get("type", ""), address.get("address", ""))
         if key in seen:
-            errors.append(duplicate(f"status.addresses[{index}]", address))
+            errors.duplicate(f"status.addresses[{index}]", address)
         seen.add(key)

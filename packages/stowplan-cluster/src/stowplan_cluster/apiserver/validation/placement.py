@@ -14,14 +14,6 @@ from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
-    check_positive,
-    check_supported,
-    check_texts,
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
 )
 from stowplan_cluster.apiserver.validation.selectors import (
     check_label_key,
@@ -57,7 +49,7 @@ def _check_node_affinity(errors: Errors, path: str, affinity: JsonObject) -> Non
 def _check_weight(errors: Errors, path: str, term: JsonObject) -> None:
     weight = term.get("weight", 0)
     if not 1 <= weight <= 100:
-        errors.append(invalid(f"{path}.weight", weight, _WEIGHTS))
+        errors.invalid(f"{path}.weight", weight, _WEIGHTS)
 
 
 def _check_pod_affinity(errors: Errors, path: str, affinity: JsonObject) -> None:
@@ -73,11 +65,11 @@ def _check_pod_term(errors: Errors, path: str, term: JsonObject) -> None:
     check_label_selector(errors, f"{path}.labelSelector", term.get("labelSelector"))
     check_label_selector(errors, f"{path}.namespaceSelector", term.get("namespaceSelector"))
     for namespace in term.get("namespaces") or ():
-        check_texts(errors, f"{path}.namespace", namespace, names.dns_label(namespace))
+        errors.check_texts(f"{path}.namespace", namespace, names.dns_label(namespace))
     _check_label_keys(errors, path, term)
     key = term.get("topologyKey", "")
     if not key:
-        errors.append(required(f"{path}.topologyKey", "can not be empty"))
+        errors.required(f"{path}.topologyKey", "can not be empty")
     check_label_key(errors, f"{path}.topologyKey", key)
 
 
@@ -87,7 +79,7 @@ def _check_label_keys(errors: Errors, path: str, term: JsonObject) -> None:
     match, mismatch = term.get("matchLabelKeys") or [], term.get("mismatchLabelKeys") or []
     for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
         if keys and selector is None:
-            errors.append(forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set"))
+            errors.forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set")
             continue
         for index, key in enumerate(keys):
             check_label_key(errors, f"{path}.{name}[{index}]", key)
@@ -96,7 +88,7 @@ def _check_label_keys(errors: Errors, path: str, term: JsonObject) -> None:
     for index, key in enumerate(match):
         if key in mismatch:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
-            errors.append(invalid(f"{path}.matchLabelKeys[{index}]", key, detail))
+            errors.invalid(f"{path}.matchLabelKeys[{index}]", key, detail)
 
 
 def _check_keys_not_selected(errors: Errors, path: str, keys: Sequence[str], selector: JsonObject) -> None:
@@ -106,7 +98,7 @@ def _check_keys_not_selected(errors: Errors, path: str, keys: Sequence[str], sel
         if key in keys and key in seen:
             # Parity: the reference leaves out "matchLabelKeys" here.
             detail = "exists in both matchLabelKeys and labelSelector"
-            errors.append(invalid(f"{path}[{keys.index(key)}]", key, detail))
+            errors.invalid(f"{path}[{keys.index(key)}]", key, detail)
         seen.add(key)
 
 
@@ -122,29 +114,29 @@ def _check_toleration(errors: Errors, path: str, toleration: JsonObject) -> None
         check_label_key(errors, f"{path}.key", key)
     elif operator != "Exists":
         detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        errors.append(invalid(f"{path}.operator", operator, detail))
+        errors.invalid(f"{path}.operator", operator, detail)
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
         detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        errors.append(invalid(f"{path}.effect", effect, detail))
+        errors.invalid(f"{path}.effect", effect, detail)
     _check_toleration_value(errors, path, operator, value)
     if effect and effect not in TAINT_EFFECTS:
-        errors.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
+        errors.not_supported(f"{path}.effect", effect, TAINT_EFFECTS)
 
 
 def _check_toleration_value(errors: Errors, path: str, operator: str, value: str) -> None:
     if operator in ("", "Equal"):
         if complaints := label_value_errors(value):
-            errors.append(invalid(f"{path}.operator", value, ";".join(complaints)))
+            errors.invalid(f"{path}.operator", value, ";".join(complaints))
     elif operator == "Exists":
         if value:
             detail = "value must be empty when `operator` is 'Exists'"
-            errors.append(invalid(f"{path}.operator", value, detail))
+            errors.invalid(f"{path}.operator", value, detail)
     elif operator in ("Lt", "Gt"):
         # Lt and Gt are alpha; they are accepted whether or not the scheduler's feature gate is on.
         if parse_int64(value) is None or str(parse_int64(value)) != value:
-            errors.append(invalid(f"{path}.value", value, "must be a valid decimal integer in canonical form"))
+            errors.invalid(f"{path}.value", value, "must be a valid decimal integer in canonical form")
     else:
-        errors.append(not_supported(f"{path}.operator", operator, ("Equal", "Exists")))
+        errors.not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
 
 
 def check_spreading(errors: Errors, path: str, constraints: Sequence[JsonObject]) -> None:
@@ -154,20 +146,20 @@ def check_spreading(errors: Errors, path: str, constraints: Sequence[JsonObject]
 
 def _check_constraint(errors: Errors, path: str, constraint: JsonObject, later: Sequence[JsonObject]) -> None:
     key, action = constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
-    check_positive(errors, f"{path}.maxSkew", constraint.get("maxSkew"))
+    errors.check_positive(f"{path}.maxSkew", constraint.get("maxSkew"))
     if not key:
-        errors.append(required(f"{path}.topologyKey", "can not be empty"))
+        errors.required(f"{path}.topologyKey", "can not be empty")
     if action not in _ACTIONS:
-        errors.append(not_supported(f"{path}.whenUnsatisfiable", action, _ACTIONS))
+        errors.not_supported(f"{path}.whenUnsatisfiable", action, _ACTIONS)
     if any(key == other.get("topologyKey") and action == other.get("whenUnsatisfiable") for other in later):
-        errors.append(duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+        errors.duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
     if (domains := constraint.get("minDomains")) is not None:
-        check_positive(errors, f"{path}.minDomains", domains)
+        errors.check_positive(f"{path}.minDomains", domains)
         if action != "DoNotSchedule":
             detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-            errors.append(invalid(f"{path}.minDomains", domains, detail))
+            errors.invalid(f"{path}.minDomains", domains, detail)
     for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-        check_supported(errors, f"{path}.{name}", constraint.get(name), _INCLUSION)
+        errors.check_supported(f"{path}.{name}", constraint.get(name), _INCLUSION)
     _check_label_keys(errors, path, constraint)
     check_label_selector(errors, f"{path}.labelSelector", constraint.get("labelSelector"))
 
@@ -176,15 +168,15 @@ def check_scheduling_gates(errors: Errors, path: str, gates: Sequence[JsonObject
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name", "")
-        check_texts(errors, f"{path}[{index}]", name, is_qualified_name_errors(name))
+        errors.check_texts(f"{path}[{index}]", name, is_qualified_name_errors(name))
         if name in seen:
-            errors.append(duplicate(f"{path}[{index}]", name))
+            errors.duplicate(f"{path}[{index}]", name)
         seen.add(name)
 
 
 def check_scheduling_group(errors: Errors, path: str, group: JsonObject) -> None:
     name = group.get("podGroupName")
     if name is None:
-        errors.append(invalid(f"{path}.podGroupName", None, "must specify one of: `podGroupName`"))
+        errors.invalid(f"{path}.podGroupName", None, "must specify one of: `podGroupName`")
     else:
-        check_texts(errors, f"{path}.podGroupName", name, names.dns_subdomain(name))
+        errors.check_texts(f"{path}.podGroupName", name, names.dns_subdomain(name))

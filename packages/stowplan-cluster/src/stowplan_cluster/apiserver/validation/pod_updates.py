@@ -18,13 +18,8 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     between,
-    check_immutable,
-    check_texts,
     difference,
-    duplicate,
     forbidden,
-    invalid,
-    required,
     same,
 )
 from stowplan_cluster.apiserver.validation.names import check_ip, is_dual_stack
@@ -45,11 +40,11 @@ def check_pod_status_update(errors: Errors, pod: JsonObject, old: JsonObject) ->
     spec, old_spec = pod.get("spec") or {}, old.get("spec") or {}
     _check_conditions(errors, status.get("conditions") or [])
     if spec.get("nodeName", "") != old_spec.get("nodeName", ""):
-        errors.append(forbidden("status.nodeName", "may not be changed directly"))
+        errors.forbidden("status.nodeName", "may not be changed directly")
     _check_nomination(errors, status, old_status, bound=bool(old_spec.get("nodeName")))
     if (generation := status.get("observedGeneration", 0)) < 0:
-        errors.append(invalid("status.observedGeneration", generation, _NOT_AN_INTEGER))
-    check_immutable(errors, "status.qosClass", status.get("qosClass", ""), old_status.get("qosClass", ""))
+        errors.invalid("status.observedGeneration", generation, _NOT_AN_INTEGER)
+    errors.check_immutable("status.qosClass", status.get("qosClass", ""), old_status.get("qosClass", ""))
     for name in ("containerStatuses", "initContainerStatuses"):
         if statuses := status.get(name):
             _check_not_restarted(errors, f"status.{name}", statuses, old_status.get(name) or [], old_spec)
@@ -57,7 +52,7 @@ def check_pod_status_update(errors: Errors, pod: JsonObject, old: JsonObject) ->
     _check_addresses(errors, "status.podIPs", status.get("podIPs") or [])
     if hosts := status.get("hostIPs"):
         if status.get("hostIP", "") != hosts[0].get("ip", ""):
-            errors.append(invalid("status.hostIPs[0].ip", hosts[0].get("ip", ""), "must be equal to `hostIP`"))
+            errors.invalid("status.hostIPs[0].ip", hosts[0].get("ip", ""), "must be equal to `hostIP`")
         _check_addresses(errors, "status.hostIPs", hosts)
 
 
@@ -65,19 +60,19 @@ def _check_conditions(errors: Errors, conditions: list[JsonObject]) -> None:
     for index, condition in enumerate(conditions):
         at, kind = f"status.conditions[{index}]", condition.get("type", "")
         if (generation := condition.get("observedGeneration", 0)) < 0:
-            errors.append(invalid(f"{at}.observedGeneration", generation, _NOT_AN_INTEGER))
+            errors.invalid(f"{at}.observedGeneration", generation, _NOT_AN_INTEGER)
         if kind not in _SYSTEM_CONDITIONS:
             # Parity: the path says "Type".
-            check_texts(errors, f"{at}.Type", kind, is_qualified_name_errors(kind))
+            errors.check_texts(f"{at}.Type", kind, is_qualified_name_errors(kind))
 
 
 def _check_nomination(errors: Errors, status: JsonObject, old: JsonObject, *, bound: bool) -> None:
     path, node = "status.nominatedNodeName", status.get("nominatedNodeName", "")
     if not node or node == old.get("nominatedNodeName", ""):
         return
-    check_texts(errors, path, node, names.dns_subdomain(node))
+    errors.check_texts(path, node, names.dns_subdomain(node))
     if bound:
-        errors.append(forbidden(path, "may not be set on pods that are already bound to a node"))
+        errors.forbidden(path, "may not be set on pods that are already bound to a node")
 
 
 def _check_not_restarted(
@@ -94,7 +89,7 @@ def _check_not_restarted(
             continue
         state = now.get(status.get("name"))
         if state is not None and state.get("terminated") is None:
-            errors.append(forbidden(f"{path}[{index}].state", "may not be transitioned to non-terminated state"))
+            errors.forbidden(f"{path}[{index}].state", "may not be transitioned to non-terminated state")
 
 
 def _has_own_policies(spec: JsonObject) -> bool:
@@ -108,12 +103,12 @@ def _check_claims(errors: Errors, statuses: list[JsonObject], claims: list[JsonO
         at, name = f"status.resourceClaimStatuses[{index}]", status.get("name", "")
         if name not in known:
             detail = "must match the name of an entry in `spec.resourceClaims`"
-            errors.append(invalid(f"{at}.name", name, detail))
+            errors.invalid(f"{at}.name", name, detail)
         if name in seen:
-            errors.append(duplicate(f"{at}.name", name))
+            errors.duplicate(f"{at}.name", name)
         seen.add(name)
         if (claim := status.get("resourceClaimName")) is not None:
-            check_texts(errors, f"{at}.resourceClaimName", claim, names.dns_subdomain(claim))
+            errors.check_texts(f"{at}.resourceClaimName", claim, names.dns_subdomain(claim))
 
 
 def _check_addresses(errors: Errors, path: str, addresses: list[JsonObject]) -> None:
@@ -121,7 +116,7 @@ def _check_addresses(errors: Errors, path: str, addresses: list[JsonObject]) -> 
     for index, text in enumerate(texts):
         check_ip(errors, f"{path}[{index}]", text)
     if len(texts) > 1 and (len(texts) > 2 or not is_dual_stack(texts)):
-        errors.append(invalid(path, addresses, "may specify no more than one IP for each IP family"))
+        errors.invalid(path, addresses, "may specify no more than one IP for each IP family")
 
 
 _UPDATABLE = ",".join(
@@ -157,7 +152,7 @@ def _check_annotations_kept(errors: Errors, pod: JsonObject, old: JsonObject) ->
     new_value, old_value = _mirror(pod), _mirror(old)
     if new_value != old_value:
         what = "add" if old_value is None else "remove or update"
-        errors.append(forbidden(f"metadata.annotations[{MIRROR_ANNOTATION}]", f"may not {what} mirror pod annotation"))
+        errors.forbidden(f"metadata.annotations[{MIRROR_ANNOTATION}]", f"may not {what} mirror pod annotation")
 
 
 def _mirror(pod: JsonObject) -> str | None:
@@ -169,11 +164,11 @@ def _check_spec_update(errors: Errors, spec: JsonObject, old: JsonObject) -> Non
     for name in ("containers", "initContainers"):
         new_containers, old_containers = spec.get(name) or [], old.get(name) or []
         if len(new_containers) != len(old_containers):
-            errors.append(forbidden(f"spec.{name}", "pod updates may not add or remove containers"))
+            errors.forbidden(f"spec.{name}", "pod updates may not add or remove containers")
             return
         for index, container in enumerate(new_containers):
             if not container.get("image"):
-                errors.append(required(f"spec.{name}[{index}].image"))
+                errors.required(f"spec.{name}[{index}].image")
     if not _check_deadline(errors, spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")):
         return
     _check_tolerations_kept(errors, spec.get("tolerations") or [], old.get("tolerations") or [])
@@ -181,7 +176,7 @@ def _check_spec_update(errors: Errors, spec: JsonObject, old: JsonObject) -> Non
     allowed = _with_what_may_change(errors, spec, old)
     if not same(spec, allowed):
         detail = f"pod updates may not change fields other than {_UPDATABLE}\n{difference(spec, allowed)}"
-        errors.append(forbidden("spec", detail))
+        errors.forbidden("spec", detail)
 
 
 def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
@@ -189,13 +184,13 @@ def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
     path = "spec.activeDeadlineSeconds"
     if new is None:
         if old is not None:
-            errors.append(invalid(path, None, "must not update from a positive integer to nil value"))
+            errors.invalid(path, None, "must not update from a positive integer to nil value")
         return True
     if not 0 <= new <= MAX_INT32:
-        errors.append(invalid(path, new, between(0, MAX_INT32)))
+        errors.invalid(path, new, between(0, MAX_INT32))
         return False
     if old is not None and old < new:
-        errors.append(invalid(path, new, "must be less than or equal to previous value"))
+        errors.invalid(path, new, "must be less than or equal to previous value")
         return False
     return True
 
@@ -205,7 +200,7 @@ def _check_tolerations_kept(errors: Errors, new: Sequence[JsonObject], old: Sequ
     if all(_without_seconds(toleration) in kept for toleration in old):
         return
     detail = "existing toleration can not be modified except its tolerationSeconds"
-    errors.append(forbidden("spec.tolerations", detail))
+    errors.forbidden("spec.tolerations", detail)
 
 
 def _without_seconds(toleration: JsonObject) -> JsonObject:
@@ -217,7 +212,7 @@ def _check_gates_only_removed(errors: Errors, new: Sequence[JsonObject], old: Se
     for index, gate in enumerate(new):
         if (name := gate.get("name", "")) not in known:
             detail = f"only deletion is allowed, but found new scheduling gate '{name}'"
-            errors.append(forbidden(f"spec.schedulingGates[{index}].name", detail))
+            errors.forbidden(f"spec.schedulingGates[{index}].name", detail)
 
 
 def _with_what_may_change(errors: Errors, spec: JsonObject, old: JsonObject) -> JsonObject:
@@ -241,7 +236,7 @@ def _with_what_may_change(errors: Errors, spec: JsonObject, old: JsonObject) -> 
 def _check_node_selector_narrowed(errors: Errors, new: dict[str, str], old: dict[str, str]) -> None:
     if any(new.get(key) != value for key, value in old.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        errors.append(invalid("spec.nodeSelector", new or None, detail))
+        errors.invalid("spec.nodeSelector", new or None, detail)
 
 
 def _allow_narrower_node_affinity(errors: Errors, allowed: JsonObject, spec: JsonObject) -> None:
@@ -260,12 +255,12 @@ def _check_node_affinity_narrowed(errors: Errors, new: JsonObject, old: JsonObje
     new_terms = (new.get(REQUIRED_TERMS) or {}).get("nodeSelectorTerms") or []
     if old_terms and len(old_terms) != len(new_terms):
         detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        errors.append(invalid(path, new_terms or None, detail))
+        errors.invalid(path, new_terms or None, detail)
         return
     for index, (after, before) in enumerate(zip(new_terms, old_terms, strict=False)):
         if not _has_only_additions(after, before):
             detail = "only additions are allowed (no mutations or deletions)"
-            errors.append(invalid(f"{path}[{index}]", after, detail))
+            errors.invalid(f"{path}[{index}]", after, detail)
 
 
 def _has_only_additions(new: JsonObject, old: JsonObject) -> bool:
@@ -285,9 +280,9 @@ def _check_ephemeral_containers(errors: Errors, spec: JsonObject, old: JsonObjec
         name = container.get("name", "")
         what = f"existing ephemeral containers {go_quote(name)} may not be"
         if name not in new:
-            errors.append(forbidden(path, f"{what} removed\n"))
+            errors.forbidden(path, f"{what} removed\n")
         elif not same(new[name], container):
-            errors.append(forbidden(path, f"{what} changed\n{difference(new[name], container)}"))
+            errors.forbidden(path, f"{what} changed\n{difference(new[name], container)}")
 
 
 def _check_resize(errors: Errors, pod: JsonObject, old: JsonObject) -> None:
@@ -297,7 +292,7 @@ def _check_resize(errors: Errors, pod: JsonObject, old: JsonObject) -> None:
     spec, old_spec = pod.get("spec") or {}, old.get("spec") or {}
     before = (old.get("status") or {}).get("qosClass") or qos_class(old_spec)
     if before != qos_class(spec):
-        errors.append(invalid("spec", before, "Pod QOS Class may not change as a result of resizing"))
+        errors.invalid("spec", before, "Pod QOS Class may not change as a result of resizing")
     for name in ("containers", "initContainers"):
         if not _check_same_containers(errors, name, spec.get(name) or [], old_spec.get(name) or []):
             return
@@ -312,17 +307,17 @@ def _check_resize(errors: Errors, pod: JsonObject, old: JsonObject) -> None:
     if "resources" in spec:
         allowed["resources"] = _resized(spec["resources"], old_spec.get("resources") or {})
     if len(errors) == found and not same(spec, allowed):
-        errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+        errors.forbidden("spec", "only cpu and memory resources are mutable")
 
 
 def _check_same_containers(errors: Errors, what: str, new: Sequence[JsonObject], old: Sequence[JsonObject]) -> bool:
     path = f"spec.{what}"
     if len(new) != len(old):
-        errors.append(forbidden(path, f"{what} may not be added or removed on resize"))
+        errors.forbidden(path, f"{what} may not be added or removed on resize")
         return False
     for index, (after, before) in enumerate(zip(new, old, strict=True)):
         if after.get("name") != before.get("name"):
-            errors.append(forbidden(f"{path}[{index}].name", f"{what} may not be renamed or reordered on resize"))
+            errors.forbidden(f"{path}[{index}].name", f"{what} may not be renamed or reordered on resize")
             return False
     return True
 
@@ -332,7 +327,7 @@ def _check_container_resize(errors: Errors, path: str, new: JsonObject, old: Jso
     resources, before = new.get("resources") or {}, old.get("resources") or {}
     for kind in ("requests", "limits"):
         if set(before.get(kind) or ()) - set(resources.get(kind) or ()):
-            errors.append(forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed"))
+            errors.forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed")
     return old | {"resources": _resized(resources, before), "resizePolicy": new.get("resizePolicy")}
 
 

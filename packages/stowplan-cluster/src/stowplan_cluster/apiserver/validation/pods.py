@@ -23,15 +23,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     between,
     byte_length,
-    check_enum,
-    check_texts,
-    duplicate,
-    forbidden,
-    invalid,
-    not_found,
-    not_supported,
-    required,
-    too_long,
 )
 from stowplan_cluster.apiserver.validation.metadata import check_annotations
 from stowplan_cluster.apiserver.validation.names import check_ip
@@ -60,20 +51,20 @@ from stowplan_cluster.apiserver.validation.volumes import check_volumes
 def check_pod_resources(errors: Errors, path: str, spec: JsonObject, claims: frozenset[str]) -> None:
     resources, at = spec["resources"], f"{path}.resources"
     if (spec.get("os") or {}).get("name") == "windows":
-        errors.append(forbidden(at, "may not be set for a windows pod"))
+        errors.forbidden(at, "may not be set for a windows pod")
         return
     if resources.get("claims"):
-        errors.append(forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level"))
+        errors.forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level")
     check_requirements(errors, at, resources, name_rule=check_pod_resource_name, claims=claims)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, total in container_totals(spec, "requests").items():
         if name in requests and total > parse_quantity(requests[name]):
             detail = f"must be greater than or equal to aggregate container requests of {format_quantity(total)}"
-            errors.append(invalid(f"{at}.requests[{name}]", requests[name], detail))
+            errors.invalid(f"{at}.requests[{name}]", requests[name], detail)
     for name, total in container_totals(spec, "limits").items():
         if is_hugepage(name) and name in limits and total > parse_quantity(limits[name]):
             detail = f"must be greater than or equal to aggregate container limits of {format_quantity(total)}"
-            errors.append(invalid(f"{at}.limits[{name}]", limits[name], detail))
+            errors.invalid(f"{at}.limits[{name}]", limits[name], detail)
     _check_container_limits(errors, at, spec, limits)
 
 
@@ -82,7 +73,7 @@ def _check_container_limits(errors: Errors, path: str, spec: JsonObject, limits:
         for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in limits and parse_quantity(limit) > parse_quantity(limits[name]):
                 detail = f"must be less than or equal to pod limits of {limits[name]}"
-                errors.append(invalid(f"{path}.containers[{index}][{name}].limits", limit, detail))
+                errors.invalid(f"{path}.containers[{index}][{name}].limits", limit, detail)
 
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -108,9 +99,9 @@ def check_new_pod(errors: Errors, pod: JsonObject) -> None:
     check_pod(errors, pod)
     spec = pod.get("spec") or {}
     if spec.get("ephemeralContainers"):
-        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+        errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def check_pod_template(errors: Errors, path: str, template: JsonObject) -> None:
@@ -122,16 +113,16 @@ def check_pod_template(errors: Errors, path: str, template: JsonObject) -> None:
     check_pod_spec(errors, f"{path}.spec", spec, metadata=None)
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
-        errors.append(forbidden(f"{path}.spec.ephemeralContainers", detail))
+        errors.forbidden(f"{path}.spec.ephemeralContainers", detail)
 
 
 def _check_pod_annotations(errors: Errors, path: str, annotations: dict[str, str], spec: JsonObject) -> None:
     if MIRROR_ANNOTATION in annotations and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
-        errors.append(invalid(f"{path}[{MIRROR_ANNOTATION}]", annotations[MIRROR_ANNOTATION], detail))
+        errors.invalid(f"{path}[{MIRROR_ANNOTATION}]", annotations[MIRROR_ANNOTATION], detail)
     cost = annotations.get(DELETION_COST)
     if cost is not None and not _is_deletion_cost(cost):
-        errors.append(invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer"))
+        errors.invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer")
 
 
 def _is_deletion_cost(text: str) -> bool:
@@ -146,16 +137,16 @@ def _check_tokens(errors: Errors, spec: JsonObject) -> None:
         for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if "serviceAccountToken" in source:
                 at = f"spec.volumes[{index}].projected.sources[{position}].serviceAccountToken"
-                errors.append(forbidden(at, "must not be specified when serviceAccountName is not set"))
+                errors.forbidden(at, "must not be specified when serviceAccountName is not set")
 
 
 def check_pod_spec(errors: Errors, path: str, spec: JsonObject, *, metadata: JsonObject | None) -> None:
     """`metadata` is the pod's; None for a template."""
     if spec.get("terminationGracePeriodSeconds") is None:
-        errors.append(required(f"{path}.terminationGracePeriodSeconds"))
+        errors.required(f"{path}.terminationGracePeriodSeconds")
     _check_all_containers(errors, path, spec, metadata)
-    check_enum(errors, f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
-    check_enum(errors, f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
+    errors.check_enum(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
+    errors.check_enum(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     if context := spec.get("securityContext"):
         check_pod_security(errors, f"{path}.securityContext", context, spec)
     _check_placement(errors, path, spec)
@@ -198,11 +189,11 @@ def _check_user_namespace(errors: Errors, path: str, spec: JsonObject) -> None:
     # Parity: the reference capitalizes two of the paths.
     for name, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(name):
-            errors.append(forbidden(f"{path}.{shown}", "when `hostUsers` is false"))
+            errors.forbidden(f"{path}.{shown}", "when `hostUsers` is false")
     for kind in _CONTAINER_LISTS:
         for index, container in enumerate(spec.get(kind) or ()):
             if container.get("volumeDevices"):
-                errors.append(forbidden(f"{path}.{kind}[{index}].volumeDevices", "when `hostUsers` is false"))
+                errors.forbidden(f"{path}.{kind}[{index}].volumeDevices", "when `hostUsers` is false")
 
 
 def _check_environment_files(errors: Errors, path: str, spec: JsonObject) -> None:
@@ -218,9 +209,9 @@ def _check_environment_files(errors: Errors, path: str, spec: JsonObject) -> Non
 def _check_environment_file(errors: Errors, path: str, name: str, spec: JsonObject) -> None:
     volume = next((volume for volume in spec.get("volumes") or () if volume.get("name") == name), None)
     if volume is None:
-        errors.append(not_found(path, name))
+        errors.not_found(path, name)
     elif "emptyDir" not in volume:
-        errors.append(invalid(path, name, "referenced volume must be of type emptyDir"))
+        errors.invalid(path, name, "referenced volume must be of type emptyDir")
 
 
 def _check_resource_claims(
@@ -230,15 +221,15 @@ def _check_resource_claims(
     static = MIRROR_ANNOTATION in ((metadata or {}).get("annotations") or ())
     for index, claim in enumerate(claims):
         if static:
-            errors.append(forbidden("", "static pods do not support resource claims"))
+            errors.forbidden("", "static pods do not support resource claims")
             continue
         at, name = f"{path}[{index}]", claim.get("name", "")
         if not name:
-            errors.append(required(f"{at}.name"))
+            errors.required(f"{at}.name")
         elif name in seen:
-            errors.append(duplicate(f"{at}.name", name))
+            errors.duplicate(f"{at}.name", name)
         else:
-            check_texts(errors, f"{at}.name", name, names.dns_label(name))
+            errors.check_texts(f"{at}.name", name, names.dns_label(name))
             seen.add(name)
         _check_claim_source(errors, at, claim)
     return frozenset(claim["name"] for claim in claims if claim.get("name"))
@@ -248,12 +239,12 @@ def _check_claim_source(errors: Errors, path: str, claim: JsonObject) -> None:
     given = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if name in claim]
     if len(given) > 1:
         detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        errors.append(invalid(path, claim, detail))
+        errors.invalid(path, claim, detail)
     if not given:
         detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-        errors.append(invalid(path, claim, detail))
+        errors.invalid(path, claim, detail)
     for name in given:
-        check_texts(errors, f"{path}.{name}", claim[name], names.dns_subdomain(claim[name]))
+        errors.check_texts(f"{path}.{name}", claim[name], names.dns_subdomain(claim[name]))
 
 
 def _check_placement(errors: Errors, path: str, spec: JsonObject) -> None:
@@ -289,7 +280,7 @@ def _check_network(errors: Errors, path: str, spec: JsonObject, *, is_pod: bool)
         at = f"{path}.hostAliases[{index}]"
         check_ip(errors, f"{at}.ip", alias.get("ip", ""))
         for position, hostname in enumerate(alias.get("hostnames") or ()):
-            check_texts(errors, f"{at}.hostnames[{position}]", hostname, names.dns_subdomain(hostname))
+            errors.check_texts(f"{at}.hostnames[{position}]", hostname, names.dns_subdomain(hostname))
 
 
 def _check_host_network_ports(errors: Errors, path: str, containers: list[JsonObject], *, is_pod: bool) -> None:
@@ -298,41 +289,41 @@ def _check_host_network_ports(errors: Errors, path: str, containers: list[JsonOb
             host = port.get("hostPort", 0)
             if (is_pod or host) and host != port.get("containerPort", 0):
                 detail = "must match `containerPort` when `hostNetwork` is true"
-                errors.append(invalid(f"{path}[{index}].ports[{position}].hostPort", host, detail))
+                errors.invalid(f"{path}[{index}].ports[{position}].hostPort", host, detail)
 
 
 def _check_dns(errors: Errors, path: str, config: JsonObject | None, policy: str) -> None:
     servers = (config or {}).get("nameservers") or []
     if policy == "None":
         if config is None:
-            errors.append(required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
+            errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
             return
         if not servers:
             detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            errors.append(required(f"{path}.nameservers", detail))
+            errors.required(f"{path}.nameservers", detail)
             return
     config = config or {}
     searches = config.get("searches") or []
     if len(servers) > 3:
-        errors.append(invalid(f"{path}.nameservers", servers, "must not have more than 3 nameservers"))
+        errors.invalid(f"{path}.nameservers", servers, "must not have more than 3 nameservers")
     for index, server in enumerate(servers):
         check_ip(errors, f"{path}.nameservers[{index}]", server)
     _check_searches(errors, f"{path}.searches", searches)
     for index, option in enumerate(config.get("options") or ()):
         if not option.get("name"):
-            errors.append(required(f"{path}.options[{index}]", "must not be empty"))
+            errors.required(f"{path}.options[{index}]", "must not be empty")
 
 
 def _check_searches(errors: Errors, path: str, searches: list[str]) -> None:
     if len(searches) > 32:
-        errors.append(invalid(path, searches, "must not have more than 32 search paths"))
+        errors.invalid(path, searches, "must not have more than 32 search paths")
     if len(" ".join(searches)) > 2048:
         detail = "must not have more than 2048 characters (including spaces) in the search list"
-        errors.append(invalid(path, searches, detail))
+        errors.invalid(path, searches, detail)
     for index, search in enumerate(searches):
         if search != ".":
             domain = search.removesuffix(".")
-            check_texts(errors, f"{path}[{index}]", domain, names.dns_subdomain_with_underscore(domain))
+            errors.check_texts(f"{path}[{index}]", domain, names.dns_subdomain_with_underscore(domain))
 
 
 _SUBDOMAIN_FIELDS = ("serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName")
@@ -341,10 +332,10 @@ _SUBDOMAIN_FIELDS = ("serviceAccountName", "nodeName", "priorityClassName", "run
 def _check_names(errors: Errors, path: str, spec: JsonObject) -> None:
     for name in _SUBDOMAIN_FIELDS:
         if (value := spec.get(name)) and (complaints := names.dns_subdomain(value)):
-            check_texts(errors, f"{path}.{name}", value, complaints)
+            errors.check_texts(f"{path}.{name}", value, complaints)
     for name in ("hostname", "subdomain"):
         if value := spec.get(name):
-            check_texts(errors, f"{path}.{name}", value, names.dns_label(value))
+            errors.check_texts(f"{path}.{name}", value, names.dns_label(value))
     if (override := spec.get("hostnameOverride")) is not None:
         _check_hostname_override(errors, f"{path}.hostnameOverride", override, spec)
 
@@ -352,24 +343,24 @@ def _check_names(errors: Errors, path: str, spec: JsonObject) -> None:
 def _check_hostname_override(errors: Errors, path: str, override: str, spec: JsonObject) -> None:
     for name in ("setHostnameAsFQDN", "hostNetwork"):
         if spec.get(name):
-            errors.append(forbidden(path, f"may not be specified when {name} is true"))
+            errors.forbidden(path, f"may not be specified when {name} is true")
     if byte_length(override) > 64:
-        errors.append(too_long(path, 64))
-    check_texts(errors, path, override, names.dns_subdomain(override))
+        errors.too_long(path, 64)
+    errors.check_texts(path, override, names.dns_subdomain(override))
 
 
 def _check_rest(errors: Errors, path: str, spec: JsonObject) -> None:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= MAX_INT32:
-        errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, between(1, MAX_INT32)))
+        errors.invalid(f"{path}.activeDeadlineSeconds", deadline, between(1, MAX_INT32))
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
-        check_texts(errors, f"{path}.readinessGates[{index}].conditionType", kind, is_qualified_name_errors(kind))
+        errors.check_texts(f"{path}.readinessGates[{index}].conditionType", kind, is_qualified_name_errors(kind))
     policy = spec.get("preemptionPolicy")
     if policy is not None:
-        check_enum(errors, f"{path}.preemptionPolicy", policy, _PREEMPTION_POLICIES)
+        errors.check_enum(f"{path}.preemptionPolicy", policy, _PREEMPTION_POLICIES)
     if (system := spec.get("os")) is not None:
         if not system.get("name"):
-            errors.append(required(f"{path}.os.name"))
+            errors.required(f"{path}.os.name")
         elif system["name"] not in ("linux", "windows"):
-            errors.append(not_supported(f"{path}.os", system["name"], ("linux", "windows")))
+            errors.not_supported(f"{path}.os", system["name"], ("linux", "windows"))

@@ -9,12 +9,6 @@ from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
-    check_not_negative_fields,
-    check_texts,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
 )
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -32,16 +26,16 @@ def check_probes(errors: Errors, path: str, container: JsonObject, grace: int | 
 
 def _check_probe(errors: Errors, path: str, name: str, probe: JsonObject, grace: int | None) -> None:
     _check_action(errors, path, probe, _PROBE_ACTIONS, grace)
-    check_not_negative_fields(errors, path, probe, _COUNTS)
+    errors.check_not_negative_fields(path, probe, _COUNTS)
     own_grace = probe.get("terminationGracePeriodSeconds")
     if own_grace is not None and own_grace <= 0:
-        errors.append(invalid(f"{path}.terminationGracePeriodSeconds", own_grace, "must be greater than 0"))
+        errors.invalid(f"{path}.terminationGracePeriodSeconds", own_grace, "must be greater than 0")
     if name == "readinessProbe":
         if own_grace is not None:
             detail = "must not be set for readinessProbes"
-            errors.append(invalid(f"{path}.terminationGracePeriodSeconds", own_grace, detail))
+            errors.invalid(f"{path}.terminationGracePeriodSeconds", own_grace, detail)
     elif probe.get("successThreshold", 0) != 1:
-        errors.append(invalid(f"{path}.successThreshold", probe.get("successThreshold", 0), "must be 1"))
+        errors.invalid(f"{path}.successThreshold", probe.get("successThreshold", 0), "must be 1")
 
 
 def check_lifecycle(errors: Errors, path: str, lifecycle: JsonObject, grace: int | None) -> None:
@@ -57,7 +51,7 @@ def _check_action(errors: Errors, path: str, holder: JsonObject, kinds: tuple[st
         if action is None:
             continue
         if found:
-            errors.append(forbidden(f"{path}.{kind}", "may not specify more than 1 handler type"))
+            errors.forbidden(f"{path}.{kind}", "may not specify more than 1 handler type")
             continue
         found = True
         if kind == "sleep":
@@ -65,24 +59,24 @@ def _check_action(errors: Errors, path: str, holder: JsonObject, kinds: tuple[st
         else:
             _ACTIONS[kind](errors, f"{path}.{kind}", action)
     if not found:
-        errors.append(required(path, "must specify a handler type"))
+        errors.required(path, "must specify a handler type")
 
 
 def _check_exec(errors: Errors, path: str, action: JsonObject) -> None:
     if not action.get("command"):
-        errors.append(required(f"{path}.command"))
+        errors.required(f"{path}.command")
 
 
 def _check_http(errors: Errors, path: str, action: JsonObject) -> None:
     if not action.get("path"):
-        errors.append(required(f"{path}.path"))
+        errors.required(f"{path}.path")
     check_port(errors, f"{path}.port", action.get("port", 0))
     scheme = action.get("scheme", "")
     if scheme not in ("HTTP", "HTTPS"):
-        errors.append(not_supported(f"{path}.scheme", scheme, ("HTTP", "HTTPS")))
+        errors.not_supported(f"{path}.scheme", scheme, ("HTTP", "HTTPS"))
     for header in action.get("httpHeaders") or ():
         name = header.get("name", "")
-        check_texts(errors, f"{path}.httpHeaders", name, names.http_header_name(name))
+        errors.check_texts(f"{path}.httpHeaders", name, names.http_header_name(name))
 
 
 def _check_socket(errors: Errors, path: str, action: JsonObject) -> None:
@@ -92,14 +86,14 @@ def _check_socket(errors: Errors, path: str, action: JsonObject) -> None:
 def _check_sleep(errors: Errors, path: str, seconds: int, grace: int | None) -> None:
     if grace is not None and not 0 <= seconds <= grace:
         detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
-        errors.append(invalid(path, seconds, detail))
+        errors.invalid(path, seconds, detail)
 
 
 def check_port(errors: Errors, path: str, port: int | str) -> None:
     """Check a port number or name."""
     complaints = names.port_name(port) if isinstance(port, str) else names.port_number(port)
     for complaint in complaints:
-        errors.append(invalid(path, port, complaint))
+        errors.invalid(path, port, complaint)
 
 
 _ACTIONS = {"exec": _check_exec, "httpGet": _check_http, "tcpSocket": _check_socket, "grpc": _check_socket}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stowplan.kube.api.labels import label_key_errors
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, Errors, check_texts, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, Errors
 from stowplan_cluster.apiserver.validation.metadata import check_known_finalizer
 from stowplan_cluster.apiserver.validation.resources import (
     check_quota_resource_name,
@@ -46,16 +46,16 @@ def check_quota_update(errors: Errors, quota: JsonObject, old: JsonObject, subre
     check_quota(errors, quota)
     new, before = ((one.get("spec") or {}).get("scopes") or [] for one in (quota, old))
     if set(new) != set(before):
-        errors.append(invalid("spec.scopes", new, IMMUTABLE))
+        errors.invalid("spec.scopes", new, IMMUTABLE)
 
 
 def _check_scopes(errors: Errors, spec: JsonObject) -> None:
     scopes = spec.get("scopes") or []
     for scope in scopes:
         if scope not in _SCOPES:
-            errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
+            errors.invalid("spec.scopes", scopes, "unsupported scope")
         if _is_for_others(scope, spec):
-            errors.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
+            errors.invalid("spec.scopes", scopes, "unsupported scope applied to resource")
     _check_exclusive(errors, "spec.scopes", scopes, scopes)
 
 
@@ -66,9 +66,9 @@ def _check_scope_selector(errors: Errors, spec: JsonObject) -> None:
         scope, operator = requirement.get("scopeName", ""), requirement.get("operator", "")
         scopes.append(scope)
         if scope not in _SCOPES:
-            errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+            errors.invalid(f"{path}.scopeName", scope, "unsupported scope")
         if _is_for_others(scope, spec):
-            errors.append(invalid(path, _as_in_go(selector), "unsupported scope applied to resource"))
+            errors.invalid(path, _as_in_go(selector), "unsupported scope applied to resource")
         _check_operator(errors, path, scope, operator, requirement.get("values") or [])
     # Parity: the value is that of the other field.
     _check_exclusive(errors, path, scopes, spec.get("scopes"))
@@ -87,23 +87,23 @@ def _check_operator(errors: Errors, path: str, scope: str, operator: str, values
             "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
             "ResourceQuotaScopeCrossNamespacePodAffinity"
         )
-        errors.append(invalid(f"{path}.operator", operator, detail))
+        errors.invalid(f"{path}.operator", operator, detail)
     if operator in ("In", "NotIn"):
         if not values:
             detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-            errors.append(required(f"{path}.values", detail))
+            errors.required(f"{path}.values", detail)
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-            errors.append(invalid(f"{path}.values", values, detail))
+            errors.invalid(f"{path}.values", values, detail)
     else:
-        errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        errors.invalid(f"{path}.operator", operator, "not a valid selector operator")
 
 
 def _check_exclusive(errors: Errors, path: str, given: list[str], shown: object) -> None:
     for pair in _EXCLUSIVE:
         if set(pair) <= set(given):
-            errors.append(invalid(path, shown, "conflicting scopes"))
+            errors.invalid(path, shown, "conflicting scopes")
 
 
 def _as_in_go(selector: JsonObject | None) -> JsonObject:
@@ -134,9 +134,9 @@ def check_namespace_update(errors: Errors, namespace: JsonObject, old: JsonObjec
         phase = (namespace.get("status") or {}).get("phase", "")
         if phase != expected:
             detail = f"may only be '{expected}' if `deletionTimestamp` is {state}"
-            errors.append(invalid("status.Phase", phase, detail))
+            errors.invalid("status.Phase", phase, detail)
 
 
 def _check_finalizer(errors: Errors, path: str, finalizer: str) -> None:
-    check_texts(errors, path, finalizer, label_key_errors(finalizer))
+    errors.check_texts(path, finalizer, label_key_errors(finalizer))
     check_known_finalizer(errors, path, finalizer)

@@ -17,13 +17,6 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_NEGATIVE,
     Errors,
-    check_texts,
-    duplicate,
-    forbidden,
-    invalid,
-    not_found,
-    not_supported,
-    required,
 )
 
 ResourceNameRule = Callable[[Errors, str, str], None]
@@ -61,29 +54,29 @@ def may_overcommit(name: str) -> bool:
 
 def check_not_negative_quantity(errors: Errors, path: str, value: QuantityValue) -> None:
     if parse_quantity(value) < 0:
-        errors.append(invalid(path, value, NOT_NEGATIVE))
+        errors.invalid(path, value, NOT_NEGATIVE)
 
 
 def check_resource_quantity(errors: Errors, path: str, name: str, value: QuantityValue) -> None:
     """Check a quantity of the resource `name`: not negative, and an integer for countable resources."""
     nano = parse_quantity(value)
     if nano < 0:
-        errors.append(invalid(path, value, NOT_NEGATIVE))
+        errors.invalid(path, value, NOT_NEGATIVE)
     if nano % NANO and milli_value(nano) % 1000 and (name in _COUNTED_OBJECTS or is_extended(name)):
-        errors.append(invalid(path, value, "must be an integer"))
+        errors.invalid(path, value, "must be an integer")
 
 
 def check_resource_name(errors: Errors, path: str, name: str) -> None:
     if complaints := label_key_errors(name):
-        check_texts(errors, path, name, complaints)
+        errors.check_texts(path, name, complaints)
     elif "/" not in name and name not in _STANDARD_RESOURCES and not _is_quota_hugepage(name):
-        errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+        errors.invalid(path, name, "must be a standard resource type or fully qualified")
 
 
 def check_quota_resource_name(errors: Errors, path: str, name: str) -> None:
     check_resource_name(errors, path, name)
     if "/" not in name and not is_quota_resource(name):
-        errors.append(invalid(path, name, "must be a standard resource for quota"))
+        errors.invalid(path, name, "must be a standard resource for quota")
 
 
 def is_quota_resource(name: str) -> bool:
@@ -100,16 +93,16 @@ def check_container_resource_name(errors: Errors, path: str, name: str) -> None:
     check_resource_name(errors, path, name)
     if "/" not in name:
         if not is_hugepage(name):
-            errors.append(invalid(path, name, "must be a standard resource for containers"))
+            errors.invalid(path, name, "must be a standard resource for containers")
     elif not is_native(name) and not is_extended(name):
-        errors.append(invalid(path, name, "doesn't follow extended resource name standard"))
+        errors.invalid(path, name, "doesn't follow extended resource name standard")
 
 
 def check_pod_resource_name(errors: Errors, path: str, name: str) -> None:
     before = len(errors)
     check_resource_name(errors, path, name)
     if len(errors) == before and not is_pod_level(name):
-        errors.append(not_supported(path, name, _POD_LEVEL_RESOURCES))
+        errors.not_supported(path, name, _POD_LEVEL_RESOURCES)
 
 
 def check_requirements(
@@ -135,7 +128,7 @@ def check_requirements(
 
 def _check_hugepages_have_company(errors: Errors, path: str, named: set[str]) -> None:
     if CPU not in named and MEMORY not in named and any(is_hugepage(name) for name in named):
-        errors.append(forbidden(path, "HugePages require cpu or memory"))
+        errors.forbidden(path, "HugePages require cpu or memory")
 
 
 def _check_request(
@@ -144,7 +137,7 @@ def _check_request(
     limit = limits.get(name)
     if limit is None:
         if not may_overcommit(name):
-            errors.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+            errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         return
     over = parse_quantity(value) - parse_quantity(limit)
     if over and not may_overcommit(name):
@@ -153,13 +146,13 @@ def _check_request(
         detail = f"must be less than or equal to {name} limit of {limit}"
     else:
         return
-    errors.append(invalid(f"{path}.requests", value, detail))
+    errors.invalid(f"{path}.requests", value, detail)
 
 
 def _check_hugepages(errors: Errors, path: str, name: str, value: QuantityValue) -> None:
     if is_hugepage(name) and not _is_whole_pages(name, parse_quantity(value)):
         detail = f"{value} is not positive integer multiple of {name}"
-        errors.append(invalid(path, value, detail))
+        errors.invalid(path, value, detail)
 
 
 @lru_cache(maxsize=1024)
@@ -176,24 +169,24 @@ def _check_claims(errors: Errors, path: str, used: list[JsonObject], claims: fro
     for index, entry in enumerate(used):
         at, name, request = f"{path}[{index}]", entry.get("name", ""), entry.get("request", "")
         if not name:
-            errors.append(required(at))
+            errors.required(at)
             continue
         if name in seen:
-            errors.append(duplicate(at, name))
+            errors.duplicate(at, name)
         else:
             _check_claim_request(errors, at, name, request, seen)
         if name not in claims:
             known = ": " + ", ".join(sorted(claims)) if claims else " which is empty"
-            errors.append(not_found(at, name, f"must be one of the names in pod.spec.resourceClaims{known}"))
+            errors.not_found(at, name, f"must be one of the names in pod.spec.resourceClaims{known}")
 
 
 def _check_claim_request(errors: Errors, path: str, name: str, request: str, seen: set[str]) -> None:
     """Check a claim reference and add it to `seen`; a claim and a request of it conflict."""
     key = f"{name}/{request}" if request else name
     if request:
-        check_texts(errors, f"{path}.request", request, names.dns_label(request))
+        errors.check_texts(f"{path}.request", request, names.dns_label(request))
     if key in seen:
-        errors.append(duplicate(path, key))
+        errors.duplicate(path, key)
     elif not request and any(other.partition("/")[0] == name for other in seen):
-        errors.append(duplicate(path, name))
+        errors.duplicate(path, name)
     seen.add(key)

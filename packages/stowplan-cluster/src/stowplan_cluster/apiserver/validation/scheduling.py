@@ -16,16 +16,7 @@ from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
     Errors,
-    check_enum,
-    check_immutable,
-    check_supported,
-    check_texts,
-    duplicate,
-    forbidden,
-    invalid,
-    required,
     same,
-    too_many,
 )
 from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_label_key
@@ -47,12 +38,12 @@ def check_priority_class(errors: Errors, priority_class: JsonObject) -> None:
             detail = (
                 f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {problem}"
             )
-            errors.append(forbidden("metadata.name", detail))
+            errors.forbidden("metadata.name", detail)
     elif value > HIGHEST_USER_PRIORITY:
         detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
-        errors.append(forbidden("value", detail))
+        errors.forbidden("value", detail)
     if (policy := priority_class.get("preemptionPolicy")) is not None:
-        check_enum(errors, "preemptionPolicy", policy, _PREEMPTION)
+        errors.check_enum("preemptionPolicy", policy, _PREEMPTION)
 
 
 def _system_problem(name: str, value: int, *, default: bool) -> str:
@@ -66,8 +57,8 @@ def _system_problem(name: str, value: int, *, default: bool) -> str:
 
 def check_priority_class_update(errors: Errors, new: JsonObject, old: JsonObject, subresource: str) -> None:
     if new.get("value", 0) != old.get("value", 0):
-        errors.append(forbidden("value", "may not be changed in an update."))
-    check_immutable(errors, "preemptionPolicy", new.get("preemptionPolicy"), old.get("preemptionPolicy"))
+        errors.forbidden("value", "may not be changed in an update.")
+    errors.check_immutable("preemptionPolicy", new.get("preemptionPolicy"), old.get("preemptionPolicy"))
 
 
 def check_pod_group(errors: Errors, group: JsonObject) -> None:
@@ -80,7 +71,7 @@ def check_pod_group(errors: Errors, group: JsonObject) -> None:
 def _check_template_reference(errors: Errors, path: str, reference: JsonObject) -> None:
     workload = reference.get("workload")
     if workload is None:
-        errors.append(invalid(path, "", "must specify one of: `workload`"))
+        errors.invalid(path, "", "must specify one of: `workload`")
         return
     _check_name(errors, f"{path}.workload.workloadName", workload.get("workloadName", ""), names.long_name)
     template = workload.get("podGroupTemplateName", "")
@@ -89,9 +80,9 @@ def _check_template_reference(errors: Errors, path: str, reference: JsonObject) 
 
 def _check_name(errors: Errors, path: str, name: str, rule: NameRule) -> None:
     if name:
-        check_texts(errors, path, name, rule(name))
+        errors.check_texts(path, name, rule(name))
     else:
-        errors.append(required(path))
+        errors.required(path)
 
 
 def _check_group_fields(errors: Errors, path: str, spec: JsonObject) -> None:
@@ -100,63 +91,63 @@ def _check_group_fields(errors: Errors, path: str, spec: JsonObject) -> None:
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or []
     at = f"{path}.schedulingConstraints.topology"
     if len(topology) > 1:
-        errors.append(too_many(at, len(topology), 1))
+        errors.too_many(at, len(topology), 1)
     else:
         for index, constraint in enumerate(topology):
             _check_key(errors, f"{at}[{index}].key", constraint.get("key", ""))
     _check_claims(errors, f"{path}.resourceClaims", spec.get("resourceClaims") or [])
-    check_supported(errors, f"{path}.disruptionMode", spec.get("disruptionMode"), ("Pod", "PodGroup"))
+    errors.check_supported(f"{path}.disruptionMode", spec.get("disruptionMode"), ("Pod", "PodGroup"))
     if priority_class := spec.get("priorityClassName"):
-        check_texts(errors, f"{path}.priorityClassName", priority_class, names.long_name(priority_class))
+        errors.check_texts(f"{path}.priorityClassName", priority_class, names.long_name(priority_class))
     if (priority := spec.get("priority", 0)) > HIGHEST_USER_PRIORITY:
         detail = f"must be less than or equal to {HIGHEST_USER_PRIORITY}"
-        errors.append(invalid(f"{path}.priority", priority, detail))
+        errors.invalid(f"{path}.priority", priority, detail)
 
 
 def _check_policy(errors: Errors, path: str, policy: JsonObject) -> None:
     given = [name for name in ("basic", "gang") if name in policy]
     if not given:
-        errors.append(invalid(path, "", "must specify one of: `basic`, `gang`"))
+        errors.invalid(path, "", "must specify one of: `basic`, `gang`")
     elif len(given) > 1:
-        errors.append(invalid(path, "{basic, gang}", "must specify exactly one of: `basic`, `gang`"))
+        errors.invalid(path, "{basic, gang}", "must specify exactly one of: `basic`, `gang`")
     if "gang" not in policy:
         return
     count = policy["gang"].get("minCount", 0)
     if not count:
-        errors.append(required(f"{path}.gang.minCount"))
+        errors.required(f"{path}.gang.minCount")
     elif count < 1:
-        errors.append(invalid(f"{path}.gang.minCount", count, "must be greater than or equal to 1"))
+        errors.invalid(f"{path}.gang.minCount", count, "must be greater than or equal to 1")
 
 
 def _check_key(errors: Errors, path: str, key: str) -> None:
     if key:
         check_label_key(errors, path, key)
     else:
-        errors.append(required(path))
+        errors.required(path)
 
 
 def _check_claims(errors: Errors, path: str, claims: Sequence[JsonObject]) -> None:
     if len(claims) > _MAX_CLAIMS:
-        errors.append(too_many(path, len(claims), _MAX_CLAIMS))
+        errors.too_many(path, len(claims), _MAX_CLAIMS)
         return
     _check_unique_names(errors, path, claims)
     for index, claim in enumerate(claims):
         at, given = f"{path}[{index}]", [n for n in ("resourceClaimName", "resourceClaimTemplateName") if n in claim]
         both = "`resourceClaimName`, `resourceClaimTemplateName`"
         if not given:
-            errors.append(invalid(at, "", f"must specify one of: {both}"))
+            errors.invalid(at, "", f"must specify one of: {both}")
         elif len(given) > 1:
-            errors.append(invalid(at, f"{{{both}}}", f"must specify exactly one of: {both}"))
+            errors.invalid(at, f"{{{both}}}", f"must specify exactly one of: {both}")
         _check_name(errors, f"{at}.name", claim.get("name", ""), names.short_name)
         for name in given:
-            check_texts(errors, f"{at}.{name}", claim[name], names.long_name(claim[name]))
+            errors.check_texts(f"{at}.{name}", claim[name], names.long_name(claim[name]))
 
 
 def _check_unique_names(errors: Errors, path: str, entries: Sequence[JsonObject]) -> None:
     seen: set[str] = set()
     for index, entry in enumerate(entries):
         if (name := entry.get("name", "")) in seen:
-            errors.append(duplicate(f"{path}[{index}]", entry))
+            errors.duplicate(f"{path}[{index}]", entry)
         seen.add(name)
 
 
@@ -181,28 +172,28 @@ def check_pod_group_update(errors: Errors, group: JsonObject, old: JsonObject, s
     for index, entry in enumerate(status.get("resourceClaimStatuses") or ()):
         if entry.get("name") not in known:
             detail = "must match the name of an entry in `spec.resourceClaims`"
-            errors.append(invalid(f"status.resourceClaimStatuses[{index}].name", entry.get("name", ""), detail))
+            errors.invalid(f"status.resourceClaimStatuses[{index}].name", entry.get("name", ""), detail)
 
 
 def _check_fixed(errors: Errors, spec: JsonObject, old: JsonObject, fields: Sequence[str]) -> None:
     for name in fields:
         if not same(spec.get(name), old.get(name)):
             # Parity: declarative validation omits the value.
-            errors.append(invalid(f"spec.{name}", None, IMMUTABLE))
+            errors.invalid(f"spec.{name}", None, IMMUTABLE)
 
 
 def check_workload(errors: Errors, workload: JsonObject) -> None:
     spec = workload.get("spec") or {}
     if (controller := spec.get("controllerRef")) is not None:
         if group := controller.get("apiGroup"):
-            check_texts(errors, "spec.controllerRef.apiGroup", group, names.long_name(group))
+            errors.check_texts("spec.controllerRef.apiGroup", group, names.long_name(group))
         for name in ("kind", "name"):
             _check_name(errors, f"spec.controllerRef.{name}", controller.get(name, ""), names.path_segment)
     path, templates = "spec.podGroupTemplates", spec.get("podGroupTemplates") or []
     if not templates:
-        errors.append(required(path))
+        errors.required(path)
     elif len(templates) > _MAX_TEMPLATES:
-        errors.append(too_many(path, len(templates), _MAX_TEMPLATES))
+        errors.too_many(path, len(templates), _MAX_TEMPLATES)
     else:
         _check_unique_names(errors, path, templates)
         for index, template in enumerate(templates):

@@ -13,12 +13,6 @@ from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
     between,
-    check_length,
-    check_supported,
-    duplicate,
-    invalid,
-    not_supported,
-    required,
 )
 from stowplan_cluster.apiserver.validation.paths import check_descending_path
 
@@ -39,35 +33,35 @@ def check_pod_security(errors: Errors, path: str, context: JsonObject, spec: Jso
         _check_id(errors, f"{path}.supplementalGroups[{index}]", group)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errors.append(invalid(f"{path}.shareProcessNamespace", True, detail))
+        errors.invalid(f"{path}.shareProcessNamespace", True, detail)
     _check_sysctls(errors, f"{path}.sysctls", context.get("sysctls") or [], spec)
-    check_supported(
-        errors, f"{path}.fsGroupChangePolicy", context.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch")
+    errors.check_supported(
+        f"{path}.fsGroupChangePolicy", context.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch")
     )
     _check_profiles(errors, path, context)
-    check_supported(
-        errors, f"{path}.supplementalGroupsPolicy", context.get("supplementalGroupsPolicy"), ("Merge", "Strict")
+    errors.check_supported(
+        f"{path}.supplementalGroupsPolicy", context.get("supplementalGroupsPolicy"), ("Merge", "Strict")
     )
-    check_supported(
-        errors, f"{path}.seLinuxChangePolicy", context.get("seLinuxChangePolicy"), ("MountOption", "Recursive")
+    errors.check_supported(
+        f"{path}.seLinuxChangePolicy", context.get("seLinuxChangePolicy"), ("MountOption", "Recursive")
     )
 
 
 def check_container_security(errors: Errors, path: str, context: JsonObject, *, host_users: bool) -> None:
     _check_ids(errors, path, context, ("runAsUser", "runAsGroup"))
     mount = context.get("procMount")
-    check_supported(errors, f"{path}.procMount", mount, ("Default", "Unmasked"))
+    errors.check_supported(f"{path}.procMount", mount, ("Default", "Unmasked"))
     if host_users and mount == "Unmasked":
-        errors.append(invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`"))
+        errors.invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
     _check_profiles(errors, path, context)
     if context.get("allowPrivilegeEscalation") is not False:
         return
     if context.get("privileged"):
         detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        errors.append(invalid(path, context, detail))
+        errors.invalid(path, context, detail)
     if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
         detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        errors.append(invalid(path, context, detail))
+        errors.invalid(path, context, detail)
 
 
 def _check_ids(errors: Errors, path: str, context: JsonObject, fields: tuple[str, ...]) -> None:
@@ -78,7 +72,7 @@ def _check_ids(errors: Errors, path: str, context: JsonObject, fields: tuple[str
 
 def _check_id(errors: Errors, path: str, value: int) -> None:
     if not 0 <= value <= _MAX_ID:
-        errors.append(invalid(path, value, between(0, _MAX_ID)))
+        errors.invalid(path, value, between(0, _MAX_ID))
 
 
 def _check_sysctls(errors: Errors, path: str, sysctls: list[JsonObject], spec: JsonObject) -> None:
@@ -86,17 +80,17 @@ def _check_sysctls(errors: Errors, path: str, sysctls: list[JsonObject], spec: J
     for index, sysctl in enumerate(sysctls):
         at, name = f"{path}[{index}].name", sysctl.get("name", "")
         if not name:
-            errors.append(required(at))
+            errors.required(at)
         elif len(name) > _MAX_SYSCTL or not _SYSCTL_RE.fullmatch(name):
-            errors.append(invalid(at, name, f"must have at most {_MAX_SYSCTL} characters and match regex ^{_SYSCTL}$"))
+            errors.invalid(at, name, f"must have at most {_MAX_SYSCTL} characters and match regex ^{_SYSCTL}$")
         elif name in seen:
-            errors.append(duplicate(at, name))
+            errors.duplicate(at, name)
         seen.add(name)
         dotted = name.replace("/", ".")
         if spec.get("hostNetwork") and dotted.startswith("net."):
-            errors.append(invalid(at, name, "may not be specified when 'hostNetwork' is true"))
+            errors.invalid(at, name, "may not be specified when 'hostNetwork' is true")
         elif spec.get("hostIPC") and dotted.startswith(_IPC_SYSCTLS):
-            errors.append(invalid(at, name, "may not be specified when 'hostIPC' is true"))
+            errors.invalid(at, name, "may not be specified when 'hostIPC' is true")
 
 
 def _check_profiles(errors: Errors, path: str, context: JsonObject) -> None:
@@ -112,15 +106,15 @@ def _check_profiles(errors: Errors, path: str, context: JsonObject) -> None:
 def _check_profile(errors: Errors, path: str, profile: JsonObject, *, what: str, field: str) -> None:
     kind, local = profile.get("type", ""), profile.get("localhostProfile")
     if not kind:
-        errors.append(required(f"{path}.type", f"type is required when {field} is set"))
+        errors.required(f"{path}.type", f"type is required when {field} is set")
     elif kind not in _PROFILES:
-        errors.append(not_supported(f"{path}.type", kind, _PROFILES))
+        errors.not_supported(f"{path}.type", kind, _PROFILES)
     if kind == "Localhost":
         if local is None:
-            errors.append(required(f"{path}.localhostProfile", f"must be set when {what} type is Localhost"))
+            errors.required(f"{path}.localhostProfile", f"must be set when {what} type is Localhost")
     elif local is not None:
         shown = local if what == "AppArmor" else profile
-        errors.append(invalid(f"{path}.localhostProfile", shown, f"can only be set when {what} type is Localhost"))
+        errors.invalid(f"{path}.localhostProfile", shown, f"can only be set when {what} type is Localhost")
 
 
 def _check_app_armor_name(errors: Errors, path: str, profile: JsonObject) -> None:
@@ -128,7 +122,7 @@ def _check_app_armor_name(errors: Errors, path: str, profile: JsonObject) -> Non
     if profile.get("type") != "Localhost" or name is None:
         return
     if name != name.strip():
-        errors.append(invalid(path, name, "must not be padded with whitespace"))
+        errors.invalid(path, name, "must not be padded with whitespace")
     elif not name:
-        errors.append(required(path, "must be set when AppArmor type is Localhost"))
-    check_length(errors, path, name, _MAX_PROFILE)
+        errors.required(path, "must be set when AppArmor type is Localhost")
+    errors.check_length(path, name, _MAX_PROFILE)

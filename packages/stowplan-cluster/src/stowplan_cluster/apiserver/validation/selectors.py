@@ -8,19 +8,19 @@ from __future__ import annotations
 from stowplan.kube.api.labels import label_key_errors, label_value_errors
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import Errors, check_texts, forbidden, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 _WITH_VALUES, _WITHOUT_VALUES, _COMPARING = ("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt")
 
 
 def check_label_key(errors: Errors, path: str, key: str) -> None:
     for complaint in label_key_errors(key):
-        errors.append(invalid(path, key, complaint))
+        errors.invalid(path, key, complaint)
 
 
 def check_label_value(errors: Errors, path: str, value: str) -> None:
     for complaint in label_value_errors(value):
-        errors.append(invalid(path, value, complaint))
+        errors.invalid(path, value, complaint)
 
 
 def check_labels(errors: Errors, path: str, labels: dict[str, str] | None) -> None:
@@ -43,7 +43,7 @@ def _check_label_requirement(errors: Errors, path: str, requirement: JsonObject)
     if operator not in _COMPARING:
         _check_operator(errors, path, operator, values)
     else:
-        errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        errors.invalid(f"{path}.operator", operator, "not a valid selector operator")
     check_label_key(errors, f"{path}.key", requirement.get("key", ""))
     for index, value in enumerate(values):
         check_label_value(errors, f"{path}.values[{index}]", value)
@@ -52,17 +52,17 @@ def _check_label_requirement(errors: Errors, path: str, requirement: JsonObject)
 def _check_operator(errors: Errors, path: str, operator: str, values: list[str]) -> None:
     if operator in _WITH_VALUES:
         if not values:
-            errors.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            errors.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in _WITHOUT_VALUES:
         if values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(forbidden(f"{path}.values", detail))
+            errors.forbidden(f"{path}.values", detail)
     elif operator in _COMPARING:
         if len(values) != 1:
             detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            errors.append(required(f"{path}.values", detail))
+            errors.required(f"{path}.values", detail)
     else:
-        errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        errors.invalid(f"{path}.operator", operator, "not a valid selector operator")
 
 
 def is_empty_selector(selector: JsonObject) -> bool:
@@ -72,7 +72,7 @@ def is_empty_selector(selector: JsonObject) -> bool:
 def check_node_selector(errors: Errors, path: str, selector: JsonObject) -> None:
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
-        errors.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
+        errors.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
     for index, term in enumerate(terms):
         check_node_selector_term(errors, f"{path}.nodeSelectorTerms[{index}]", term, check_values=True)
 
@@ -93,13 +93,13 @@ def check_node_selector_term(errors: Errors, path: str, term: JsonObject, *, che
 def _check_field_requirement(errors: Errors, path: str, requirement: JsonObject) -> None:
     operator, values = requirement.get("operator", ""), requirement.get("values") or []
     if operator not in _WITH_VALUES:
-        errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        errors.invalid(f"{path}.operator", operator, "not a valid selector operator")
     elif len(values) != 1:
         detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        errors.append(required(f"{path}.values", detail))
+        errors.required(f"{path}.values", detail)
     key = requirement.get("key", "")
     if key != "metadata.name":
-        errors.append(invalid(f"{path}.key", key, "not a valid field selector key"))
+        errors.invalid(f"{path}.key", key, "not a valid field selector key")
         return
     for index, value in enumerate(values):
-        check_texts(errors, f"{path}.values[{index}]", value, names.dns_subdomain(value))
+        errors.check_texts(f"{path}.values[{index}]", value, names.dns_subdomain(value))

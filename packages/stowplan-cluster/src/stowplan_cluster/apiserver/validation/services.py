@@ -12,11 +12,6 @@ from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
-    check_enum,
-    check_texts,
-    duplicate,
-    invalid,
-    required,
 )
 from stowplan_cluster.apiserver.validation.names import check_ip
 from stowplan_cluster.apiserver.validation.probes import check_port
@@ -36,14 +31,14 @@ def check_service(errors: Errors, service: JsonObject) -> None:
     spec = service.get("spec") or {}
     kind, ports = spec.get("type", ""), spec.get("ports") or []
     if not ports and not is_headless(spec) and kind != "ExternalName":
-        errors.append(required("spec.ports"))
+        errors.required("spec.ports")
     if kind == "ExternalName" and not spec.get("externalName"):
-        errors.append(required("spec.externalName"))
+        errors.required("spec.externalName")
     _check_ports(errors, ports)
     check_labels(errors, "spec.selector", spec.get("selector"))
     if kind != "ExternalName":
         _check_cluster_ips(errors, spec)
-    check_enum(errors, "spec.type", kind, _TYPES)
+    errors.check_enum("spec.type", kind, _TYPES)
 
 
 def _check_ports(errors: Errors, ports: list[JsonObject]) -> None:
@@ -52,17 +47,17 @@ def _check_ports(errors: Errors, ports: list[JsonObject]) -> None:
     for index, port in enumerate(ports):
         at, name = f"spec.ports[{index}]", port.get("name", "")
         if name:
-            check_texts(errors, f"{at}.name", name, names.dns_label(name))
+            errors.check_texts(f"{at}.name", name, names.dns_label(name))
         elif len(ports) > 1:
-            errors.append(required(f"{at}.name"))
+            errors.required(f"{at}.name")
         if name and name in names_seen:
-            errors.append(duplicate(f"{at}.name", name))
+            errors.duplicate(f"{at}.name", name)
         check_port(errors, f"{at}.port", port.get("port", 0))
-        check_enum(errors, f"{at}.protocol", port.get("protocol"), _PROTOCOLS)
+        errors.check_enum(f"{at}.protocol", port.get("protocol"), _PROTOCOLS)
         check_port(errors, f"{at}.targetPort", port.get("targetPort", 0))
         number = (port.get("protocol", ""), port.get("port", 0))
         if number in ports_seen:
-            errors.append(duplicate(at, {"port": number[1], "protocol": number[0]}))
+            errors.duplicate(at, {"port": number[1], "protocol": number[0]})
         names_seen.add(name)
         ports_seen.add(number)
 
@@ -70,7 +65,7 @@ def _check_ports(errors: Errors, ports: list[JsonObject]) -> None:
 def _check_cluster_ips(errors: Errors, spec: JsonObject) -> None:
     address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     if address and addresses[:1] != [address]:
-        errors.append(invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
+        errors.invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`")
     if not is_headless(spec):
         for index, text in enumerate(addresses):
             check_ip(errors, f"spec.clusterIPs[{index}]", text)
@@ -90,7 +85,7 @@ def _check_addresses_kept(errors: Errors, spec: JsonObject, old: JsonObject) -> 
         return
     new, before = spec.get("clusterIPs") or [], old.get("clusterIPs") or []
     if before and not new:
-        errors.append(invalid("spec.clusterIPs[0]", None, "primary clusterIP can not be unset"))
+        errors.invalid("spec.clusterIPs[0]", None, "primary clusterIP can not be unset")
     for index, (now, then) in enumerate(zip(new, before, strict=False)):
         if now != then:
-            errors.append(invalid(f"spec.clusterIPs[{index}]", new, "may not change once set"))
+            errors.invalid(f"spec.clusterIPs[{index}]", new, "may not change once set")

@@ -18,19 +18,8 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     NOT_POSITIVE,
     Errors,
     byte_length,
-    check_immutable,
-    check_immutable_fields,
-    check_not_negative,
-    check_supported,
-    check_texts,
     difference,
-    duplicate,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
     same,
-    too_long,
 )
 from stowplan_cluster.apiserver.validation.resources import check_not_negative_quantity
 from stowplan_cluster.apiserver.validation.selectors import check_label_key, check_label_selector, check_node_selector
@@ -66,7 +55,7 @@ _GA_LABELS = {
 def _check_csi(errors: Errors, path: str, source: JsonObject) -> None:
     check_csi_driver_name(errors, f"{path}.driver", source.get("driver", ""))
     if not source.get("volumeHandle"):
-        errors.append(required(f"{path}.volumeHandle"))
+        errors.required(f"{path}.volumeHandle")
     for name in _SECRETS:
         if (secret := source.get(name)) is not None:
             _check_secret(errors, f"{path}.{name}", secret)
@@ -75,9 +64,9 @@ def _check_csi(errors: Errors, path: str, source: JsonObject) -> None:
 def _check_secret(errors: Errors, path: str, secret: JsonObject) -> None:
     for field, rule in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
         if value := secret.get(field):
-            check_texts(errors, f"{path}.{field}", value, rule(value))
+            errors.check_texts(f"{path}.{field}", value, rule(value))
         else:
-            errors.append(required(f"{path}.{field}"))
+            errors.required(f"{path}.{field}")
 
 
 _SOURCES = {
@@ -99,47 +88,47 @@ def check_volume_spec(errors: Errors, path: str, spec: JsonObject, *, inline: bo
         _check_inline(errors, path, spec)
     modes = spec.get("accessModes") or []
     if not modes:
-        errors.append(required(f"{path}.accessModes"))
+        errors.required(f"{path}.accessModes")
     check_access_modes(errors, f"{path}.accessModes", modes)
     if not inline:
         _check_capacity(errors, f"{path}.capacity", spec.get("capacity") or {})
         policy = spec.get("persistentVolumeReclaimPolicy") or None
-        check_supported(errors, f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
+        errors.check_supported(f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
         _check_node_affinity(errors, f"{path}.nodeAffinity", spec.get("nodeAffinity"))
     source = check_one_source(errors, path, spec, _SOURCES)
     if source == "local" and spec.get("nodeAffinity") is None:
-        errors.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+        errors.required(f"{path}.nodeAffinity", "Local volume requires node affinity")
     _check_recycling(errors, path, spec)
     if not inline:
         check_class_name(errors, f"{path}.storageClassName", spec.get("storageClassName"))
-        check_supported(errors, f"{path}.volumeMode", spec.get("volumeMode"), VOLUME_MODES)
+        errors.check_supported(f"{path}.volumeMode", spec.get("volumeMode"), VOLUME_MODES)
     _check_attributes_class(errors, path, spec)
 
 
 def _check_inline(errors: Errors, path: str, spec: JsonObject) -> None:
     for name in ("claimRef", "capacity", "nodeAffinity", "storageClassName"):
         if spec.get(name):
-            errors.append(forbidden(f"{path}.{name}", "may not be specified in the context of inline volumes"))
+            errors.forbidden(f"{path}.{name}", "may not be specified in the context of inline volumes")
     if "csi" not in spec:
-        errors.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+        errors.required(f"{path}.csi", "has to be specified in the context of inline volumes")
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
         detail = "may only be Retain in the context of inline volumes"
-        errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))
+        errors.forbidden(f"{path}.persistentVolumeReclaimPolicy", detail)
     if spec.get("volumeMode") not in (None, "Filesystem"):
         detail = "may not specify volumeMode other than Filesystem in the context of inline volumes"
-        errors.append(forbidden(f"{path}.volumeMode", detail))
+        errors.forbidden(f"{path}.volumeMode", detail)
 
 
 def _check_capacity(errors: Errors, path: str, capacity: JsonObject) -> None:
     if not capacity:
-        errors.append(required(path))
+        errors.required(path)
     if "storage" not in capacity or len(capacity) > 1:
-        errors.append(not_supported(path, capacity or None, ("storage",)))
+        errors.not_supported(path, capacity or None, ("storage",))
     for name, value in capacity.items():
         if (nano := parse_quantity(value)) < 0:
-            errors.append(invalid(f"{path}[{name}]", whole(nano), "must be a valid resource quantity"))
+            errors.invalid(f"{path}[{name}]", whole(nano), "must be a valid resource quantity")
         if nano <= 0:
-            errors.append(invalid(f"{path}[{name}]", value, NOT_POSITIVE))
+            errors.invalid(f"{path}[{name}]", value, NOT_POSITIVE)
 
 
 def _check_node_affinity(errors: Errors, path: str, affinity: JsonObject | None) -> None:
@@ -148,7 +137,7 @@ def _check_node_affinity(errors: Errors, path: str, affinity: JsonObject | None)
     if (selector := affinity.get("required")) is not None:
         check_node_selector(errors, f"{path}.required", selector)
     else:
-        errors.append(required(f"{path}.required", "must specify required node constraints"))
+        errors.required(f"{path}.required", "must specify required node constraints")
 
 
 def _check_recycling(errors: Errors, path: str, spec: JsonObject) -> None:
@@ -156,7 +145,7 @@ def _check_recycling(errors: Errors, path: str, spec: JsonObject) -> None:
     recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
     if target and recycled and posixpath.normpath(target).strip("/") == "":
         detail = "may not be 'recycle' for a hostPath mount of '/'"
-        errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))
+        errors.forbidden(f"{path}.persistentVolumeReclaimPolicy", detail)
 
 
 def _check_attributes_class(errors: Errors, path: str, spec: JsonObject) -> None:
@@ -164,10 +153,10 @@ def _check_attributes_class(errors: Errors, path: str, spec: JsonObject) -> None
     if name is None:
         return
     if not name:
-        errors.append(required(f"{path}.volumeAttributesClassName", "an empty string is disallowed"))
+        errors.required(f"{path}.volumeAttributesClassName", "an empty string is disallowed")
     check_class_name(errors, f"{path}.volumeAttributesClassName", name)
     if "csi" not in spec:
-        errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
+        errors.required(f"{path}.csi", "has to be specified when using volumeAttributesClassName")
 
 
 def check_volume_update(errors: Errors, volume: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -180,15 +169,15 @@ def check_volume_update(errors: Errors, volume: JsonObject, old: JsonObject, sub
         source["csi"] = {name: value for name, value in source["csi"].items() if name != "controllerExpandSecretRef"}
     if not same(source, before):
         detail = f"spec.persistentvolumesource is immutable after creation\n{difference(source, before)}"
-        errors.append(forbidden("spec.persistentvolumesource", detail))
-    check_immutable(errors, "volumeMode", spec.get("volumeMode"), old_spec.get("volumeMode"))
+        errors.forbidden("spec.persistentvolumesource", detail)
+    errors.check_immutable("volumeMode", spec.get("volumeMode"), old_spec.get("volumeMode"))
     affinity, old_affinity = spec.get("nodeAffinity"), old_spec.get("nodeAffinity")
     if old_affinity is not None and not same(affinity, _with_ga_labels(old_affinity, affinity)):
         detail = f"{IMMUTABLE}, except for updating from beta label to GA"
-        errors.append(invalid("nodeAffinity", affinity, detail))
+        errors.invalid("nodeAffinity", affinity, detail)
     attributes = "volumeAttributesClassName"
     if old_spec.get(attributes) is not None and spec.get(attributes) is None:
-        errors.append(forbidden(f"spec.{attributes}", "update from non-nil value to nil is forbidden"))
+        errors.forbidden(f"spec.{attributes}", "update from non-nil value to nil is forbidden")
 
 
 def _source(spec: JsonObject) -> JsonObject:
@@ -228,27 +217,27 @@ def check_class(errors: Errors, storage_class: JsonObject) -> None:
     provisioner = storage_class.get("provisioner", "")
     if provisioner:
         lowered = provisioner.lower()
-        check_texts(errors, "provisioner", lowered, is_qualified_name_errors(lowered))
+        errors.check_texts("provisioner", lowered, is_qualified_name_errors(lowered))
     else:
-        errors.append(required("provisioner"))
+        errors.required("provisioner")
     _check_parameters(errors, storage_class.get("parameters") or {})
     policy = storage_class.get("reclaimPolicy") or None
-    check_supported(errors, "reclaimPolicy", policy, ("Delete", "Retain"))
+    errors.check_supported("reclaimPolicy", policy, ("Delete", "Retain"))
     mode = storage_class.get("volumeBindingMode")
     if mode is None:
-        errors.append(required("volumeBindingMode"))
-    check_supported(errors, "volumeBindingMode", mode, _BINDING_MODES)
+        errors.required("volumeBindingMode")
+    errors.check_supported("volumeBindingMode", mode, _BINDING_MODES)
     _check_topologies(errors, storage_class.get("allowedTopologies") or [])
 
 
 def _check_parameters(errors: Errors, parameters: dict[str, str]) -> None:
     if len(parameters) > _MAX_PARAMETERS:
-        errors.append(too_long("parameters", _MAX_PARAMETERS))
+        errors.too_long("parameters", _MAX_PARAMETERS)
         return
     if "" in parameters:
-        errors.append(invalid("parameters", "", "field can not be empty."))
+        errors.invalid("parameters", "", "field can not be empty.")
     if sum(byte_length(key) + byte_length(value) for key, value in parameters.items()) > _MAX_PARAMETERS_SIZE:
-        errors.append(too_long("parameters", _MAX_PARAMETERS_SIZE))
+        errors.too_long("parameters", _MAX_PARAMETERS_SIZE)
 
 
 def _check_topologies(errors: Errors, topologies: list[JsonObject]) -> None:
@@ -260,27 +249,27 @@ def _check_topologies(errors: Errors, topologies: list[JsonObject]) -> None:
             _check_topology_values(errors, f"{at}.values", requirement.get("values") or [])
             check_label_key(errors, f"{at}.key", key)
             if key in keys:
-                errors.append(duplicate(f"{at}.key", key))
+                errors.duplicate(f"{at}.key", key)
             keys[key] = set(requirement.get("values") or ())
         if keys in seen:
-            errors.append(duplicate(path, ""))
+            errors.duplicate(path, "")
         seen.append(keys)
 
 
 def _check_topology_values(errors: Errors, path: str, values: list[str]) -> None:
     if not values:
-        errors.append(required(path))
+        errors.required(path)
     seen: set[str] = set()
     for index, value in enumerate(values):
         if value in seen:
-            errors.append(duplicate(f"{path}[{index}]", value))
+            errors.duplicate(f"{path}[{index}]", value)
         seen.add(value)
 
 
 def check_class_update(errors: Errors, new: JsonObject, old: JsonObject, subresource: str) -> None:
     check_class(errors, new)
     fixed = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-    check_immutable_fields(errors, "", new, old, *fixed)
+    errors.check_immutable_fields("", new, old, *fixed)
 
 
 def check_csi_node(errors: Errors, node: JsonObject) -> None:
@@ -289,12 +278,12 @@ def check_csi_node(errors: Errors, node: JsonObject) -> None:
         at, name, node_id = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
         check_csi_driver_name(errors, f"{at}.name", name)
         if not node_id:
-            errors.append(required(f"{at}.nodeID"))
+            errors.required(f"{at}.nodeID")
         if byte_length(node_id) > _MAX_NODE_ID:
-            errors.append(invalid(f"{at}.nodeID", node_id, f"must be {_MAX_NODE_ID} characters or less"))
-        check_not_negative(errors, f"{at}.allocatable.count", (driver.get("allocatable") or {}).get("count"))
+            errors.invalid(f"{at}.nodeID", node_id, f"must be {_MAX_NODE_ID} characters or less")
+        errors.check_not_negative(f"{at}.allocatable.count", (driver.get("allocatable") or {}).get("count"))
         if name in seen:
-            errors.append(duplicate(f"{at}.name", name))
+            errors.duplicate(f"{at}.name", name)
         seen.add(name)
         _check_topology_keys(errors, at, driver.get("topologyKeys") or [])
 
@@ -302,10 +291,10 @@ def check_csi_node(errors: Errors, node: JsonObject) -> None:
 def _check_topology_keys(errors: Errors, path: str, keys: list[str]) -> None:
     for index, key in enumerate(keys):
         if not key:
-            errors.append(required(path))
+            errors.required(path)
         if key in keys[:index]:
-            errors.append(duplicate(path, key))
-        check_texts(errors, path, key, is_qualified_name_errors(key))
+            errors.duplicate(path, key)
+        errors.check_texts(path, key, is_qualified_name_errors(key))
 
 
 def check_csi_node_update(errors: Errors, node: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -315,7 +304,7 @@ def check_csi_node_update(errors: Errors, node: JsonObject, old: JsonObject, sub
         known = before.get(driver.get("name"))
         if known is not None:
             # A driver's allocatable count may change.
-            check_immutable(errors, "spec.drivers", *({**d, "allocatable": None} for d in (driver, known)))
+            errors.check_immutable("spec.drivers", *({**d, "allocatable": None} for d in (driver, known)))
 
 
 def check_csi_driver(errors: Errors, driver: JsonObject) -> None:
@@ -328,36 +317,36 @@ def check_csi_driver(errors: Errors, driver: JsonObject) -> None:
         ("seLinuxMount", "seLinuxMount"),
     ):
         if spec.get(name) is None:
-            errors.append(required(f"spec.{shown}"))
-    check_supported(errors, "spec.fsGroupPolicy", spec.get("fsGroupPolicy"), _GROUP_POLICIES)
+            errors.required(f"spec.{shown}")
+    errors.check_supported("spec.fsGroupPolicy", spec.get("fsGroupPolicy"), _GROUP_POLICIES)
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in _LIFECYCLES:
-            errors.append(not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES))
+            errors.not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
         detail = "must be greater than or equal to 10 seconds"
-        errors.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, detail))
+        errors.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, detail)
 
 
 def check_csi_driver_update(errors: Errors, driver: JsonObject, old: JsonObject, subresource: str) -> None:
     check_csi_driver(errors, driver)
     spec, old_spec = driver.get("spec") or {}, old.get("spec") or {}
-    check_immutable(errors, "spec.attachedRequired", spec.get("attachRequired"), old_spec.get("attachRequired"))
-    check_immutable_fields(errors, "spec", spec, old_spec, "volumeLifecycleModes")
+    errors.check_immutable("spec.attachedRequired", spec.get("attachRequired"), old_spec.get("attachRequired"))
+    errors.check_immutable_fields("spec", spec, old_spec, "volumeLifecycleModes")
 
 
 def check_capacity(errors: Errors, capacity: JsonObject) -> None:
     """Check a CSIStorageCapacity."""
     check_label_selector(errors, "nodeTopology", capacity.get("nodeTopology"))
     storage_class = capacity.get("storageClassName", "")
-    check_texts(errors, "storageClassName", storage_class, names.dns_subdomain(storage_class))
+    errors.check_texts("storageClassName", storage_class, names.dns_subdomain(storage_class))
     if (amount := capacity.get("capacity")) is not None:
         check_not_negative_quantity(errors, "capacity", amount)
 
 
 def check_capacity_update(errors: Errors, capacity: JsonObject, old: JsonObject, subresource: str) -> None:
     check_capacity(errors, capacity)
-    check_immutable_fields(errors, "", capacity, old, "nodeTopology", "storageClassName")
+    errors.check_immutable_fields("", capacity, old, "nodeTopology", "storageClassName")
 
 
 def check_attachment(errors: Errors, attachment: JsonObject) -> None:
@@ -365,25 +354,25 @@ def check_attachment(errors: Errors, attachment: JsonObject) -> None:
     check_csi_driver_name(errors, "spec.attacher", spec.get("attacher", ""))
     _check_attached(errors, "spec.source", spec.get("source") or {})
     node = spec.get("nodeName", "")
-    check_texts(errors, "spec.nodeName", node, names.dns_subdomain(node))
+    errors.check_texts("spec.nodeName", node, names.dns_subdomain(node))
 
 
 def _check_attached(errors: Errors, path: str, source: JsonObject) -> None:
     volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
     if volume is None and inline is None:
-        errors.append(required(path, one))
+        errors.required(path, one)
     elif volume is not None and inline is not None:
-        errors.append(forbidden(path, one))
+        errors.forbidden(path, one)
     elif inline is not None:
         check_volume_spec(errors, f"{path}.inlineVolumeSpec", inline, inline=True)
     elif not volume:
         detail = "must specify non empty persistentVolumeName"
-        errors.append(required(f"{path}.persistentVolumeName", detail))
+        errors.required(f"{path}.persistentVolumeName", detail)
     if volume is not None:
-        check_texts(errors, f"{path}.persistentVolumeName", volume, names.dns_subdomain(volume))
+        errors.check_texts(f"{path}.persistentVolumeName", volume, names.dns_subdomain(volume))
 
 
 def check_attachment_update(errors: Errors, attachment: JsonObject, old: JsonObject, subresource: str) -> None:
     check_attachment(errors, attachment)
-    check_immutable_fields(errors, "", attachment, old, "spec")
+    errors.check_immutable_fields("", attachment, old, "spec")

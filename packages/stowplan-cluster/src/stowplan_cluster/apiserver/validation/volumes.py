@@ -18,14 +18,6 @@ from stowplan_cluster.apiserver.validation.downward_api import (
 )
 from stowplan_cluster.apiserver.validation.field_errors import (
     Errors,
-    check_required_fields,
-    check_supported,
-    check_texts,
-    duplicate,
-    forbidden,
-    invalid,
-    required,
-    too_long,
 )
 from stowplan_cluster.apiserver.validation.metadata import check_template_metadata
 from stowplan_cluster.apiserver.validation.paths import (
@@ -51,18 +43,18 @@ def check_downward_items(errors: Errors, path: str, items: list[JsonObject] | No
 
 
 def _check_downward_item(errors: Errors, path: str, item: JsonObject) -> None:
-    check_required_fields(errors, path, item, ("path",))
+    errors.check_required_fields(path, item, ("path",))
     check_non_reserved_path(errors, f"{path}.path", item.get("path", ""))
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None:
         check_field_reference(errors, f"{path}.fieldRef", field, VOLUME_FIELDS)
         if resource is not None:
             detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            errors.append(invalid(path, "resource", detail))
+            errors.invalid(path, "resource", detail)
     elif resource is not None:
         check_resource_reference(errors, f"{path}.resourceFieldRef", resource, in_volume=True)
     else:
-        errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
+        errors.required(path, "one of fieldRef and resourceFieldRef is required")
     check_mode(errors, f"{path}.mode", item.get("mode"))
 
 
@@ -74,16 +66,16 @@ def check_projected(errors: Errors, path: str, volume: JsonObject) -> None:
         _check_source(errors, path, at, source)
         for target, blamed in _targets(source):
             if target in seen:
-                errors.append(invalid(path, blamed, "conflicting duplicate paths"))
+                errors.invalid(path, blamed, "conflicting duplicate paths")
             seen.add(target)
         if sum(name in source for name in _SOURCES) > 1:
-            errors.append(forbidden(at, "may not specify more than 1 volume type per source"))
+            errors.forbidden(at, "may not specify more than 1 volume type per source")
 
 
 def _check_source(errors: Errors, path: str, at: str, source: JsonObject) -> None:
     for name in ("secret", "configMap"):
         if (reference := source.get(name)) is not None:
-            check_required_fields(errors, f"{at}.{name}", reference, ("name",))
+            errors.check_required_fields(f"{at}.{name}", reference, ("name",))
             check_key_paths(errors, f"{at}.{name}.items", reference.get("items"))
     if (downward := source.get("downwardAPI")) is not None:
         check_downward_items(errors, f"{at}.downwardAPI", downward.get("items"), with_index=False)
@@ -92,31 +84,31 @@ def _check_source(errors: Errors, path: str, at: str, source: JsonObject) -> Non
     if (bundle := source.get("clusterTrustBundle")) is not None:
         _check_bundle(errors, f"{at}.clusterTrustBundle", bundle)
     if (certificate := source.get("podCertificate")) is not None:
-        check_required_fields(errors, f"{at}.podCertificate", certificate, ("signerName",))
+        errors.check_required_fields(f"{at}.podCertificate", certificate, ("signerName",))
 
 
 def _check_token(errors: Errors, path: str, at: str, token: JsonObject) -> None:
     seconds = token.get("expirationSeconds", 0)
     if seconds < _MIN_TOKEN_SECONDS:
         detail = "may not specify a duration less than 10 minutes"
-        errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
+        errors.invalid(f"{at}.expirationSeconds", seconds, detail)
     if seconds > _MAX_TOKEN_SECONDS:
         detail = "may not specify a duration larger than 2^32 seconds"
-        errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
+        errors.invalid(f"{at}.expirationSeconds", seconds, detail)
     # Parity: the path is the volume's, not the source's.
     if token.get("path"):
         check_non_reserved_path(errors, f"{path}.path", token["path"])
     else:
-        errors.append(required(f"{path}.path"))
+        errors.required(f"{path}.path")
 
 
 def _check_bundle(errors: Errors, at: str, bundle: JsonObject) -> None:
     named = [name for name in ("name", "signerName") if name in bundle]
     if len(named) > 1:
-        errors.append(invalid(at, bundle, "only one of name and signerName may be used"))
+        errors.invalid(at, bundle, "only one of name and signerName may be used")
     elif not named:
-        errors.append(required(at, "either name or signerName must be specified"))
-    check_required_fields(errors, at, bundle, ("path",))
+        errors.required(at, "either name or signerName must be specified")
+    errors.check_required_fields(at, bundle, ("path",))
     check_non_reserved_path(errors, f"{at}.path", bundle.get("path", ""))
 
 
@@ -167,49 +159,49 @@ _REQUIRED_FIELDS = {
 
 def check_csi_driver_name(errors: Errors, path: str, name: str) -> None:
     if not name:
-        errors.append(required(path))
+        errors.required(path)
         return
     if len(name) > names.MAX_LABEL:
-        errors.append(too_long(path, names.MAX_LABEL))
-    check_texts(errors, path, name, names.dns_subdomain(name.lower()))
+        errors.too_long(path, names.MAX_LABEL)
+    errors.check_texts(path, name, names.dns_subdomain(name.lower()))
 
 
 def check_host_path(errors: Errors, path: str, source: JsonObject) -> None:
     if not source.get("path"):
-        errors.append(required(f"{path}.path"))
+        errors.required(f"{path}.path")
         return
     check_no_backsteps(errors, f"{path}.path", source["path"])
-    check_supported(errors, f"{path}.type", source.get("type"), _HOST_PATH_TYPES)
+    errors.check_supported(f"{path}.type", source.get("type"), _HOST_PATH_TYPES)
 
 
 def check_local(errors: Errors, path: str, source: JsonObject) -> None:
     if source.get("path"):
         check_no_backsteps(errors, f"{path}.path", source["path"])
     else:
-        errors.append(required(f"{path}.path"))
+        errors.required(f"{path}.path")
 
 
 def check_nfs(errors: Errors, path: str, source: JsonObject) -> None:
-    check_required_fields(errors, path, source, ("server", "path"))
+    errors.check_required_fields(path, source, ("server", "path"))
     directory = source.get("path", "")
     if not directory.startswith("/"):
-        errors.append(invalid(f"{path}.path", directory, "must be an absolute path"))
+        errors.invalid(f"{path}.path", directory, "must be an absolute path")
 
 
 def _check_empty_dir(errors: Errors, path: str, source: JsonObject) -> None:
     limit = source.get("sizeLimit")
     if limit is not None and parse_quantity(limit) < 0:
-        errors.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+        errors.forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
 
 
 def _check_secret(errors: Errors, path: str, source: JsonObject) -> None:
-    check_required_fields(errors, path, source, ("secretName",))
+    errors.check_required_fields(path, source, ("secretName",))
     check_mode(errors, f"{path}.defaultMode", source.get("defaultMode"))
     check_key_paths(errors, f"{path}.items", source.get("items"))
 
 
 def _check_config_map(errors: Errors, path: str, source: JsonObject) -> None:
-    check_required_fields(errors, path, source, ("name",))
+    errors.check_required_fields(path, source, ("name",))
     check_mode(errors, f"{path}.defaultMode", source.get("defaultMode"))
     check_key_paths(errors, f"{path}.items", source.get("items"))
 
@@ -226,28 +218,28 @@ def _check_csi(errors: Errors, path: str, source: JsonObject) -> None:
     if secret is None:
         return
     if not secret.get("name"):
-        errors.append(required(f"{path}.nodePublishSecretRef.name"))
+        errors.required(f"{path}.nodePublishSecretRef.name")
     else:
-        check_texts(errors, f"{path}.name", secret["name"], names.dns_subdomain(secret["name"]))
+        errors.check_texts(f"{path}.name", secret["name"], names.dns_subdomain(secret["name"]))
 
 
 def _check_ephemeral(errors: Errors, path: str, source: JsonObject) -> None:
     template = source.get("volumeClaimTemplate")
     if template is None:
-        errors.append(required(f"{path}.volumeClaimTemplate"))
+        errors.required(f"{path}.volumeClaimTemplate")
         return
     check_template_metadata(errors, f"{path}.volumeClaimTemplate.metadata", template.get("metadata") or {})
     check_claim_spec(errors, f"{path}.volumeClaimTemplate.spec", template.get("spec") or {})
 
 
 def _check_image(errors: Errors, path: str, source: JsonObject) -> None:
-    check_required_fields(errors, path, source, ("reference",))
-    check_supported(errors, f"{path}.pullPolicy", source.get("pullPolicy"), _PULL_POLICIES)
+    errors.check_required_fields(path, source, ("reference",))
+    errors.check_supported(f"{path}.pullPolicy", source.get("pullPolicy"), _PULL_POLICIES)
 
 
 def _requires(*fields: str) -> SourceRule:
     def rule(errors: Errors, path: str, source: JsonObject) -> None:
-        check_required_fields(errors, path, source, fields)
+        errors.check_required_fields(path, source, fields)
 
     return rule
 
@@ -283,12 +275,12 @@ def check_one_source(errors: Errors, path: str, obj: JsonObject, rules: dict[str
         if source is None:
             continue
         if found:
-            errors.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
+            errors.forbidden(f"{path}.{name}", "may not specify more than 1 volume type")
         else:
             found = name
             rule(errors, f"{path}.{name}", source)
     if not found:
-        errors.append(required(path, "must specify a volume type"))
+        errors.required(path, "must specify a volume type")
     return found
 
 
@@ -308,19 +300,19 @@ def check_volumes(errors: Errors, path: str, volumes: list[JsonObject], *, pod_n
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if claim in made:
             detail = "must not reference a PVC that gets created for an ephemeral volume"
-            errors.append(invalid(f"{at}.persistentVolumeClaim.claimName", claim, detail))
+            errors.invalid(f"{at}.persistentVolumeClaim.claimName", claim, detail)
     return valid
 
 
 def _check_volume_name(errors: Errors, path: str, name: str, known: dict[str, JsonObject]) -> None:
     if not name:
-        errors.append(required(path))
+        errors.required(path)
     else:
-        check_texts(errors, path, name, names.dns_label(name))
+        errors.check_texts(path, name, names.dns_label(name))
     if name in known:
-        errors.append(duplicate(path, name))
+        errors.duplicate(path, name)
 
 
 def _check_claim_name(errors: Errors, path: str, name: str, claim: str) -> None:
     for complaint in names.dns_subdomain(claim):
-        errors.append(invalid(path, name, f'PVC name "{claim}": {complaint}'))
+        errors.invalid(path, name, f'PVC name "{claim}": {complaint}')

@@ -15,14 +15,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
     NOT_NEGATIVE,
     Errors,
-    check_immutable,
-    check_not_negative_fields,
-    check_supported,
-    check_texts,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
     same,
 )
 from stowplan_cluster.apiserver.validation.pods import check_pod_template
@@ -36,12 +28,12 @@ from stowplan_cluster.apiserver.validation.selectors import check_label_selector
 def check_percentage(errors: Errors, path: str, value: int | str, *, at_most_all: bool) -> None:
     if isinstance(value, int):
         if value < 0:
-            errors.append(invalid(path, value, NOT_NEGATIVE))
+            errors.invalid(path, value, NOT_NEGATIVE)
         return
     complaints = names.percent(value)
-    check_texts(errors, path, value, complaints)
+    errors.check_texts(path, value, complaints)
     if at_most_all and not complaints and len(value) > 3 and _number_of(value) > 100:
-        errors.append(invalid(path, value, "must not be greater than 100%"))
+        errors.invalid(path, value, "must not be greater than 100%")
 
 
 def _number_of(percentage: str) -> int:
@@ -68,15 +60,15 @@ def _template_labels(spec: JsonObject) -> dict[str, str] | None:
 def _check_selector(errors: Errors, spec: JsonObject, kind: str) -> None:
     selector = spec.get("selector")
     if selector is None:
-        errors.append(required("spec.selector"))
+        errors.required("spec.selector")
     check_label_selector(errors, "spec.selector", selector)
     if selector is not None and is_empty_selector(selector):
-        errors.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
+        errors.invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
     ready = compiled(selector)
     if ready is None:
-        errors.append(invalid("spec.selector", selector, "invalid label selector"))
+        errors.invalid("spec.selector", selector, "invalid label selector")
     elif not ready.empty and not ready.matches(_template_labels(spec) or {}):
-        errors.append(invalid("spec.template.metadata.labels", _template_labels(spec), _NO_MATCH))
+        errors.invalid("spec.template.metadata.labels", _template_labels(spec), _NO_MATCH)
 
 
 def check_long_running_template(errors: Errors, spec: JsonObject, kind: str) -> None:
@@ -86,20 +78,20 @@ def check_long_running_template(errors: Errors, spec: JsonObject, kind: str) -> 
     pod = template.get("spec") or {}
     if pod.get("restartPolicy") != "Always":
         at = "spec.template.spec.restartPolicy"
-        errors.append(not_supported(at, pod.get("restartPolicy", ""), ("Always",)))
+        errors.not_supported(at, pod.get("restartPolicy", ""), ("Always",))
     if pod.get("activeDeadlineSeconds") is not None:
         detail = f"activeDeadlineSeconds in {kind} is not Supported"
-        errors.append(forbidden("spec.template.spec.activeDeadlineSeconds", detail))
+        errors.forbidden("spec.template.spec.activeDeadlineSeconds", detail)
 
 
 def _check_status(errors: Errors, obj: JsonObject, counts: tuple[str, ...], *, total: str, per_ready: str) -> None:
     status = obj.get("status") or {}
-    check_not_negative_fields(errors, "status", status, ("replicas", *counts, "observedGeneration", "collisionCount"))
+    errors.check_not_negative_fields("status", status, ("replicas", *counts, "observedGeneration", "collisionCount"))
     for name in counts:
         if name != "unavailableReplicas" and status.get(name, 0) > status.get("replicas", 0):
-            errors.append(invalid(f"status.{name}", status.get(name, 0), total))
+            errors.invalid(f"status.{name}", status.get(name, 0), total)
     if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-        errors.append(invalid("status.availableReplicas", status.get("availableReplicas", 0), per_ready))
+        errors.invalid("status.availableReplicas", status.get("availableReplicas", 0), per_ready)
 
 
 _TOTAL = "cannot be greater than status.replicas"
@@ -108,32 +100,32 @@ _PER_READY = "cannot be greater than readyReplicas"
 
 def check_deployment(errors: Errors, deployment: JsonObject) -> None:
     spec = deployment.get("spec") or {}
-    check_not_negative_fields(errors, "spec", spec, ("replicas", "minReadySeconds", "revisionHistoryLimit"))
+    errors.check_not_negative_fields("spec", spec, ("replicas", "minReadySeconds", "revisionHistoryLimit"))
     _check_selector(errors, spec, "deployment")
     check_long_running_template(errors, spec, "ReplicaSet")
     _check_deployment_strategy(errors, spec.get("strategy") or {})
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None:
-        check_not_negative_fields(errors, "spec", spec, ("progressDeadlineSeconds",))
+        errors.check_not_negative_fields("spec", spec, ("progressDeadlineSeconds",))
         if deadline <= spec.get("minReadySeconds", 0):
-            errors.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
+            errors.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
 def _check_deployment_strategy(errors: Errors, strategy: JsonObject) -> None:
     kind, rolling, path = strategy.get("type", ""), strategy.get("rollingUpdate"), "spec.strategy.rollingUpdate"
     if kind == "Recreate":
         if rolling is not None:
-            errors.append(forbidden(path, "may not be specified when strategy `type` is 'Recreate'"))
+            errors.forbidden(path, "may not be specified when strategy `type` is 'Recreate'")
     elif kind != "RollingUpdate":
-        errors.append(not_supported("spec.strategy", strategy, ("Recreate", "RollingUpdate")))
+        errors.not_supported("spec.strategy", strategy, ("Recreate", "RollingUpdate"))
     elif rolling is None:
-        errors.append(required(path, "this should be defaulted and never be nil"))
+        errors.required(path, "this should be defaulted and never be nil")
     else:
         unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
         check_percentage(errors, f"{path}.maxUnavailable", unavailable, at_most_all=True)
         check_percentage(errors, f"{path}.maxSurge", surge, at_most_all=False)
         if is_zero(unavailable) and is_zero(surge):
-            errors.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+            errors.invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
 
 
 def check_deployment_update(errors: Errors, deployment: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -149,12 +141,12 @@ def check_deployment_update(errors: Errors, deployment: JsonObject, old: JsonObj
 def _check_collisions(errors: Errors, obj: JsonObject, old: JsonObject) -> None:
     count = (obj.get("status") or {}).get("collisionCount", 0)
     if count < (old.get("status") or {}).get("collisionCount", 0):
-        errors.append(invalid("status.collisionCount", count, "cannot be decremented"))
+        errors.invalid("status.collisionCount", count, "cannot be decremented")
 
 
 def _check_selector_kept(errors: Errors, obj: JsonObject, old: JsonObject) -> None:
     new, before = (obj.get("spec") or {}).get("selector"), (old.get("spec") or {}).get("selector")
-    check_immutable(errors, "spec.selector", new, before)
+    errors.check_immutable("spec.selector", new, before)
 
 
 def _check_replica_status(errors: Errors, obj: JsonObject) -> None:
@@ -164,7 +156,7 @@ def _check_replica_status(errors: Errors, obj: JsonObject) -> None:
 
 def check_replica_set(errors: Errors, replica_set: JsonObject) -> None:
     spec = replica_set.get("spec") or {}
-    check_not_negative_fields(errors, "spec", spec, ("replicas", "minReadySeconds"))
+    errors.check_not_negative_fields("spec", spec, ("replicas", "minReadySeconds"))
     # Parity: the message says deployment.
     _check_selector(errors, spec, "deployment")
     check_long_running_template(errors, spec, "ReplicaSet")
@@ -181,16 +173,16 @@ def check_replica_set_update(errors: Errors, replica_set: JsonObject, old: JsonO
 def check_controller(errors: Errors, controller: JsonObject) -> None:
     """Check a ReplicationController, whose selector is a plain map."""
     spec = controller.get("spec") or {}
-    check_not_negative_fields(errors, "spec", spec, ("minReadySeconds", "replicas"))
+    errors.check_not_negative_fields("spec", spec, ("minReadySeconds", "replicas"))
     selector = spec.get("selector") or {}
     if not selector:
-        errors.append(required("spec.selector"))
+        errors.required("spec.selector")
     if spec.get("template") is None:
-        errors.append(required("spec.template"))
+        errors.required("spec.template")
         return
     labels = _template_labels(spec) or {}
     if not selector.items() <= labels.items():
-        errors.append(invalid("spec.template.metadata.labels", labels or None, _NO_MATCH))
+        errors.invalid("spec.template.metadata.labels", labels or None, _NO_MATCH)
     check_long_running_template(errors, spec, "ReplicationController")
 
 
@@ -207,11 +199,11 @@ def check_daemon_set(errors: Errors, daemon_set: JsonObject) -> None:
     check_label_selector(errors, "spec.selector", selector)
     ready = compiled(selector)
     if ready is not None and not ready.matches(_template_labels(spec) or {}):
-        errors.append(invalid("spec.template.metadata.labels", _template_labels(spec), _NO_MATCH))
+        errors.invalid("spec.template.metadata.labels", _template_labels(spec), _NO_MATCH)
     if selector is not None and is_empty_selector(selector):
-        errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+        errors.invalid("spec.selector", selector, "empty selector is invalid for daemonset")
     check_long_running_template(errors, spec, "DaemonSet")
-    check_not_negative_fields(errors, "spec", spec, ("minReadySeconds", "revisionHistoryLimit"))
+    errors.check_not_negative_fields("spec", spec, ("minReadySeconds", "revisionHistoryLimit"))
     _check_daemon_strategy(errors, spec.get("updateStrategy") or {})
 
 
@@ -220,20 +212,20 @@ def _check_daemon_strategy(errors: Errors, strategy: JsonObject) -> None:
     if kind == "OnDelete":
         return
     if kind != "RollingUpdate":
-        errors.append(not_supported(path, strategy, ("RollingUpdate", "OnDelete")))
+        errors.not_supported(path, strategy, ("RollingUpdate", "OnDelete"))
         return
     rolling = strategy.get("rollingUpdate")
     if rolling is None:
-        errors.append(required(f"{path}.rollingUpdate"))
+        errors.required(f"{path}.rollingUpdate")
         return
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     check_percentage(errors, f"{path}.rollingUpdate.maxUnavailable", unavailable, at_most_all=True)
     check_percentage(errors, f"{path}.rollingUpdate.maxSurge", surge, at_most_all=True)
     if not is_zero(unavailable) and not is_zero(surge):
         detail = "may not be set when maxUnavailable is non-zero"
-        errors.append(invalid(f"{path}.rollingUpdate.maxSurge", surge, detail))
+        errors.invalid(f"{path}.rollingUpdate.maxSurge", surge, detail)
     elif is_zero(unavailable) and is_zero(surge):
-        errors.append(required(f"{path}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        errors.required(f"{path}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
 _DAEMON_COUNTS = (
@@ -251,7 +243,7 @@ _DAEMON_COUNTS = (
 
 def check_daemon_set_update(errors: Errors, daemon_set: JsonObject, old: JsonObject, subresource: str) -> None:
     if subresource == "status":
-        check_not_negative_fields(errors, "status", daemon_set.get("status") or {}, _DAEMON_COUNTS)
+        errors.check_not_negative_fields("status", daemon_set.get("status") or {}, _DAEMON_COUNTS)
         _check_collisions(errors, daemon_set, old)
         return
     _check_selector_kept(errors, daemon_set, old)
@@ -275,21 +267,21 @@ def check_stateful_set(errors: Errors, stateful_set: JsonObject) -> None:
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
         check_claim_spec(errors, f"spec.volumeClaimTemplates[{index}].spec", claim.get("spec") or {})
     if service := spec.get("serviceName"):
-        check_texts(errors, "spec.serviceName", service, names.dns_label(service))
+        errors.check_texts("spec.serviceName", service, names.dns_label(service))
 
 
 def _check_stateful_spec(errors: Errors, spec: JsonObject) -> None:
     policy = spec.get("podManagementPolicy", "")
     if not policy:
-        errors.append(required("spec.podManagementPolicy"))
+        errors.required("spec.podManagementPolicy")
     elif policy not in ("OrderedReady", "Parallel"):
-        errors.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
+        errors.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
     _check_stateful_strategy(errors, spec.get("updateStrategy") or {})
     retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for name in ("whenDeleted", "whenScaled"):
-        check_supported(errors, f"spec.persistentVolumeClaimRetentionPolicy.{name}", retention.get(name), _RETENTION)
-    check_not_negative_fields(errors, "spec", spec, ("replicas", "minReadySeconds"))
-    check_not_negative_fields(errors, "spec.ordinals", spec.get("ordinals") or {}, ("start",))
+        errors.check_supported(f"spec.persistentVolumeClaimRetentionPolicy.{name}", retention.get(name), _RETENTION)
+    errors.check_not_negative_fields("spec", spec, ("replicas", "minReadySeconds"))
+    errors.check_not_negative_fields("spec.ordinals", spec.get("ordinals") or {}, ("start",))
     _check_selector(errors, spec, "statefulset")
     check_long_running_template(errors, _with_claimed_volumes(spec), "StatefulSet")
 
@@ -308,17 +300,17 @@ def _with_claimed_volumes(spec: JsonObject) -> JsonObject:
 def _check_stateful_strategy(errors: Errors, strategy: JsonObject) -> None:
     kind, path, rolling = strategy.get("type", ""), "spec.updateStrategy", strategy.get("rollingUpdate")
     if not kind:
-        errors.append(required(path))
+        errors.required(path)
     elif kind not in ("RollingUpdate", "OnDelete"):
-        errors.append(invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
+        errors.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")
     elif rolling is not None and kind == "OnDelete":
-        errors.append(invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'"))
+        errors.invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
     elif rolling is not None:
-        check_not_negative_fields(errors, f"{path}.rollingUpdate", rolling, ("partition",))
+        errors.check_not_negative_fields(f"{path}.rollingUpdate", rolling, ("partition",))
         if (unavailable := rolling.get("maxUnavailable")) is not None:
             check_percentage(errors, f"{path}.rollingUpdate.maxUnavailable", unavailable, at_most_all=True)
             if is_zero(unavailable):
-                errors.append(invalid(f"{path}.rollingUpdate.maxUnavailable", unavailable, "cannot be 0"))
+                errors.invalid(f"{path}.rollingUpdate.maxUnavailable", unavailable, "cannot be 0")
 
 
 def check_stateful_set_update(errors: Errors, stateful_set: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -339,18 +331,18 @@ def check_stateful_set_update(errors: Errors, stateful_set: JsonObject, old: Jso
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
             "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
         )
-        errors.append(forbidden("spec", detail))
+        errors.forbidden("spec", detail)
 
 
 def check_revision(errors: Errors, revision: JsonObject) -> None:
-    check_not_negative_fields(errors, "", revision, ("revision",))
+    errors.check_not_negative_fields("", revision, ("revision",))
     if not isinstance(revision.get("data"), dict):
         known = revision.get("data") is not None
-        errors.append(required("data", "data must be a valid JSON object" if known else "data is mandatory"))
+        errors.required("data", "data must be a valid JSON object" if known else "data is mandatory")
 
 
 def check_revision_update(errors: Errors, revision: JsonObject, old: JsonObject, subresource: str) -> None:
     if revision.get("revision", 0) < 0:
-        check_not_negative_fields(errors, "", revision, ("revision",))
+        errors.check_not_negative_fields("", revision, ("revision",))
     if not equal(revision.get("data"), old.get("data")):
-        errors.append(invalid("data", revision.get("data"), IMMUTABLE))
+        errors.invalid("data", revision.get("data"), IMMUTABLE)

@@ -16,7 +16,7 @@ from stowplan.kube.cel.environment import CompiledExpression, Environment, envir
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.validation.field_errors import Errors, invalid, not_supported, required
+from stowplan_cluster.apiserver.validation.field_errors import invalid, not_supported, required
 
 # Static types of schemas in expressions.
 #
@@ -183,7 +183,7 @@ def rule_errors(schema: JsonObject, path: str, *, is_resource: bool = True) -> I
         yield from rule_errors(of, f"{path}.{step}", is_resource=bool(of.get("x-kubernetes-embedded-resource")))
 
 
-def _errors_of(rule: CompiledRule, schema: JsonObject, path: str) -> Errors:
+def _errors_of(rule: CompiledRule, schema: JsonObject, path: str) -> list[FieldError]:
     source, errors = rule.source, []
     if rule.error:
         errors.append(invalid(f"{path}.rule", source["rule"], rule.error))

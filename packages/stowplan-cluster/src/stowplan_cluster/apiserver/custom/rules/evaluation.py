@@ -34,7 +34,7 @@ from stowplan_cluster.apiserver.custom.rules.compilation import (
 )
 from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, duplicate_value, invalid_value
 from stowplan_cluster.apiserver.objects import JsonObject, equal
-from stowplan_cluster.apiserver.validation.field_errors import OMITTED, Errors, duplicate, forbidden, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import OMITTED, duplicate, forbidden, invalid, required
 
 # Parts of custom resources as values of expressions.
 #
@@ -144,7 +144,9 @@ def _inner_tree(schema: Any) -> RuleTree | None:
     return rule_tree(schema, is_resource=bool(schema.get("x-kubernetes-embedded-resource")))
 
 
-def violations(tree: RuleTree | None, obj: JsonObject, old: JsonObject | None, errors: Errors) -> Errors:
+def violations(
+    tree: RuleTree | None, obj: JsonObject, old: JsonObject | None, errors: list[FieldError]
+) -> list[FieldError]:
     """What the rules say of an object that has these errors already."""
     if tree is None:
         return []
@@ -164,7 +166,7 @@ class _Judging:
     """The evaluation of all rules of one object."""
 
     def __init__(self) -> None:
-        self.found: Errors = []
+        self.found: list[FieldError] = []
         self._budget = _OBJECT_LIMIT
 
     def judge(self, tree: RuleTree, path: str, value: Any, old: Any, *, same: bool = False) -> None:
