@@ -163,7 +163,7 @@ def _label(node: str, text: str) -> Label:
     if text.endswith("-"):
         return Label(node, text[:-1], None)
     key, equals, value = text.partition("=")
-    if not (key and equals):
+    if not (key and equals) or "=" in value:
         raise InputError(f"--label {node} {text}: want KEY=VALUE, or KEY- to remove it")
     return Label(node, key, value)
 

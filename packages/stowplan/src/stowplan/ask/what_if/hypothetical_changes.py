@@ -214,6 +214,8 @@ class Scale(Change):
     def __post_init__(self) -> None:
         if not isinstance(self.replicas, int) or self.replicas < 0:
             raise ClusterError(f"Scale: want a number of pods, 0 or more, got {self.replicas!r}")
+        if self.kind == "DaemonSet":
+            raise ClusterError(f"{self.text}: it has one pod on each of its nodes, and cannot be scaled")
 
     @property
     def text(self) -> str:

@@ -28,7 +28,7 @@ from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, compiled_cop
 from stowplan.ask.what_if.settling import FirstWaiting, Settling
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-from stowplan.scheduler.framework.explanations.formatting import listed
+from stowplan.scheduler.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -105,7 +105,7 @@ def survive(
         losses.append(_loss(cluster, certain, budgets, lost, names, provisions))
         if progress is not None:
             progress(number, len(groups))
-    notes = [f"{without} nodes have no label {by}: they were never lost"] if without else []
+    notes = [f"not tried: the loss of {count(without, 'node')} without the label {by}"] if without else []
     notes += assumed(provisions)
     losses.sort(key=lambda loss: (-len(loss.stranded) - len(loss.gone), -len(loss.displaced), -loss.pods, loss.lost))
     return SurviveRecord(by=by, losses=tuple(losses), notes=tuple(notes))
