@@ -55,3 +55,19 @@ def test_readers_get_the_exact_changes_or_unknown(limit, steps):
                 assert told in (sorted(set(rows[len(known) :])), None)
             else:
                 assert told is None, "the reader's position was undone"
+
+
+def test_rewinding_beyond_the_kept_entries_is_exact():
+    log = ChangeLog()
+    start = log.position
+    log.append(1)
+    position = log.position
+    for row in range(10_000):
+        log.append(row % 7)
+    inside = log.position
+    log.rewind(position)
+    assert log.since(position) == []
+    assert log.since(inside) is None
+    assert log.since(start) is None
+    log.append(2)
+    assert log.since(position) == [2]

@@ -127,6 +127,14 @@ def test_extenders_and_waiting_pods_are_the_schedulers_own():
     assert handle.waiting_pods is waiting
 
 
+def test_signatures_distinguish_pods():
+    framework = framework_of(NotOnThree, objects=NODES)
+    pods = [info_of(framework, a_pod(name).requests(cpu=cpu)) for name, cpu in (("a", "1"), ("b", "1"), ("c", "2"))]
+    a, b, c = (framework.handle.sign_pod(pod) for pod in pods)
+    assert a is not None
+    assert a == b != c
+
+
 def test_plugins_by_point_with_weights():
     framework = framework_of(NotOnThree, recorder("A", []), weights={"A": 3})
     listed = framework.list_plugins()

@@ -50,6 +50,7 @@ def with_required(*terms):
             a_pod().requires_node(expression("foo", "In", "bar"), fields=[named("n1")]), {"n1"}, id="and an expression"
         ),
         pytest.param(a_pod().requires_node(fields=[named("n1", operator="NotIn")]), None, id="not in"),
+        pytest.param(with_required(), None, id="no terms"),
         pytest.param(a_pod().node_selector(a="b"), None, id="node selector"),
     ],
 )

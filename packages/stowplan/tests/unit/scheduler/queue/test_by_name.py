@@ -71,3 +71,14 @@ def test_the_number_of_calls_is_linear():
         harness.handle_event(event(PVC), None, claim(f"c{i}"))
     assert len(rejecting.asked) == 1000
     assert harness.queue.counts()["unschedulable"] == 0
+
+
+def test_a_pod_that_now_names_another_claim():
+    rejecting = Claims()
+    harness = room_of(rejecting)
+    harness.handle_event(event(PVC), None, claim("z"))
+    harness.update(waiting_for("a", "x"), waiting_for("a", "z"))
+    assert woken(harness) == []
+    harness.handle_event(event(PVC), None, claim("x"))
+    harness.handle_event(event(PVC), None, claim("z"))
+    assert (rejecting.asked, woken(harness)) == (["c", "a"], ["a", "c"])

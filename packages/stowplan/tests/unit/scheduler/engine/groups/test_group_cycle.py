@@ -43,6 +43,13 @@ class TestGangs:
             assert condition(cluster) == [("True", "Scheduled", "")]
             cluster.engine.validate()
 
+    def test_the_group_may_come_last(self):
+        with live_cluster(node("n1"), feature_gates=GATES) as cluster:
+            cluster.create(member("a"), member("b"))
+            assert nodes_of(cluster, "a", "b") == ["", ""]
+            cluster.create(a_group(gang=2))
+            assert nodes_of(cluster, "a", "b") == ["n1", "n1"]
+
     def test_all_or_nothing(self):
         with gang_of(3) as cluster:
             cluster.create(a_pod("x").requests(cpu="2").obj())

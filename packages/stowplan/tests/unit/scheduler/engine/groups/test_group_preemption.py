@@ -188,6 +188,15 @@ class TestVictims:
             cluster.advance(30)
             assert cluster.node_of("a")
 
+    def test_its_own_members_are_not_victims(self):
+        """Evicting one of its members for another is pointless."""
+        objects = [node("n1", 1), a_group(gang=1, priority=10), running("mine", "n1", group="g", priority=1)]
+        with cluster_of(*objects) as cluster:
+            cluster.create(member("a", priority=10))
+            assert preempted(cluster) == []
+            text = "pod group is unschedulable, No preemption victims found for incoming preemptor"
+            assert condition(cluster) == [("False", "Unschedulable", text)]
+
 
 class TestPointlessEvictions:
     @pytest.mark.parametrize("gone", ["a member", "the group"])

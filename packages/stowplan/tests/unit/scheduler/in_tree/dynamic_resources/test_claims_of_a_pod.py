@@ -71,3 +71,8 @@ def test_post_filter_of_dynamic_resources(bench):
     world.plugin.pre_filter(cycle, info, world.nodes())
     status = world.plugin.post_filter(cycle, info, None).status
     assert (status.code, status.message) == (Code.Unschedulable, "no new claims to deallocate")
+
+
+def test_another_claim_wakes_no_pod_whose_own_is_missing(bench):
+    old, new = resource_claim("x", {"allocation": {}}), resource_claim("x")
+    assert bench(DynamicResources).hint(a_pod().claims_devices("c"), old, new) == "Skip"

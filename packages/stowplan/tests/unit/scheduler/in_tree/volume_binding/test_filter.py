@@ -226,6 +226,7 @@ GI = {"capacity": "20Gi"}
         pytest.param([a_class()], {}, id="anywhere"),
         pytest.param([a_class(zones=[])], NO_VOLUME_ANYWHERE, id="a topology without values"),
         pytest.param([a_class(allowedTopologies=[{}])], NO_VOLUME_ANYWHERE, id="an empty term"),
+        pytest.param([a_class(), a_driver(), capacity("k", **GI)], {"n1": NO_ROOM, "n2": NO_ROOM}, id="nowhere"),
         pytest.param(
             [a_class(), a_driver(), capacity("k", labels={"!": "x"}, **GI)],
             {"n1": NO_ROOM, "n2": NO_ROOM},
