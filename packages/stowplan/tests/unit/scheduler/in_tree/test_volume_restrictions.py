@@ -53,6 +53,7 @@ def claim(name, mode="ReadWriteOncePod"):
         pytest.param(ebs("v1", True), ebs("v1", True), True, id="ebs both ro"),
         pytest.param(iscsi("X", 1), iscsi("X", 2, True), True, id="iscsi ignores the lun"),
         pytest.param(rbd(["m1", "m2"]), rbd(["m2", "m3"], read_only=True), True, id="rbd, a monitor in common"),
+        pytest.param(rbd(["m1"]), rbd(["m1"], image="j"), False, id="rbd, other image"),
     ],
 )
 def test_disks(bench, wanted, held, conflict):

@@ -209,6 +209,12 @@ def test_a_failed_prioritize_adds_no_score(answer):
     assert engine.bound == {"p": "n2"}
 
 
+def test_a_single_node_is_not_prioritized():
+    engine = driven(*rooms("n1"), prioritizes=["e"])
+    engine.create(a_pod("p"))
+    assert engine.bound == {"p": "n1"}
+
+
 # -- preempt ----------------------------------------------------------------------------------------------------------
 
 
