@@ -6,10 +6,10 @@ import pytest
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.api_errors import Forbidden, not_found
-from support.api.manifests import budget, node, pod
+from support.api.manifests import node, pod
 from support.live.http_scheduler import scheduled
-from support.scheduling.attempts import asking, labelled
-from support.scheduling.preempting import CLASSES, leaving, nodes, pending_pod, placed, pods
+from support.scheduling.attempts import asking
+from support.scheduling.preempting import nodes, pods
 
 DEVICES = (t.ResourceClaim, t.ResourceSlice, t.DeviceClass)
 CLAIMS = "no new claims to deallocate"
@@ -78,26 +78,3 @@ async def test_an_api_group_that_is_served_later(api_server, namespace, caplog, 
         assert len(logged(caplog, "DynamicResources is switched on")) == 1
         await c.pods(asking(pod("larger"), cpu="65"))
         assert CLAIMS in (await c.condition("larger"))["message"]
-
-
-async def test_a_missing_optional_kind_does_not_disable_the_plugin(api_server, namespace):
-    """Without PodDisruptionBudgets preemption ignores them; once served, it respects them."""
-    guard = budget("guard", labels={"guarded": "yes"}, minAvailable=1)
-    there = [labelled(placed("a"), guarded="yes"), placed("b", node_name="n2", priority="some")]
-    before = [
-        *CLASSES,
-        *nodes(node("n1"), node("n2")),
-        ("poddisruptionbudgets", guard),
-        *pods(*there),
-    ]
-    async with scheduled(api_server, namespace, before=before, wrap=older(t.PodDisruptionBudget)) as c:
-        assert True in enabled(c, "DefaultPreemption")
-        await c.pods(pending_pod())
-        assert await leaving(c, "a", "b") == {"a"}
-    async with scheduled(api_server, namespace, before=before, wrap=older(t.PodDisruptionBudget)) as c:
-        c.api.hidden.clear()
-        await c.advance(60.0)
-        await c.until(lambda: not c.scheduler.informers.missing)
-        await c.settle()
-        await c.pods(pending_pod())
-        assert await leaving(c, "a", "b") == {"b"}

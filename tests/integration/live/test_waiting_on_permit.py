@@ -104,20 +104,3 @@ async def test_deletion_while_waiting(api_server, namespace):
         await c.advance(20.0)
         # Servers may send an update with deletionTimestamp before the deletion, so the pod may get events at its end.
         assert "bind" not in c.api.verbs("web")
-
-
-async def test_a_deletion_with_finalizers_while_waiting(api_server, namespace):
-    """With a finalizer the pod stays for a while; the wait goes on until it is gone."""
-    async with waiting(api_server, namespace, waits("A", 10.0)) as c:
-        kept = pod("web")
-        kept["metadata"]["finalizers"] = ["example.com/kept"]
-        await c.pods(kept)
-        await c.objects.delete("pods", "web")
-        await c.settle()
-        assert (c.place("web"), c.queued("web").unschedulable_plugins) == ("UNSCHEDULABLE", {""})
-        assert nothing_in_flight(c)
-        await c.advance(20.0)
-        assert [e["note"] for e in await c.events("web")] == ["0/1 nodes are available: 1 removed."]
-        await c.objects.patch("pods", "web", {"metadata": {"finalizers": None}})
-        await c.settle()
-        assert c.place("web") == ""

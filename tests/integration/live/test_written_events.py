@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from stowplan.drivers.live.scheduler import SchedulerSettings
 from stowplan.scheduler.framework.status import unschedulable
 from support.api.manifests import node, pod
@@ -55,24 +53,6 @@ async def test_scheduled(api_server, namespace):
         # Deprecated fields stay empty.
         assert not event.get("deprecatedCount")
         assert not event.get("deprecatedSource")
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        pytest.param("x" * 993, "x" * 989 + " ...", id="one-too-long"),
-        pytest.param("ß" * 500, "ß" * 494 + " ...", id="never-half-a-character"),
-    ],
-)
-async def test_notes(api_server, namespace, text, shown):
-    """The condition has the complete message, the note 1024 bytes."""
-    begin = "0/1 nodes are available: 1 no: "
-    async with refusing(api_server, namespace, f"no: {text}") as c:
-        await c.pods(pod("web"))
-        (event,) = await c.events("web")
-        assert event["note"] == begin + shown
-        assert len(event["note"].encode()) <= 1024
-        assert (await c.condition("web"))["message"] == f"{begin}{text}."
 
 
 async def test_repetitions_become_a_series(api_server, namespace):
