@@ -262,47 +262,6 @@ class TestAccess:
         assert api_server.kubectl("auth", "can-i", "delete", "nodes").stdout == "yes\n"
         assert api_server.kubectl("auth", "can-i", "create", "pods", "--as=nobody", check=False).stdout == "no\n"
 
-    def test_roles_decide(self, api_server, namespace):
-        api_server.kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods", "-n", namespace)
-        api_server.kubectl("create", "rolebinding", "reader", "--role=reader", "--user=ann", "-n", namespace)
-        # Real servers learn of roles from a watch.
-        for _ in range(20):
-            if (
-                api_server.kubectl("auth", "can-i", "list", "pods", "--as=ann", "-n", namespace, check=False).returncode
-                == 0
-            ):
-                break
-        assert api_server.kubectl("get", "pods", "--as=ann", "-n", namespace).returncode == 0
-        refused = api_server.kubectl("get", "secrets", "--as=ann", "-n", namespace, check=False).stderr
-        assert (
-            'secrets is forbidden: User "ann" cannot list resource "secrets" in API group "" '
-            f'in the namespace "{namespace}"'
-        ) in refused
-
-
-def test_events_are_served_in_both_groups(api_server, namespace):
-    event = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "e", "namespace": namespace},
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "reportingController": "default-scheduler",
-        "reportingInstance": "default-scheduler-1",
-        "action": "Binding",
-        "reason": "Scheduled",
-        "type": "Normal",
-        "note": "Successfully assigned",
-        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": namespace},
-    }
-    api_server.kubectl("create", "-f", "-", stdin=[event])
-    core = api_server.json("get", "events.v1.", "e", "-n", namespace)
-    assert (core["involvedObject"]["name"], core["message"]) == ("web", "Successfully assigned")
-    table = api_server.kubectl("get", "events", "-n", namespace).stdout
-    assert "Scheduled" in table
-    assert "pod/web" in table
-    found = api_server.kubectl("events", "-n", namespace, "--for", "pod/web").stdout
-    assert "Successfully assigned" in found
-
 
 def test_yaml_of_all_kinds_of_strings(api_server, namespace):
     data = {"empty": "", "colon": "a: b", "lines": "one\ntwo\n", "quotes": "\"'", "number": "1e3", "unicode": "ä→𝄞"}
