@@ -98,6 +98,16 @@ async def test_discovery_needs_a_token(client, path):
             'pods "p" is forbidden: User "jane" cannot create resource "pods/eviction" in API group "" '
             'in the namespace "default"',
         ),
+        (
+            "GET",
+            "/api/v1/pods",
+            'pods is forbidden: User "jane" cannot list resource "pods" in API group "" at the cluster scope',
+        ),
+        (
+            "GET",
+            "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
+            'nodes "n" is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope',
+        ),
         ("GET", "/metrics", 'forbidden: User "jane" cannot get path "/metrics"'),
     ],
     ids=lambda value: value if value.startswith("/") else "",

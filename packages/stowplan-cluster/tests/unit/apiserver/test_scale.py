@@ -59,7 +59,7 @@ def test_an_old_version_is_refused(api):
 
 @pytest.mark.parametrize("replicas", [-1, "3", True, 2**31])
 def test_invalid_numbers(api, replicas):
-    with pytest.raises((Invalid, BadRequest), match=r"spec\.replicas"):
+    with pytest.raises((Invalid, BadRequest), match=r"^Scale.*spec\.replicas"):
         write(api, {"spec": {"replicas": replicas}})
 
 
