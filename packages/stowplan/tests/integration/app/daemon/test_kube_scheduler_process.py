@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -36,12 +37,26 @@ sys.exit(main(sys.argv[1:], opener=FakeOpener(Stubborn)))
 """
 
 
-def test_the_second_signal_exits_at_once(tmp_path):
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+#: This process's, so that it finds `support`.
+PATH = {"PYTHONPATH": ":".join(filter(None, sys.path))}
+
+
+def unreachable(tmp_path):
+    return write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+
+
+@contextmanager
+def stubborn(tmp_path):
+    """Such a process, which runs, and its log."""
     log = tmp_path / "log"
-    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
-    with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path))}) as process:
+    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={unreachable(tmp_path)}", "--secure-port=0", "-v3"]
+    with running(command, log, env=PATH) as process:
         until(lambda: "Handlers synced" in log.read_text(), process, log)
+        yield process, log
+
+
+def test_the_second_signal_exits_at_once(tmp_path):
+    with stubborn(tmp_path) as (process, log):
         process.send_signal(signal.SIGTERM)
         until(lambda: "asked to stop" in log.read_text(), process, log)
         process.send_signal(signal.SIGTERM)
@@ -50,11 +65,7 @@ def test_the_second_signal_exits_at_once(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM])
 def test_unused_signals_are_ignored(tmp_path, number):
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
-    log = tmp_path / "log"
-    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
-    with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path))}) as process:
-        until(lambda: "Handlers synced" in log.read_text(), process, log)
+    with stubborn(tmp_path) as (process, log):
         process.send_signal(number)
         process.send_signal(signal.SIGTERM)
         until(lambda: "asked to stop" in log.read_text(), process, log)
@@ -64,11 +75,7 @@ def test_unused_signals_are_ignored(tmp_path, number):
 
 
 def test_sigquit_shows_stacks_and_exits_at_once(tmp_path):
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
-    log = tmp_path / "log"
-    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
-    with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path))}) as process:
-        until(lambda: "Handlers synced" in log.read_text(), process, log)
+    with stubborn(tmp_path) as (process, log):
         process.send_signal(signal.SIGQUIT)
         assert process.wait(20) == 2
     said = log.read_text()
@@ -100,21 +107,22 @@ sys.exit(main(opener=opener))
 """
 
 
+def ended_early(tmp_path, number):
+    command = [sys.executable, "-c", EARLY, f"--kubeconfig={unreachable(tmp_path)}", "--secure-port=0"]
+    return subprocess.run(
+        [*command, str(int(number))], capture_output=True, text=True, timeout=60, env=os.environ | PATH, check=False
+    )
+
+
 def test_sigquit_during_the_imports(tmp_path):
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
-    command = [sys.executable, "-c", EARLY, f"--kubeconfig={kubeconfig}", "--secure-port=0", str(int(signal.SIGQUIT))]
-    env = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False)
+    ended = ended_early(tmp_path, signal.SIGQUIT)
     assert ended.returncode == 2
     assert " in find_spec\n" in ended.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_imports_stops_it(tmp_path, number):
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
-    command = [sys.executable, "-c", EARLY, f"--kubeconfig={kubeconfig}", "--secure-port=0", str(int(number))]
-    env = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False)
+    ended = ended_early(tmp_path, number)
     assert ended.returncode == 0
     assert "Traceback" not in ended.stderr
     assert ended.stderr.splitlines()[-1].endswith('"Requested to terminate, exiting"')
@@ -129,24 +137,6 @@ def test_a_reader_that_closes_the_pipe_of_help(tmp_path):
 
 def pod(name):
     return {**manifests.pod(name), "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
-
-
-def test_pods_of_a_cluster_are_scheduled(tmp_path):
-    log = tmp_path / "scheduler.log"
-    with embedded_server(tmp_path, "--nodes=3") as server:
-        server.kubectl("create", "-f", "-", stdin=[pod("a"), pod("b")])
-        command = [*COMMAND, f"--kubeconfig={server.kubeconfig}", "--secure-port=0", "--logging-format=json", "-v=2"]
-        with running(command, log) as process:
-            until(partial(all_placed, server), process, log)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
-    said = [json.loads(line)["msg"] for line in log.read_text().splitlines()]
-    assert "Starting Kubernetes Scheduler" in said
-    assert said[-1] == "Requested to terminate, exiting"
-
-
-def all_placed(server):
-    return all("nodeName" in pod["spec"] for pod in server.json("get", "pods")["items"])
 
 
 def scheduling_for(path, kubeconfig, *names, seconds=10):
