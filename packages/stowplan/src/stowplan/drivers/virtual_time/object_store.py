@@ -22,8 +22,18 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.patching import patched
-from stowplan.kube.api.api_errors import FORBIDDEN, REQUIRED, FieldError, already_exists, conflict, invalid, not_found
+from stowplan.kube.api.api_errors import (
+    FORBIDDEN,
+    INVALID,
+    REQUIRED,
+    FieldError,
+    already_exists,
+    conflict,
+    invalid,
+    not_found,
+)
 from stowplan.kube.api.custom_objects import CustomObject
+from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.pod import FINISHED, Pod, PodCondition
 from stowplan.kube.api.port import Change
@@ -137,7 +147,11 @@ class ObjectStore:
         old: Any = self.get(request.kind, request.namespace, request.name)
         body = request.body
         wanted = (body.get("metadata") if isinstance(body, dict) else None) or {}
-        self._check(request.kind, old.metadata, wanted.get("uid") or "", wanted.get("resourceVersion") or "")
+        self._check(request.kind, old.metadata, "", wanted.get("resourceVersion") or "")
+        if (uid := wanted.get("uid")) and uid != old.metadata.uid:
+            # Unlike that of a deletion or an update, this is no precondition.
+            immutable = FieldError(INVALID, "metadata.uid", f"Invalid value: {go_quote(uid)}: field is immutable")
+            raise invalid(resource_of(request.kind).kind, resource_of(request.kind).group, request.name, [immutable])
         new = patched(old, request)
         if new.metadata is not old.metadata:
             new = _with_metadata(new, _servers_own(new.metadata, old.metadata))

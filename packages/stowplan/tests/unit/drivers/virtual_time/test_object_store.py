@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.drivers.virtual_time.object_store import ObjectStore
-from stowplan.kube.api.api_errors import Conflict, Invalid, NotFound
+from stowplan.kube.api.api_errors import Invalid, NotFound
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.port import Change
@@ -39,11 +39,6 @@ def bind(node="n1", name="web", uid=""):
 
 def delete(kind=Pod, name="web", namespace="default", **preconditions):
     return Delete(kind=kind, namespace=namespace, name=name, **preconditions)
-
-
-def relabel(**labels):
-    body = {"metadata": {"labels": labels}}
-    return Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge")
 
 
 def stored(store, kind=Pod, name="web", namespace="default"):
@@ -86,20 +81,6 @@ def test_uids_differ(store):
     assert all(one.name.startswith("web-") for one in found)
 
 
-def test_the_generation_of_a_pod_counts_spec_changes_and_deletion(store):
-    generations = [created(store, pod()).metadata.generation]
-    for request in (
-        relabel(a="b"),
-        Patch(kind=Pod, namespace="default", name="web", body={"spec": {"priority": 5}}, type_="merge"),
-        Patch(kind=Pod, namespace="default", name="web", body={"metadata": {"generation": 9}}, type_="merge"),
-        bind(),
-    ):
-        store.write(request, NOW)
-        generations.append(stored(store).metadata.generation)
-    store.delete(delete(), NOW, 30.0)
-    assert [*generations, stored(store).metadata.generation] == [1, 1, 2, 2, 2, 3]
-
-
 def test_other_kinds_have_no_generation(store):
     assert created(store, convert(a_node("n1").obj(), Node)).metadata.generation == 0
 
@@ -129,23 +110,6 @@ def test_a_list_is_in_the_order_of_an_api_server(store):
     assert (store.count(Pod), store.count(Node)) == (3, 0)
 
 
-# -- bind --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("built", "request_", "why"),
-    [
-        pytest.param(a_pod("web").deleted(NOW_TEXT), bind(), "is being deleted", id="being deleted"),
-        pytest.param(a_pod("web").spec(schedulingGates=[{"name": "g"}]), bind(), "schedulingGates", id="gated"),
-    ],
-)
-def test_a_binding_that_conflicts(store, built, request_, why):
-    before = created(store, pod(built))
-    with pytest.raises(Conflict, match=why):
-        store.write(request_, NOW)
-    assert stored(store) is before
-
-
 # -- update ------------------------------------------------------------------------------------------------------------
 
 
@@ -158,12 +122,6 @@ def test_an_update_replaces_the_object_of_its_version(store):
     assert change.new.metadata.resource_version == "2"
 
 
-def test_an_update_with_another_uid_conflicts(store):
-    created(store, pod())
-    with pytest.raises(Conflict):
-        store.write(Update(obj=pod(a_pod("web").uid("another"))), NOW)
-
-
 # -- delete ------------------------------------------------------------------------------------------------------------
 
 
@@ -174,76 +132,21 @@ def test_objects_are_deleted_at_once(store):
         stored(store, Namespace, "ns", "")
 
 
-def is_marked_and_gone(changes, there, generation):
-    """Whether a pod was deleted in two changes, as by an API server."""
-    marked, gone = changes
-    metadata = marked.new.metadata
-    assert marked.old is there
-    assert metadata.deletion_timestamp
-    assert (metadata.deletion_grace_period_seconds, metadata.generation) == (0, generation)
-    return gone == Change(marked.new, None)
-
-
 def test_a_deleted_pod_is_marked_first(store):
     there = created(store, pod())
-    assert is_marked_and_gone(store.write(delete(), NOW), there, generation=2)
-    with pytest.raises(NotFound):
-        stored(store)
+    marked, gone = store.write(delete(), NOW)
+    assert (marked.old, marked.new.metadata.deletion_grace_period_seconds) == (there, 0)
+    assert gone == Change(marked.new, None)
 
 
-def test_a_terminating_pod_is_not_marked_again(store):
-    there = created(store, pod(a_pod("web").deleted(NOW_TEXT)))
-    assert written(store, delete()) == Change(there, None)
-
-
-@pytest.mark.parametrize("precondition", [{"uid": "another"}, {"resource_version": "7"}])
-def test_preconditions_of_a_deletion(store, precondition):
-    created(store, pod())
-    with pytest.raises(Conflict):
-        store.write(delete(**precondition), NOW)
-    store.write(delete(uid=stored(store).metadata.uid, resource_version="1"), NOW)
-    assert store.count(Pod) == 0
-
-
-def test_a_running_pod_is_deleted_after_its_grace_period(store):
-    there = created(store, pod(a_pod("web").spec(nodeName="n1")))
-    [mark] = store.delete(delete(), NOW, grace=29.5)
-    marked = mark.new.metadata
+def test_the_kubelet_ends_only_the_pod_that_it_knows(store):
+    uid = created(store, pod(a_pod("web").spec(nodeName="n1"))).metadata.uid
+    store.delete(delete(), NOW, grace=29.5)
+    marked = stored(store).metadata
     assert (marked.deletion_timestamp, marked.deletion_grace_period_seconds) == ("2027-01-15T08:00:29Z", 30)
-    for grace in (30.0, None):
-        [again] = store.delete(delete(), NOW + 1, grace=grace)
-        assert again.old is again.new, "it is already terminating"
-    uid = there.metadata.uid
     assert store.end("default", "web", "another") is None
     assert store.end("default", "web", uid).new is None
     assert store.end("default", "web", uid) is None
-
-
-def test_a_terminating_pod_can_be_deleted_at_once(store):
-    created(store, pod(a_pod("web").spec(nodeName="n1")))
-    [mark] = store.delete(delete(), NOW, grace=30.0)
-    assert is_marked_and_gone(store.delete(delete(), NOW), mark.new, generation=2)
-
-
-def test_the_grace_of_a_terminating_pod_is_counted_from_its_first_deletion(store):
-    created(store, pod(a_pod("web").spec(nodeName="n1")))
-    store.delete(delete(), NOW, grace=30.0)
-    for after, asked, left in ((1, 20, ("2027-01-15T08:00:20Z", 20)), (10, 5, ("2027-01-15T08:00:10Z", 1))):
-        [shortened] = store.delete(delete(), NOW + after, grace=asked)
-        metadata = shortened.new.metadata
-        assert (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds) == left
-
-
-@pytest.mark.parametrize(
-    "built",
-    [
-        pytest.param(a_pod("web"), id="that waits"),
-        pytest.param(a_pod("web").spec(nodeName="n1").status(phase="Succeeded"), id="that is finished"),
-    ],
-)
-def test_an_unbound_or_finished_pod_has_no_grace_period(store, built):
-    there = created(store, pod(built))
-    assert is_marked_and_gone(store.delete(delete(), NOW, grace=30.0), there, generation=2)
 
 
 def test_finalizers_keep_an_object_until_the_last_is_gone(store):
@@ -271,21 +174,13 @@ def test_a_deleted_pod_with_finalizers_is_finished_and_kept(store, is_deleted):
 # -- patch: the store's part -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metadata", [{"uid": "another"}, {"resourceVersion": "7"}])
-def test_metadata_in_a_patch_is_a_precondition(store, metadata):
-    created(store, pod())
-    body = {"metadata": {**metadata, "labels": {"a": "b"}}}
-    with pytest.raises(Conflict):
-        store.write(Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge"), NOW)
-
-
 def test_a_patch_cannot_change_server_set_fields(store):
     before = created(store, pod()).metadata
-    body = {
-        "metadata": {"name": "other", "creationTimestamp": None, "deletionTimestamp": NOW_TEXT, "labels": {"a": "b"}}
-    }
+    kept = {"name": "other", "generation": 9, "creationTimestamp": None, "deletionTimestamp": NOW_TEXT}
+    body = {"metadata": {**kept, "labels": {"a": "b"}}}
     after = written(store, Patch(kind=Pod, namespace="default", name="web", body=body, type_="merge")).new.metadata
-    assert (after.name, after.creation_timestamp, after.deletion_timestamp) == ("web", before.creation_timestamp, None)
+    assert (after.name, after.generation, after.deletion_timestamp) == ("web", 1, None)
+    assert after.creation_timestamp == before.creation_timestamp
 
 
 # -- custom resources --------------------------------------------------------------------------------------------------

@@ -1,109 +1,20 @@
-"""The store compared with a plain dict, and with the embedded API server, which is complete."""
+"""The store compared with the embedded API server, which is complete."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.object_store import ObjectStore
-from stowplan.kube.api.api_errors import AlreadyExists, ApiError, Conflict, NotFound
+from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import convert, to_dict
 from stowplan.kube.api.types import Pod, PodCondition
 from stowplan.scheduler.engine.pod_status import status_patch
 from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Update
+from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.api.embedded import Api, binding
 from support.api.embedded import pod as pod_dict
 from support.examples import examples
-
-NOW = 1_800_000_000.0
-names = st.sampled_from(("a", "b", "c"))
-versions = st.sampled_from(("", "same", "older"))
-
-operations = st.one_of(
-    st.tuples(st.just("create"), names, st.just("")),
-    st.tuples(st.just("update"), names, versions),
-    st.tuples(st.just("label"), names, st.sampled_from(("", "x", "y"))),
-    st.tuples(st.just("bind"), names, st.sampled_from(("", "same", "other"))),
-    st.tuples(st.just("delete"), names, versions),
-)
-
-
-class Model:
-    """Name -> node and label of each pod, and the number of its writes."""
-
-    def __init__(self):
-        self.pods = {}
-        self.writes = 0
-
-    def apply(self, what, name, detail):
-        """The expected result of a request: an error class, or whether it writes."""
-        if what == "create":
-            if name in self.pods:
-                return AlreadyExists
-            self.pods[name] = ["", ""]
-        elif name not in self.pods:
-            return NotFound
-        elif detail in ("older", "other"):
-            return Conflict
-        elif what == "delete":
-            del self.pods[name]
-            # It is marked first.
-            self.writes += 1
-        elif what == "bind":
-            if self.pods[name][0]:
-                return Conflict
-            self.pods[name][0] = "n1"
-        elif what == "update":
-            return False
-        else:
-            if self.pods[name][1] == detail:
-                return False
-            self.pods[name][1] = detail
-        self.writes += 1
-        return True
-
-
-def request_of(store, what, name, detail):
-    where = {"namespace": "default", "name": name}
-    if what == "create":
-        return Create(obj=convert({"metadata": {"name": name}}, Pod))
-    try:
-        metadata = store.get(Pod, **where).metadata
-        version, uid = metadata.resource_version, metadata.uid
-    except NotFound:
-        version, uid = "1", "u"
-    wanted = {"": "", "same": version, "older": "0", "other": ""}.get(detail, "")
-    if what == "update":
-        try:
-            obj = to_dict(store.get(Pod, **where))
-        except NotFound:
-            obj = {"metadata": where}
-        return Update(obj=convert({**obj, "metadata": {**obj["metadata"], "resourceVersion": wanted}}, Pod))
-    if what == "label":
-        return Patch(kind=Pod, **where, body={"metadata": {"labels": {"x": detail or None}}}, type_="merge")
-    if what == "bind":
-        return Bind(**where, uid={"same": uid, "other": "other"}.get(detail, ""), node="n1")
-    return Delete(kind=Pod, **where, resource_version=wanted)
-
-
-@given(st.lists(operations, max_size=25))
-def test_a_store_is_a_dict_with_versions(script):
-    store, model = ObjectStore(), Model()
-    seen = {}
-    for what, name, detail in script:
-        request = request_of(store, what, name, detail)
-        expected = model.apply(what, name, detail)
-        if not isinstance(expected, bool):
-            with pytest.raises(expected, match=f'"{name}"'):
-                store.write(request, NOW)
-        else:
-            changes = store.write(request, NOW)
-            assert any(change.old is not change.new for change in changes) is expected
-            for change in changes:
-                watched(seen, change)
-        found = {one.metadata.name: [one.spec.node_name, one.metadata.labels.get("x", "")] for one in store.list(Pod)}
-        assert found == model.pods
-        assert store.version == model.writes
-        assert seen == {one.metadata.name: one for one in store.list(Pod)}
 
 
 def watched(seen, change):
@@ -118,8 +29,6 @@ def watched(seen, change):
         seen[name] = change.new
 
 
-# -- compared with the embedded API ------------------------------------------------------------------------------------
-
 conditions = st.builds(
     PodCondition,
     type=st.sampled_from(("PodScheduled", "Ready", "DisruptionTarget")),
@@ -130,24 +39,36 @@ conditions = st.builds(
     # Never 0: an API server fills in the known generation, a rule of the kind that the store omits.
     observed_generation=st.integers(1, 2),
 )
+FINALIZERS = ["example.com/a"]
+#: Preconditions of a request; it meets all but the last two.
+WANTED = ("", "uid", "version", "other uid", "other version")
 steps = st.one_of(
     st.tuples(st.just("status"), conditions, st.sampled_from((None, "", "n1", "n2"))),
-    st.tuples(st.just("bind"), st.sampled_from(("n1", "n2")), st.none()),
-    st.tuples(st.just("label"), st.sampled_from(("x", "y", None)), st.none()),
+    st.tuples(st.just("phase"), st.sampled_from(("Running", "Succeeded")), st.none()),
+    st.tuples(st.just("bind"), st.sampled_from(("n1", "n2")), st.sampled_from(("", "uid", "other uid"))),
+    st.tuples(st.just("label"), st.sampled_from(("x", "y", None)), st.sampled_from(WANTED)),
+    st.tuples(st.just("update"), st.sampled_from(("x", "y")), st.sampled_from(WANTED)),
+    st.tuples(st.just("ungate"), st.none(), st.none()),
+    st.tuples(st.just("finalizers"), st.sampled_from(([], FINALIZERS)), st.none()),
+    st.tuples(st.just("delete"), st.sampled_from((0, 5, 20, 30, None)), st.sampled_from(WANTED)),
+    st.tuples(st.just("wait"), st.sampled_from((1, 10)), st.none()),
     st.tuples(st.just("forget"), st.none(), st.none()),
+    st.tuples(st.just("create"), st.none(), st.none()),
 )
 
 
 class Both:
     """One pod in both stores."""
 
-    def __init__(self):
-        self.api = Api()
-        self.api.create("pods", pod_dict("p", labels={"k": "v"}))
-        self.store = ObjectStore()
-        self.store.write(Create(obj=self.theirs()), NOW)
+    def __init__(self, gates):
+        self.api, self.store, self.seen = Api(), ObjectStore(), {}
+        self.made = pod_dict("p", labels={"k": "v"}, schedulingGates=[{"name": one} for one in gates])
+        self.create()
         #: The scheduler's view of its status, which may be outdated.
         self.known = self.theirs().status
+
+    def create(self, *_):
+        self.both(lambda _: self.api.create("pods", self.made), lambda _: Create(obj=self.theirs()), of_pod=False)
 
     def theirs(self):
         return convert(self.api.get("pods", "default", "p"), Pod)
@@ -155,49 +76,147 @@ class Both:
     def ours(self):
         return self.store.get(Pod, "default", "p")
 
+    @property
+    def is_terminating(self):
+        return any(one.metadata.deletion_timestamp for one in self.store.list(Pod))
+
     def status(self, condition, nominated):
         body = status_patch(self.known, conditions=(condition,), nominated_node_name=nominated)
         if body is not None:
             self.patch(body, "strategic", "status")
 
-    def bind(self, node, _):
-        request = Bind(namespace="default", name="p", uid="", node=node)
+    def phase(self, phase, _):
+        self.patch({"status": {"phase": phase}}, "merge", "status")
+
+    def bind(self, node, wanted):
         self.both(
-            lambda: self.api.registry.bind("default", "p", binding("p", node)), lambda: self.store.write(request, NOW)
+            lambda pod: self.api.registry.bind("default", "p", binding("p", node, **metadata_of(pod, wanted))),
+            lambda pod: Bind(namespace="default", name="p", uid=metadata_of(pod, wanted).get("uid", ""), node=node),
         )
 
-    def label(self, value, _):
-        self.patch({"metadata": {"labels": {"x": value}}}, "merge", "")
+    def label(self, value, wanted):
+        self.patch({"metadata": {"labels": {"x": value}}}, wanted=wanted)
+
+    def update(self, value, wanted):
+        def updated(pod):
+            obj = to_dict(pod)
+            changed = {"labels": {"x": value}, "resourceVersion": "", **metadata_of(pod, wanted)}
+            return {**obj, "metadata": {**obj["metadata"], **changed}}
+
+        self.both(lambda pod: self.api.update("pods", updated(pod)), lambda pod: Update(obj=convert(updated(pod), Pod)))
+
+    def ungate(self, *_):
+        self.patch({"spec": {"schedulingGates": None}})
+
+    def finalizers(self, finalizers, _):
+        if not finalizers or not self.is_terminating:
+            self.patch({"metadata": {"finalizers": finalizers}})
+
+    def delete(self, grace, wanted):
+        if grace is None and not self.is_terminating:
+            return
+
+        def preconditions(pod):
+            found = metadata_of(pod, wanted)
+            return {"uid": found.get("uid"), "resource_version": found.get("resourceVersion")}
+
+        def theirs(pod):
+            options = DeleteOptions(grace_period_seconds=grace, **preconditions(pod))
+            self.api.delete("pods", "default", "p", options=options)
+
+        def ours(pod):
+            stated = {name: value or "" for name, value in preconditions(pod).items()}
+            request = Delete(kind=Pod, namespace="default", name="p", **stated)
+            return self.store.delete(request, self.api.clock.now, grace)
+
+        self.both(theirs, ours)
+
+    def wait(self, seconds, _):
+        self.api.clock.advance(seconds)
 
     def forget(self, *_):
         """Update the scheduler's view from the API server."""
-        self.known = self.theirs().status
+        if self.api.names("pods"):
+            self.known = self.theirs().status
 
-    def patch(self, body, type_, subresource):
-        request = Patch(kind=Pod, namespace="default", name="p", body=body, type_=type_, subresource=subresource)
+    def patch(self, body, type_="merge", subresource="", wanted=""):
+        def stated(pod):
+            metadata = {**body.get("metadata", {}), **metadata_of(pod, wanted)}
+            return {**body, "metadata": metadata} if metadata else body
+
+        where = {"kind": Pod, "namespace": "default", "name": "p", "type_": type_, "subresource": subresource}
         self.both(
-            lambda: self.api.patch("pods", "default", "p", body, kind=type_, subresource=subresource),
-            lambda: self.store.write(request, NOW),
+            lambda pod: self.api.patch("pods", "default", "p", stated(pod), kind=type_, subresource=subresource),
+            lambda pod: Patch(body=stated(pod), **where),
         )
 
-    def both(self, theirs, ours):
-        ends = []
-        for run in (theirs, ours):
+    def both(self, theirs, ours, *, of_pod=True):
+        """Carry a request out in both, each for the pod that it has. Ours says less of preconditions."""
+        ends, version = [], self.store.version
+        for carry_out, found in ((theirs, self.theirs), (ours, self.ours)):
             try:
-                run()
+                done = carry_out(found() if of_pod else None)
+                if carry_out is ours:
+                    changes = done if isinstance(done, tuple) else self.store.write(done, self.api.clock.now)
+                    assert self.store.version - version == sum(one.old is not one.new for one in changes)
+                    for change in changes:
+                        watched(self.seen, change)
                 ends.append(None)
             except ApiError as error:
-                ends.append((type(error), str(error)))
+                told = str(error).removeprefix("object is being deleted: ")
+                ends.append((type(error), "precondition" if "recondition" in told or "modified" in told else told))
         assert ends[0] == ends[1]
+        assert self.seen == {one.metadata.name: one for one in self.store.list(Pod)}
 
-
-@examples(60)
-@given(st.lists(steps, max_size=8))
-def test_agrees_with_the_embedded_api_server(script):
-    both = Both()
-    for step, first, second in script:
-        getattr(both, step)(first, second)
-        theirs, ours = both.theirs(), both.ours()
+    def agree(self):
+        assert len(self.api.names("pods")) == self.store.count(Pod)
+        if not self.seen:
+            return
+        theirs, ours = self.theirs(), self.ours()
         assert ours.status == theirs.status
         assert ours.spec == theirs.spec
-        assert ours.metadata.labels == theirs.metadata.labels
+        compared = [replace(one.metadata, resource_version="") for one in (theirs, ours)]
+        assert compared[0] == compared[1]
+
+
+def metadata_of(pod, wanted):
+    """What a request's metadata say for the preconditions."""
+    other, _, field = wanted.rpartition(" ")
+    have = {"uid": pod.metadata.uid, "version": pod.metadata.resource_version}
+    names = {"uid": "uid", "version": "resourceVersion"}
+    return {names[field]: "7777" if other else have[field]} if field else {}
+
+
+SCRIPTS = {
+    "grace": [("bind", "n1", ""), ("delete", 30, ""), ("wait", 10, None), ("delete", 20, ""), ("delete", 5, "")],
+    "kept grace": [("bind", "n1", ""), ("delete", 30, ""), ("delete", 30, ""), ("delete", None, "")],
+    "deleted at once": [("bind", "n1", ""), ("delete", 30, ""), ("delete", 0, ""), ("create", None, None)],
+    "finished": [("bind", "n1", ""), ("phase", "Succeeded", None), ("delete", 30, "")],
+    "terminating": [("finalizers", FINALIZERS, None), ("delete", 0, ""), ("bind", "n1", ""), ("create", None, None)],
+    "freed": [("finalizers", FINALIZERS, None), ("delete", 0, ""), ("delete", 0, ""), ("finalizers", [], None)],
+    "preconditions": [
+        (step, value, wanted)
+        for step, value in (("label", "x"), ("update", "x"), ("bind", "n1"), ("delete", 5))
+        for wanted in (*WANTED[3:], *WANTED[1:3])
+        if step != "bind" or "uid" in wanted
+    ],
+    "gates": [("bind", "n1", ""), ("ungate", None, None), ("bind", "n1", ""), ("bind", "n1", "")],
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_a_store_does_in_turn(name):
+    agree("g" if name == "gates" else "", SCRIPTS[name])
+
+
+@examples(200)
+@given(st.sampled_from(("", "", "g")), st.lists(steps, max_size=8))
+def test_agrees_with_the_embedded_api_server(gates, script):
+    agree(gates, script)
+
+
+def agree(gates, script):
+    both = Both(gates)
+    for step, first, second in script:
+        getattr(both, step)(first, second)
+        both.agree()
