@@ -7,15 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.config.features import with_chosen
-from stowplan.scheduler.engine.effects import Pause
 from stowplan.scheduler.engine.inputs import Answer
-from stowplan.scheduler.framework.interface import Reads, SignPlugin
 from stowplan.scheduler.framework.requests import Delete, Done
-from stowplan.scheduler.framework.unfinished import unfinished
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
-from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.engines import DrivenEngine
+from support.plugins.slow_filter import Slow
 from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.groups import a_group, check_exact_undo
 from support.scheduling.worlds import struct
@@ -25,47 +21,12 @@ WHOLE = FEATURES.with_gates({"WorkloadAwarePreemption": True})
 PLACED = FEATURES.with_gates({"TopologyAwareWorkloadScheduling": True})
 
 
-class Slow:
-    """An engine with a Filter that needs several portions for each pod labelled `slow`."""
+class SlowGroup(Slow):
+    """The same with a pod group."""
 
-    def __init__(self, portions, *objects, allowed=100, gang=2, features=FEATURES, topology=None, **options):
-        self.portions, self.allowed = portions, allowed
-        self.done = {}
-        self.calls = 0
-        slow = answering("Slow", filter=self.filter)
-
-        class Signed(slow, SignPlugin):
-            reads = Reads.NODES
-
-            def sign_pod(self, pod):
-                return {"work": pod.pod.metadata.labels.get("slow")}
-
-        self.driven = DrivenEngine(
-            struct(a_group("g", gang=gang, topology=topology)),
-            *objects,
-            config=configuration(profile(filter=[Signed])),
-            plugins=[Signed],
-            features=features,
-            **options,
-        )
-
-    def filter(self, state, pod, nodes):
-        work = pod.pod.metadata.labels.get("slow")
-        if work is None:
-            return None
-        self.calls += 1
-        if self.done.get(work, 0) < self.portions:
-            self.done[work] = self.done.get(work, 0) + 1
-            return unfinished("it took too long", self.allowed)
-        return None
-
-    @property
-    def pauses(self):
-        return [number for number, action in self.driven.under_way.items() if isinstance(action, Pause)]
-
-    def go_on(self):
-        (pause,) = self.pauses
-        self.driven.answer_number(pause, Done())
+    def __init__(self, portions, *objects, gang=2, features=FEATURES, topology=None, **options):
+        group = struct(a_group("g", gang=gang, topology=topology))
+        super().__init__(portions, group, *objects, features=features, **{"allowed": 100, **options})
 
     def through(self, *, between=None):
         """Answers until nothing waits; returns the number of pauses."""
@@ -97,40 +58,29 @@ def nodes(*cpus, **labels):
 
 
 def test_other_pods_are_tried_while_a_group_pauses():
-    slow = Slow(5, *nodes(4, 4))
+    slow = SlowGroup(5, *nodes(4, 4))
     slow.driven.create(member("a"), member("b", slow="x"))
     for i in range(5):
         assert slow.driven.bound.keys() == {f"q{j}" for j in range(i)}
-        before = slow.calls
+        before = len(slow.calls)
         slow.driven.create(a_pod(f"q{i}").requests(cpu="100m"))
-        assert slow.calls == before, "other pods' waits do not depend on the group"
+        assert len(slow.calls) == before, "other pods' waits do not depend on the group"
         slow.go_on()
-        assert slow.calls <= before + 2
+        assert len(slow.calls) <= before + 2
     assert slow.driven.bound.keys() >= {"a", "b"}
     assert slow.pauses == []
 
 
 def test_groups_and_pods_take_turns():
-    slow = Slow(3, *nodes(9, 9))
+    slow = SlowGroup(3, *nodes(9, 9))
     slow.driven.create(a_pod("single").labels(slow="y"), member("a", slow="x"), member("b"))
     assert len(slow.pauses) == 1
     assert slow.through() == 6
     assert slow.driven.bound.keys() == {"single", "a", "b"}
 
 
-def test_an_attempt_ends_after_its_allowed_portions_and_the_next_continues():
-    slow = Slow(7, *nodes(4), allowed=4)
-    slow.driven.create(member("a"), member("b", slow="x"))
-    assert slow.through() == 4
-    assert slow.driven.bound == {}
-    assert any("it took too long" in note for note in slow.driven.notes())
-    slow.driven.advance(30)
-    slow.through()
-    assert slow.driven.bound.keys() == {"a", "b"}
-
-
 def test_a_pod_that_is_deleted_ends_the_trial():
-    slow = Slow(5, *nodes(4))
+    slow = SlowGroup(5, *nodes(4))
     slow.driven.create(member("a"), member("b", slow="x"), member("c"))
     slow.go_on()
     slow.driven.delete(slow.driven.pod("b"))
@@ -141,7 +91,7 @@ def test_a_pod_that_is_deleted_ends_the_trial():
 
 
 def test_a_pod_placed_during_a_pause_keeps_its_node():
-    slow = Slow(2, *nodes(1, 1))
+    slow = SlowGroup(2, *nodes(1, 1))
     slow.driven.create(member("a"), member("b", slow="x"))
     assert slow.pauses
     slow.driven.create(a_pod("q").requests(cpu=1))
@@ -150,7 +100,7 @@ def test_a_pod_placed_during_a_pause_keeps_its_node():
 
 
 def outcome(portions, cpus, wanted, *, seed, **options):
-    slow = Slow(portions, *nodes(*cpus), random=Random(seed), **options)
+    slow = SlowGroup(portions, *nodes(*cpus), random=Random(seed), **options)
     slow.driven.create(*(member(f"p{i}", work, cpu) for i, (cpu, work) in enumerate(wanted)))
     pauses = slow.through()
     assert bool(pauses) <= bool(portions)
@@ -182,7 +132,7 @@ def test_portions_change_nothing(portions, cpus, wanted, least, seed, variant):
 @pytest.mark.parametrize("portions", [0, 3])
 def test_victims_are_the_same(portions):
     low = [a_pod(f"low{i}").requests(cpu=1).priority(-5).on(f"n{i}") for i in range(2)]
-    slow = Slow(portions, *nodes(1, 1), *low, features=WHOLE)
+    slow = SlowGroup(portions, *nodes(1, 1), *low, features=WHOLE)
     slow.driven.create(*(member(f"p{i}", "x").priority(10) for i in range(2)))
     gone = []
     while slow.driven.under_way:

@@ -5,69 +5,24 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.kube.api.types import PodCondition, PodStatus
-from stowplan.scheduler.engine.effects import Pause
 from stowplan.scheduler.engine.inputs import Stopped
-from stowplan.scheduler.framework.interface import Reads, SignPlugin
 from stowplan.scheduler.framework.rejections import Entry, Rejections
-from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.status import Code, Reason, error
 from stowplan.scheduler.framework.unfinished import unfinished, unfinished_of
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
-from support.plugins.answering_plugins import answering, configuration, profile
-from support.scheduling.engines import DrivenEngine
+from support.plugins.slow_filter import Slow
 from support.scheduling.fake_extender import FakeExtender
 
 NO = Rejections(np.ones(1, np.bool_), (Entry(np.ones(1, np.bool_), Code.Unschedulable, Reason("No", "no")),))
 
 
-class Slow:
-    """A Filter that needs several portions for each pod labelled `slow`; equal labels share the work."""
-
-    def __init__(self, portions, *, outcome=None, allowed=10, **engine):
-        self.portions, self.outcome, self.allowed = portions, outcome, allowed
-        self.done = {}
-        self.calls = []
-        slow = answering("Slow", filter=self.filter)
-
-        class Signed(slow, SignPlugin):
-            reads = Reads.NODES
-
-            def sign_pod(self, pod):
-                return {"work": pod.pod.metadata.labels.get("slow")}
-
-        plugin = Signed
-        self.driven = DrivenEngine(
-            a_node("n").allocatable(cpu=100, pods=100),
-            config=configuration(profile(filter=[plugin])),
-            plugins=[plugin],
-            **engine,
-        )
-
-    def filter(self, state, pod, nodes):
-        work = pod.pod.metadata.labels.get("slow")
-        if work is None:
-            return None
-        self.calls.append(pod.name)
-        if self.done.get(work, 0) < self.portions:
-            self.done[work] = self.done.get(work, 0) + 1
-            return unfinished("it took too long", self.allowed)
-        return self.outcome
-
-    def create(self, *names, work=None):
-        self.driven.create(*(a_pod(name).labels(slow=work or name) for name in names))
-
-    @property
-    def pauses(self):
-        return [number for number, action in self.driven.under_way.items() if isinstance(action, Pause)]
-
-    def go_on(self):
-        (pause,) = self.pauses
-        self.driven.answer_number(pause, Done())
+def slow_filter(portions, **options):
+    return Slow(portions, a_node("n").allocatable(cpu=100, pods=100), **options)
 
 
 def test_a_pod_continues_until_its_work_is_done():
-    slow = Slow(3)
+    slow = slow_filter(3)
     slow.create("p")
     for _ in range(3):
         assert slow.driven.bound == {}
@@ -79,7 +34,7 @@ def test_a_pod_continues_until_its_work_is_done():
 
 
 def test_other_pods_are_tried_in_between():
-    slow = Slow(3)
+    slow = slow_filter(3)
     slow.create("p")
     slow.driven.create(a_pod("q"))
     assert slow.driven.bound == {"q": "n"}
@@ -89,7 +44,7 @@ def test_other_pods_are_tried_in_between():
 
 
 def test_an_attempt_ends_after_its_allowed_portions_and_the_next_continues():
-    slow = Slow(6, allowed=4)
+    slow = slow_filter(6, allowed=4)
     slow.create("p")
     for _ in range(4):
         slow.go_on()
@@ -103,7 +58,7 @@ def test_an_attempt_ends_after_its_allowed_portions_and_the_next_continues():
 
 
 def test_all_pending_work_shares_one_portion_per_pause():
-    slow = Slow(3)
+    slow = slow_filter(3)
     slow.create("p", "q", "r")
     assert len(slow.pauses) == 1
     before = len(slow.calls)
@@ -117,7 +72,7 @@ def test_all_pending_work_shares_one_portion_per_pause():
 
 @pytest.mark.parametrize("outcome", [None, NO, error("oops")])
 def test_equal_pods_wait_for_the_first_of_them(outcome):
-    slow = Slow(3, outcome=outcome)
+    slow = slow_filter(3, outcome=outcome)
     slow.create(*(f"p{i}" for i in range(5)), work="same")
     assert slow.calls == ["p0"], "the others wait without a portion of their own"
     for _ in range(3):
@@ -129,7 +84,7 @@ def test_equal_pods_wait_for_the_first_of_them(outcome):
 
 
 def test_a_rejection_after_several_portions_is_a_normal_rejection():
-    slow = Slow(2, outcome=NO)
+    slow = slow_filter(2, outcome=NO)
     slow.create("p")
     slow.go_on()
     slow.go_on()
@@ -139,7 +94,7 @@ def test_a_rejection_after_several_portions_is_a_normal_rejection():
 
 @pytest.mark.parametrize("equals", [0, 2])
 def test_a_deleted_pod_no_longer_waits(equals):
-    slow = Slow(3)
+    slow = slow_filter(3)
     slow.create("p", *(f"q{i}" for i in range(equals)), work="same")
     slow.driven.delete(slow.driven.pod("p"))
     assert len(slow.pauses) == (1 if equals else 0)
@@ -149,7 +104,7 @@ def test_a_deleted_pod_no_longer_waits(equals):
 
 
 def test_the_work_ends_when_scheduling_stops():
-    slow = Slow(3)
+    slow = slow_filter(3)
     slow.create("p")
     slow.driven.step(Stopped())
     assert slow.pauses == []
@@ -158,7 +113,7 @@ def test_the_work_ends_when_scheduling_stops():
 
 
 def test_profiles_with_extenders_work_in_portions_too():
-    slow = Slow(2, extenders=[FakeExtender("e", filters=True)])
+    slow = slow_filter(2, extenders=[FakeExtender("e", filters=True)])
     slow.create("p")
     slow.go_on()
     assert slow.driven.questions() == []
@@ -175,7 +130,7 @@ def test_an_unfinished_status_is_recognized():
 
 
 def test_a_waiting_pod_whose_status_changed_returns_in_its_newest_version():
-    slow = Slow(1, outcome=NO)
+    slow = slow_filter(1, outcome=NO)
     slow.create("p0", "p1", work="same")
     pod = slow.driven.pod("p1")
     newer = replace(pod.metadata, resource_version="2")
