@@ -29,7 +29,7 @@ _POINTS = {
     "sign_pod": "SignPod",
     "signs_nothing": "SignPod",
     "sign_version": "SignPod",
-    "sums_question": "SumsQuestion",
+    "aggregate_key": "AggregateKey",
     "reads_objects": "ReadsObjects",
     "pre_filter": "PreFilter",
     "skips": "Skips",

@@ -317,6 +317,11 @@ class ObjectWatch:
         self._total = self._store.total_version
         self._numbers = [version.number for version in self._versions]
 
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """Equal for watches of the same objects that were read in the same state."""
+        return (self._total if self._any else -1, *self._numbers)
+
     def changed(self) -> bool:
         total = self._store.total_version
         if total == self._total:

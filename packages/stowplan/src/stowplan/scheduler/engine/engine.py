@@ -492,7 +492,7 @@ class Engine:
             profiles=self.frameworks,
             queue_timer=self._queue_timer,
         )
-        problems = [*validation.problems(), *self._problems_of_turns()]
+        problems = [*validation.problems(), *self.algorithm.problems(), *self._problems_of_turns()]
         if problems:
             raise InvalidStateError(problems)
 

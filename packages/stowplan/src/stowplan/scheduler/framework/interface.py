@@ -108,8 +108,16 @@ class Plugin(ABC):
         self.args = args
         self.handle = handle
 
-    def sums_question(self, pod: PodInfo) -> Hashable:
-        """For `Reads.NODE_SUMS`: what the result depends on besides the node. Pods with equal values share results."""
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        _not_inherited(cls, "aggregate_key", Plugin.aggregate_key, unless=("filter", "score"))
+
+    def aggregate_key(self, pod: PodInfo) -> Hashable:
+        """For `Reads.NODE_SUMS`: what the result depends on besides the node. Pods with equal values share results.
+
+        A plugin that defines it reads nothing of the node but its allocatable resources, its number of pods and their
+        sums: nodes in the same state share results, too. Reset in a subclass that overrides `filter` or `score`.
+        """
         return pod.shape
 
     def explanation(self, inspection: Inspection) -> Explanation | None:

@@ -22,8 +22,8 @@ from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, 
 from stowplan.scheduler.engine.decision.extender_cycle import ExtenderCycle
 from stowplan.scheduler.engine.decision.extender_results import refuse
 from stowplan.scheduler.engine.decision.post_filters import post_filters_not_run, run_post_filters, without_post_filter
+from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
-from stowplan.scheduler.engine.evaluation.node_sums import NodeSums
 from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 from stowplan.scheduler.framework.boundary import Raised, call, declares
@@ -34,7 +34,7 @@ from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.scheduler.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.decision.extender_results import ExtenderResults
-    from stowplan.scheduler.engine.evaluation.evaluation import Outcome
+    from stowplan.scheduler.engine.evaluation.evaluation import FilterResult
     from stowplan.scheduler.engine.evaluation.scoring import Scored
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.diagnosis import Diagnosis
@@ -109,7 +109,7 @@ class SchedulingAlgorithm:
         self._random = random
         self._reuse = reuse
         self.sampling = Sampling(cluster.table, percentage_of_nodes_to_score)
-        self._sums = {name: NodeSums(framework) for name, framework in frameworks.items()}
+        self._columns = {name: SharedColumns(framework) for name, framework in frameworks.items()}
         self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
 
     def reconfigure(self, *, percentage_of_nodes_to_score: int) -> None:
@@ -120,7 +120,7 @@ class SchedulingAlgorithm:
     def forget(self) -> None:
         """Drop all shared results, because the set of active plugins changed."""
         self._evaluations.clear()
-        self._sums = {name: NodeSums(framework) for name, framework in self.frameworks.items()}
+        self._columns = {name: SharedColumns(framework) for name, framework in self.frameworks.items()}
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
         """The profile of a pod."""
@@ -273,7 +273,7 @@ class SchedulingAlgorithm:
         if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
             return None
         started = framework.now()
-        results = evaluation.updated_results(pod)
+        results = evaluation.try_incremental(pod)
         if results is None:
             return None
         if results.seen < self.cluster.table.count:
@@ -296,7 +296,7 @@ class SchedulingAlgorithm:
         tried: int | None,
         within: Rows | None,
         seconds: float,
-    ) -> tuple[Outcome, Found | Status]:
+    ) -> tuple[FilterResult, Found | Status]:
         """The diagnosis and the nodes to choose from; `tried`: a row that wins if it is feasible.
 
         `seconds`: the duration of the lookup of the evaluation.
@@ -317,7 +317,7 @@ class SchedulingAlgorithm:
 
     def _search(
         self, framework: Framework, evaluation: Evaluation, pod: PodInfo, tried: int | None, within: Rows | None
-    ) -> tuple[Outcome, Found | Status]:
+    ) -> tuple[FilterResult, Found | Status]:
         listed = None if within is None else len(within)
         early = self.sampling.stops_early(framework, listed=listed)
         outcome = evaluation.filter(pod, one_by_one=not early, within=within)
@@ -334,7 +334,7 @@ class SchedulingAlgorithm:
         self,
         framework: Framework,
         evaluation: Evaluation,
-        outcome: Outcome,
+        outcome: FilterResult,
         pod: PodInfo,
         tried: int | None,
         listed: int | None,
@@ -463,7 +463,7 @@ class SchedulingAlgorithm:
         return found
 
     @staticmethod
-    def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome]:
+    def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, FilterResult]:
         """The filters' results for every node, for a question."""
         evaluation = Evaluation(framework, asking=True, reusable=False)
         return evaluation, evaluation.filter(pod)
@@ -478,12 +478,17 @@ class SchedulingAlgorithm:
         key = (framework.profile_name, signature)
         found = self._evaluations.get(key)
         if found is None:
-            found = self._evaluations[key] = Evaluation(framework, self._sums[framework.profile_name])
+            found = self._evaluations[key] = Evaluation(framework, self._columns[framework.profile_name])
             if len(self._evaluations) > self._most_evaluations():
                 self._evaluations.popitem(last=False)
         else:
             self._evaluations.move_to_end(key)
         return found
+
+    def problems(self) -> Iterator[str]:
+        """Shared results that are not what they count as."""
+        for (profile, _), evaluation in self._evaluations.items():
+            yield from (f"profile {profile}: {problem}" for problem in evaluation.problems())
 
     def _most_evaluations(self) -> int:
         affordable = _MAX_ROWS // max(1, self.cluster.table.n)

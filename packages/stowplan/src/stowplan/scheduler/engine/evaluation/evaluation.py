@@ -1,16 +1,11 @@
-"""Cached filter and score results of a pod on all nodes, updated incrementally.
+"""What a profile's plugins say of all nodes for a pod: the filters' and the scores' results, kept for equal pods.
 
-An `Evaluation` runs the profile's filters and scores over all nodes and keeps each plugin's arrays (`Filtering`,
-`Scoring`). Equal pods share it: for the next one, only what its predecessors changed is recomputed:
+An evaluation is PreFilter, the fold of the filters (`filtering.py`), PreScore, and the fold of the scores
+(`scoring.py`). Both folds keep a column per plugin (`columns.py`, which says what makes a column current), so for the
+next equal pod only what its predecessors changed is computed again. The result is the same as without reuse, bit for
+bit, which a property test verifies.
 
-* for plugins that read a node's pods (`Reads.NODE_PODS`), the rows whose pods changed;
-* for a plugin that counts pods on any node (`Reads.CLUSTER_PODS`), everything, if one of its counters changed;
-* for plugins that read node objects, nothing;
-* for plugins that do not declare what they read, or depend on a lookup object that changed (`Plugin.reads_objects`),
-  everything.
-
-After a change of a node object, everything is recomputed. The result is the same as without reuse, bit for bit, which a
-property test verifies.
+Which pods are equal is up to the framework's `signature`.
 
 An evaluation may be restricted to some rows, as for a placement of a pod group. Filter and the diagnosis then only
 cover these, while PreFilter and scoring plugins see all nodes.
@@ -20,24 +15,23 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.filling import Filling, FillingStart, results_ahead
-from stowplan.scheduler.engine.evaluation.filtering import Filtering, equal_arrays
-from stowplan.scheduler.engine.evaluation.node_sums import NodeSums
+from stowplan.scheduler.engine.evaluation.filtering import Filtering
 from stowplan.scheduler.engine.evaluation.nominated_nodes import NominatedNodes
-from stowplan.scheduler.engine.evaluation.object_watches import ObjectWatches
 from stowplan.scheduler.engine.evaluation.scoring import Scoring
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.interface import Reads
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -54,13 +48,8 @@ if TYPE_CHECKING:
 #: Filters that judge a node by itself.
 _OF_ONE_NODE = (Reads.NODES, Reads.NODE_SUMS, Reads.NODE_PODS)
 
-_NOTHING: frozenset[str] = frozenset()
 
-#: If more than this share of rows changed, everything is recomputed.
-MAX_CHANGED_SHARE = 0.1
-
-
-class Outcome(PlainStruct):
+class FilterResult(PlainStruct):
     """The results of one attempt before a node is chosen."""
 
     state: CycleState
@@ -81,7 +70,7 @@ class Outcome(PlainStruct):
     preparing: float = 0.0
 
 
-class IncrementalResults(NamedTuple):
+class IncrementalResults(PlainStruct, eq=False):
     """Results that are updated for one equal pod after the other; valid until the next use."""
 
     state: CycleState
@@ -98,189 +87,125 @@ class Evaluation:
     """The nodes as seen by pods of one signature."""
 
     def __init__(
-        self, framework: Framework, sums: NodeSums | None = None, *, asking: bool = False, reusable: bool = True
+        self, framework: Framework, shared: SharedColumns | None = None, *, asking: bool = False, reusable: bool = True
     ) -> None:
-        """`sums` are shared with other evaluations of the profile; `asking`: see `CycleState.asking`.
+        """`shared`: the columns of the profile's evaluations; `asking`: see `CycleState.asking`.
 
-        Without `reusable`, it serves one pod only: objects that results depend on are not watched.
+        Without `reusable`, it serves one pod only, and nothing is kept.
         """
         self._framework = framework
         self.asking = asking
         self._cluster = framework.handle.cluster
-        sums = sums if sums is not None else NodeSums(framework)
-        self._filtering = Filtering(framework, sums, asking=asking)
-        self._scoring = Scoring(framework, sums, asking=asking)
+        if shared is None and reusable:
+            shared = SharedColumns(framework)
+        self._filtering = Filtering(framework, shared, asking=asking)
+        self._scoring = Scoring(framework, shared, asking=asking)
         self._nominated = NominatedNodes(framework)
-        self._generation = -1
-        self._reusable = reusable
-        #: Lookup objects that the results depend on; None: there is nothing to reuse.
-        self._objects: ObjectWatches | None = None
-        self._position = -1
         #: The last results if the pod was unschedulable, and what they depend on.
-        self._kept: tuple[tuple[Any, ...], Rows | None, Outcome] | None = None
-        #: The last results if all nodes were filtered and some were scored.
-        self._incremental: IncrementalResults | None = None
+        self._refusal: tuple[tuple[Any, ...], FilterResult] | None = None
 
-    # -- incremental fast path -----------------------------------------------------------------------------------------
+    # -- the next equal pod --------------------------------------------------------------------------------------------
 
-    def updated_results(self, pod: PodInfo) -> IncrementalResults | None:
-        """What `filter` of all nodes and `score` would return, if little changed since an equal pod; None if not.
+    def try_incremental(self, pod: PodInfo) -> IncrementalResults | None:
+        """What `filter` of all nodes and `score` would return, if they have little to do; None if not.
 
-        If updating the scores is not limited to a few rows, they are left to `score`.
+        If scores cannot be updated, they are left to `score`.
         """
-        cluster, filtering, scoring = self._cluster, self._filtering, self._scoring
-        if self._objects is None or self._generation != cluster.table.generation or cluster.nominator:
+        filtering, scoring = self._filtering, self._scoring
+        if self._cluster.nominator or not filtering.declared or not filtering.judged_all:
             return None
-        if self._objects.outdated():
-            return None
-        found = self._incremental or self._complete()
-        if found is None or not filtering.planned(pod):
-            return None
-        filtering.preparing = 0.0
-        filtering.sample()
-        if not filtering.follow(pod):
-            rows = self._changed_rows()
-            if rows is None or not filtering.renew(pod, rows, within=None, outdated=_NOTHING):
-                # The full run that follows calls all plugins again.
-                self._generation = -1
-                return None
-        feasible, count = filtering.feasible, found.feasible_count
-        if feasible is not found.feasible:
-            count = int(np.count_nonzero(feasible))
+        filtering.begin()
         # A single feasible node is taken without scoring.
-        if count > 1 and scoring.follow(filtering.state, pod, feasible):
-            if feasible is not found.feasible or scoring.ranked is not found.ranked:
-                found = IncrementalResults(found.state, found.seen, feasible, count, scoring.ranked)
-            self._incremental, self._position = found, cluster.changes.position
-            return found
-        scoring.outdate(self._changed_rows())
-        self._incremental, self._position = None, cluster.changes.position
-        return IncrementalResults(found.state, found.seen, feasible, count, None) if count > 1 else None
+        if filtering.refresh(pod, None) is None or filtering.feasible_count < 2:
+            return None
+        state, feasible = filtering.state, filtering.feasible
+        ranked = scoring.ranked if scoring.refresh(state, pod, feasible) else None
+        return IncrementalResults(state, filtering.seen, feasible, filtering.feasible_count, ranked)
 
     @property
     def preparing(self) -> float:
         """Seconds that PreFilter took for the last pod; 0.0 without metrics."""
         return self._filtering.preparing
 
-    def _complete(self) -> IncrementalResults | None:
-        """The last results if all nodes were filtered, and all feasible ones scored."""
-        filtering = self._filtering
-        feasible = filtering.feasible
-        if not filtering.judged_all or not self._scoring.current(feasible):
-            return None
-        return IncrementalResults(filtering.state, filtering.seen, feasible, int(np.count_nonzero(feasible)), None)
-
     # -- filtering ----------------------------------------------------------------------------------------------------
 
-    def filter(self, pod: PodInfo, *, one_by_one: bool = True, within: Rows | None = None) -> Outcome:
+    def filter(self, pod: PodInfo, *, one_by_one: bool = True, within: Rows | None = None) -> FilterResult:
         """Filter all nodes, or update the last results.
 
         Without `one_by_one`, node-level plugins are left to `passing`, if other plugins leave any node. `within`: the
         rows to filter.
         """
-        filtering, self._incremental = self._filtering, None
-        one_by_one = one_by_one or not filtering.looks_one_by_one
-        filtering.preparing = 0.0
-        filtering.sample()
-        outdated = _NOTHING if self._objects is None else self._objects.outdated()
-        if outdated or self._objects is None:
-            self._nominated.forget()
-        rows = self._changed_rows() if one_by_one == filtering.whole else None
-        if rows is None or not filtering.update(pod, rows, within=within, outdated=outdated):
+        filtering = self._filtering
+        one_by_one = one_by_one or not filtering.has_node_level
+        filtering.begin()
+        called = filtering.refresh(pod, within) if one_by_one == filtering.ran_node_level else None
+        if called is None:
             filtering.run(pod, within=within, one_by_one=one_by_one)
-            rows = None
-        self._scoring.outdate(rows, outdated)
-        reused = rows is not None
-        self._record_position(pod, outdated)
-        outcome = None if rows is None or rows else self._known(pod, within)
-        if outcome is None:
-            outcome = self._judgement(pod, within)
-        outcome.reused, outcome.preparing = reused, filtering.preparing
-        outcome.ended_early = None if filtering.pre_filtered is None else filtering.pre_filtered.status
-        return outcome
+        if called or called is None:
+            self._nominated.forget()
+        found = self._last_refusal(pod) or self._judgement(pod, within)
+        found.reused, found.preparing = called is not None, filtering.preparing
+        found.ended_early = None if filtering.pre_filtered is None else filtering.pre_filtered.status
+        return found
 
-    def _changed_rows(self) -> list[int] | None:
-        """Rows whose pods changed since; None if everything has to be recomputed."""
-        table, filtering = self._cluster.table, self._filtering
-        if self._objects is None or self._generation != table.generation:
+    def _last_refusal(self, pod: PodInfo) -> FilterResult | None:
+        """The last results, if the pod was rejected and nothing changed since."""
+        if self._refusal is None or self._refusal[0] != self._stamp(pod):
             return None
-        pre = filtering.pre_filtered
-        if filtering.error is not None or pre is None or pre.status is not None:
-            return None
-        rows = self._cluster.changes.since(self._position)
-        if rows is None or len(rows) > max(1, table.n * MAX_CHANGED_SHARE):
-            return None
-        return rows
+        known = self._refusal[1]
+        return FilterResult(
+            known.state, None, known.feasible, known.examined, known.seen, known.diagnosis, known.refused
+        )
 
-    def _record_position(self, pod: PodInfo, outdated: frozenset[str]) -> None:
-        if self._objects is not None:
-            self._objects.watch(pod, outdated)
-        elif self._reusable:
-            self._objects = ObjectWatches(self._framework, pod)
-        self._generation = self._cluster.table.generation
-        self._position = self._cluster.changes.position
-
-    def _known(self, pod: PodInfo, within: Rows | None) -> Outcome | None:
-        """The last results if they are still valid; to be used if no row changed."""
-        if self._kept is None or self._filtering.renewed:
-            return None
-        stamp, rows, known = self._kept
-        if not equal_arrays(rows, within) or stamp != self._stamp(pod):
-            return None
-        return Outcome(known.state, None, known.feasible, known.examined, known.seen, known.diagnosis, known.refused)
-
-    def still_applies(self, diagnosis: Diagnosis, pods: Sequence[PodInfo]) -> Outcome | None:
+    def still_applies(self, diagnosis: Diagnosis, pods: Sequence[PodInfo]) -> FilterResult | None:
         """The last results, if they have this diagnosis and apply to these equal pods as long as nothing changes."""
         filtering, counters = self._filtering, self._framework.pod_counters
-        if self._kept is None or filtering.pre_filtered is None or filtering.pre_filtered.status is not None:
+        if self._refusal is None or filtering.pre_filtered is None or filtering.pre_filtered.status is not None:
             return None
-        known, pod, shapes = self._kept[2], pods[0], {pod.shape for pod in pods}
-        if known.diagnosis is not diagnosis or self._kept[0] != self._stamp(pod) or self._cluster.nominator:
+        known, pod, shapes = self._refusal[1], pods[0], {pod.shape for pod in pods}
+        if known.diagnosis is not diagnosis or self._refusal[0] != self._stamp(pod) or self._cluster.nominator:
             return None
         for plugin in self._framework.moving_pre_filters:
             counter = counters.get(plugin.name)
             if counter is None:
-                holds = all(declares(plugin.skips, shape) for shape in shapes)
+                still = all(declares(plugin.skips, shape) for shape in shapes)
             else:
-                holds = declares(counter.filter_holds, filtering.state, pod)
-            if not holds:
+                still = declares(counter.filter_holds, filtering.state, pod)
+            if not still:
                 return None
         return known
 
     def _stamp(self, pod: PodInfo) -> tuple[Any, ...] | None:
-        """What results depend on besides the cluster's state; None if they must not be reused."""
-        nominator, skipped = self._cluster.nominator, self._filtering.state.skip_filter
-        if any(p.reads is Reads.ANYTHING and p.name not in skipped for p in self._framework.moving_filters):
-            return None
-        if nominator.node_of(pod.uid):
+        """What the results depend on; None if they must not be reused."""
+        nominator, filtering = self._cluster.nominator, self._filtering
+        if not filtering.declared or nominator.node_of(pod.uid):
             # The room that the pod itself is nominated to is free for this pod only.
             return None
         # Nominated pods may distinguish pods that are otherwise equal.
-        return nominator.version, pod.priority, pod.shape if nominator else None
+        return filtering.version, nominator.version, pod.priority, pod.shape if nominator else None
 
-    def _judgement(self, pod: PodInfo, within: Rows | None) -> Outcome:
+    def _judgement(self, pod: PodInfo, within: Rows | None) -> FilterResult:
         """The results of the filters, then of nominated pods; with reasons if no node is left."""
-        self._kept = None
+        self._refusal = None
         filtering = self._filtering
         if filtering.error is not None:
-            return Outcome(filtering.state, filtering.error)
-        feasible, refused = self._with_nominations(pod)
-        if isinstance(refused, Status):
-            return Outcome(filtering.state, refused)
+            return FilterResult(filtering.state, filtering.error)
+        feasible, nominated = self._with_nominations(pod)
+        if isinstance(nominated, Status):
+            return FilterResult(filtering.state, nominated)
         # `any` would be a Python function.
         if len(feasible) and feasible[feasible.argmax()]:
-            return Outcome(filtering.state, None, feasible, filtering.examined, filtering.seen, None, refused)
+            return FilterResult(filtering.state, None, feasible, filtering.examined, filtering.seen, None, nominated)
         if not filtering.explain(pod):
             filtering.run(pod, within=within)
-            self._scoring.outdate(None)
             if filtering.error is not None:
-                return Outcome(filtering.state, filtering.error)
-        diagnosis = filtering.diagnosis(refused)
-        outcome = Outcome(filtering.state, None, feasible, filtering.examined, filtering.seen, diagnosis, refused)
+                return FilterResult(filtering.state, filtering.error)
+        diagnosis = filtering.diagnosis(nominated)
+        found = FilterResult(filtering.state, None, feasible, filtering.examined, filtering.seen, diagnosis, nominated)
         stamp = self._stamp(pod)
         if stamp is not None:
-            self._kept = stamp, within, outcome
-        return outcome
+            self._refusal = stamp, found
+        return found
 
     def _with_nominations(self, pod: PodInfo) -> tuple[Mask, dict[int, Status] | Status]:
         """Remove nodes that do not fit the pod with the pods nominated to them added."""
@@ -298,6 +223,11 @@ class Evaluation:
         """The verdict on every node after a full `filter` with this outcome."""
         return self._filtering.diagnosis(refused)
 
+    def problems(self) -> Iterator[str]:
+        """Violations of the invariant in `columns.py`."""
+        yield from self._filtering.problems()
+        yield from self._scoring.problems()
+
     # -- node-level plugins --------------------------------------------------------------------------------------------
 
     def passing(self, pod: PodInfo, rows: Rows) -> Mask | Status:
@@ -312,7 +242,7 @@ class Evaluation:
 
     def score(self, pod: PodInfo, feasible: Mask) -> Scored:
         """The scores of the feasible nodes; valid until the evaluation is used again."""
-        return self._scoring.run(self._filtering.state, pod, feasible)
+        return self._scoring.score(self._filtering.state, pod, feasible)
 
     def lasting_sets(self, pod: PodInfo, feasible: Mask, lost: int) -> list[Mask] | None:
         """`CountsPods.lasting_sets`, for all filters together.
@@ -327,10 +257,7 @@ class Evaluation:
         active = [plugin for plugin in framework.active_filters(state) if plugin.name not in counters]
         if any(plugin.name not in counters for plugin in moving) or any(p.reads not in _OF_ONE_NODE for p in active):
             return None
-        alone = self._filtering.feasible_without(pod, counters)
-        if alone is None:
-            return None
-        found = [alone]
+        found = [self._filtering.feasible_without(counters)]
         for plugin in moving:
             sets = counters[plugin.name].lasting_sets(state, pod, lost)
             if sets is None or (len(found) > 1 and len(sets) > 1):
@@ -350,9 +277,7 @@ class Evaluation:
         ahead = results_ahead(framework, state, pod, shapes)
         if ahead is None:
             return None
-        rows = self._filtering.feasible_without(pod, ahead) if ahead else feasible
-        if rows is None:
-            return None
+        rows = self._filtering.feasible_without(ahead) if ahead else feasible
         start = FillingStart(
             framework=framework,
             state=state,

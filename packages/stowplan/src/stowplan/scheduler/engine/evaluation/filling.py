@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.engine.evaluation.score import Score
-    from stowplan.scheduler.engine.evaluation.scoring import Scored
+    from stowplan.scheduler.engine.evaluation.scoring import Score, Scored
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.interface import FilterPlugin
     from stowplan.scheduler.framework.results_ahead import RefusalsAhead, ScoresAhead

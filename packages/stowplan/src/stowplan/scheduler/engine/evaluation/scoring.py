@@ -1,7 +1,9 @@
-"""Cached results of each Score plugin on all nodes, and their weighted sum.
+"""The fold of the scores: the weighted sum of what the Score plugins say of all nodes, for pods of one signature.
 
-The scoring half of an `Evaluation`, which determines what changed. For the next equal pod, only those scores are
-recomputed that are affected by the changes, or by a different set of feasible nodes.
+`run` calls PreScore and every Score. For the next equal pod, `refresh` calls PreScore again where its state no longer
+holds, brings each plugin's column (`columns.py`) up to date, normalizes the scores that changed or that depend on the
+set of feasible nodes, and adds up the rows that changed. If it cannot, the results here must not be used before the
+next `run`.
 """
 
 from __future__ import annotations
@@ -12,24 +14,21 @@ import numpy as np
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.node_sums import FEW
-from stowplan.scheduler.engine.evaluation.object_watches import plugins_to_rerun
-from stowplan.scheduler.engine.evaluation.plans import ScorePlan
-from stowplan.scheduler.engine.evaluation.score import Score
-from stowplan.scheduler.framework.boundary import call, declares, no
+from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, ObjectWatches, ScoreColumn
+from stowplan.scheduler.framework.boundary import call, no
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import Reads
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.evaluation.node_sums import NodeSums, ScoredColumn
-    from stowplan.scheduler.framework.interface import PreScorePlugin, ScorePlugin
+    from stowplan.scheduler.engine.evaluation.columns import SharedColumns
+    from stowplan.scheduler.framework.interface import CountsPods, PreScorePlugin, ScorePlugin
     from stowplan.scheduler.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
@@ -37,6 +36,53 @@ if TYPE_CHECKING:
 
 #: Total of an infeasible node.
 INFEASIBLE = np.iinfo(np.int64).min
+_ANYTHING, _NODE_SUMS = Reads.ANYTHING, Reads.NODE_SUMS
+_NO_SCORES: Ints = np.zeros(0, np.int64)
+
+
+class Score(PlainStruct, eq=False):
+    """One plugin's part of the totals."""
+
+    plugin: ScorePlugin
+    weight: int
+    column: ScoreColumn
+    #: Whether scores are the raw ones, which change with the pods of their node: they are added up by row.
+    added_by_row: bool
+    #: Normalized scores of this version of the column, times the weight; unless `added_by_row`.
+    normalized: Ints = _NO_SCORES
+    version: int = -1
+    #: Lowest and highest raw score of the feasible rows; None: not computed.
+    bounds: tuple[int, int] | None = None
+
+    @property
+    def raw(self) -> Ints:
+        return self.column.values
+
+    @property
+    def weighted(self) -> Ints:
+        """Normalized scores of all rows, times the weight."""
+        return self.column.values * self.weight if self.added_by_row else self.normalized
+
+    def bounds_hold(self, changed: Sequence[int], before: Mask, feasible: Mask) -> bool:
+        """Whether the lowest and the highest raw score stay the same when the feasible rows change in these rows.
+
+        At least two rows are feasible. False if more than these rows would have to be read to tell.
+        """
+        raw = self.raw
+        if self.bounds is None:
+            among = raw[before]
+            if not len(among):
+                return False
+            self.bounds = int(among.min()), int(among.max())
+        low, high = self.bounds
+        for row in changed:
+            value = raw.item(row)
+            if feasible.item(row):
+                if not low <= value <= high:
+                    return False
+            elif low != high and not low < value < high:
+                return False
+        return True
 
 
 class Scored(PlainStruct, eq=False):
@@ -48,12 +94,15 @@ class Scored(PlainStruct, eq=False):
     ended_early: bool
     #: Seconds spent in PreScore; 0.0 without metrics.
     preparing: float
-    #: Sums over the plugins, for all rows.
-    totals: Ints
     #: The totals, `INFEASIBLE` for infeasible rows.
     ranked: Ints
     #: Each plugin's part of the totals.
     parts: dict[str, Score]
+
+    @property
+    def totals(self) -> Ints:
+        """Sums over the plugins, for all rows."""
+        return sum([part.weighted for part in self.parts.values()], np.zeros(len(self.ranked), np.int64))
 
     def by_plugin(self) -> dict[str, Ints]:
         """Plugin -> normalized and weighted scores of all rows."""
@@ -63,353 +112,269 @@ class Scored(PlainStruct, eq=False):
 class Scoring:
     """The scores of all rows for pods of one signature."""
 
-    def __init__(self, framework: Framework, sums: NodeSums, *, asking: bool) -> None:
+    def __init__(self, framework: Framework, shared: SharedColumns | None, *, asking: bool) -> None:
         self._framework = framework
         self._metrics = None if asking else framework.metrics
-        self._sums = sums
-        #: For plugins with shared `sums`, by name; pods of one signature share the question.
-        self._columns: dict[str, ScoredColumn] = {}
+        self._shared = shared
         self._cluster = framework.handle.cluster
         #: The evaluation's state for the pod that is being scored.
         self._state = CycleState()
-        #: The feasible rows that the scores below are valid for; None: there are no scores.
-        self._scored: Mask | None = None
+        #: The feasible rows that the scores are valid for.
+        self._feasible: Mask = np.zeros(0, np.bool_)
+        #: By plugin, in the profile's order.
         self._scores: dict[str, Score] = {}
+        #: The sum of the scores that are added by row, and of all others.
+        self._by_row: Ints = _NO_SCORES
+        self._others: Ints = _NO_SCORES
+        #: Their sum in feasible rows, `INFEASIBLE` in others.
+        self.ranked: Ints = _NO_SCORES
+        #: PreScore plugins whose result can change with pods, and what tells whether it did (None: it may have).
+        self._moving: tuple[tuple[PreScorePlugin, CountsPods | None], ...] = ()
+        self._objects: ObjectWatches | None = None
+        #: Nodes and position in the cluster's change log that all of this is valid for; −1: of nothing.
+        self._generation = -1
+        self._position = -1
         #: Whether the current scoring ended with PreScore, and the seconds that PreScore took.
         self._ended_early = False
         self._preparing = 0.0
-        self._totals: Ints = np.zeros(0, np.int64)
-        #: The totals, INFEASIBLE for infeasible rows.
-        self._ranked: Ints = np.zeros(0, np.int64)
-        #: Plugins whose PreScore state was renewed in this cycle, and those that were outdated.
-        self._moved: set[str] = set()
-        #: Plugins whose scores depend on lookup objects that changed since.
-        self._outdated: frozenset[str] = frozenset()
-        #: What changing pods can affect; created on demand. None: each plugin has to be checked.
-        self._plan: ScorePlan | None = None
-        self._planned = False
-        #: Totals without the plan's scores by sums; None: not computed.
-        self._rest: Ints | None = None
-        #: Position in the change log of `ScorePlan.worth` up to which `_ranked` is current; None: not current.
-        self._followed: int | None = None
-        #: Whether `_totals` and the plan's scores by sums are out of date.
-        self._behind = False
-        #: Rows whose scores are not up to date.
-        self._dirty: list[int] | None = None
 
-    def outdate(self, rows: list[int] | None, plugins: frozenset[str] = frozenset()) -> None:
-        """Mark the scores of these rows, and of these plugins, as outdated; None: all of them."""
-        if plugins:
-            self._outdated |= plugins
-        if rows is None:
-            self._scored = None
-            self._dirty = None
-        elif not self._dirty:
-            self._dirty = rows
-        elif rows:
-            self._dirty = sorted({*self._dirty, *rows})
-
-    def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Scored:
+    def score(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Scored:
         """Score all rows, or update the scores."""
-        self._state = state
         self._ended_early, self._preparing = False, 0.0
-        if self._scored is None or self._dirty is None:
-            failed = self._run(pod, feasible)
-        else:
-            failed = self._update(pod, feasible)
-        if failed is None and self._behind:
-            failed = self._catch_up(pod)
-        if failed is not None:
-            self._scored = None
-        return Scored(failed, self._ended_early, self._preparing, self._totals, self._ranked, self._scores)
+        failed = None if self.refresh(state, pod, feasible) else self.run(state, pod, feasible)
+        return Scored(failed, self._ended_early, self._preparing, self.ranked, self._scores)
 
-    @property
-    def ranked(self) -> Ints:
-        """The totals, `INFEASIBLE` for infeasible rows; valid until the next use."""
-        return self._ranked
+    # -- full run ------------------------------------------------------------------------------------------------------
 
-    def current(self, feasible: Mask) -> bool:
-        """Whether the totals are up to date for these nodes."""
-        return self._scored is feasible and self._dirty is not None and not self._dirty and not self._outdated
-
-    def follow(self, state: CycleState, pod: PodInfo, feasible: Mask) -> bool:
-        """`run` by the plan, if only sums, counted pods and feasible nodes changed; False if not.
-
-        Requires scores that are up to date except for these.
-        """
-        if not self._planned:
-            self._plan, self._planned = ScorePlan.of(self._framework, state, pod, self._scores, self._sums), True
-            self._rest = self._followed = None
-        plan, before = self._plan, self._scored
-        if plan is None or before is None or state.plugin_times is not None:
-            return False
-        self._state = state
-        if self._rest is None:
-            self._rest = self._totals - plan.sum_of_parts(len(self._totals))
-        rest, changed = self._rest, () if feasible is before else (feasible != before).nonzero()[0].tolist()
-        if not self._count_again(plan, pod, feasible, before, changed) or not plan.worth.update(state, pod):
-            return False
-        self._rank(plan, feasible, changed, whole=rest is not self._rest)
-        # Single scores may have changed even where their sum is the same.
-        self._scored, self._behind = feasible, True
-        return True
-
-    def _count_again(self, plan: ScorePlan, pod: PodInfo, feasible: Mask, before: Mask, changed: Sequence[int]) -> bool:
-        """Update scores that count pods or depend on the set of feasible nodes; False if a full run is needed.
-
-        `changed`: rows whose feasibility changed.
-        """
-        state, moved, done = self._state, feasible is not before, set()
-        for counter, plugin in plan.counters:
-            if not call(counter.score_holds, state, pod, moved, check=None, failed=no):
-                if not self._renew(plugin, pod, feasible):
-                    return False
-                done.add(plugin.name)
-        few = len(changed) <= FEW
-        for part in plan.normalized if changed else ():
-            if part.plugin.name in done or (
-                few and part.plugin.normalizes_by_bounds and part.bounds_hold(changed, before, feasible)
-            ):
-                continue
-            if not self._normalize_again(part, pod, feasible):
-                return False
-        return True
-
-    def _renew(self, plugin: PreScorePlugin, pod: PodInfo, feasible: Mask) -> bool:
-        """Call one plugin again, from PreScore on; False if it fails, or starts or stops skipping."""
-        nodes = Nodes(self._cluster)
-        nodes.candidates = feasible
-        answer = self._framework.ask_pre_score(plugin, self._state, pod, nodes)
-        part = self._scores.get(plugin.name)
-        if part is None and answer is not None and answer.code == Code.Skip:
-            return True
-        if part is not None and (answer is None or answer.code == Code.Success):
-            raw = self._framework.run_score(part.plugin, self._state, pod, nodes)
-            if not isinstance(raw, Status):
-                part.raw = raw
-                return self._normalize_again(part, pod, feasible)
-        # Its state is current, but its result was not used.
-        self._outdated |= {plugin.name}
-        return False
-
-    def _normalize_again(self, part: Score, pod: PodInfo, feasible: Mask) -> bool:
-        change = self._renormalized(part, pod, feasible)
-        if isinstance(change, Status):
-            return False
-        if change is not None:
-            assert self._rest is not None
-            self._rest, self._behind = self._rest + change, True
-        return True
-
-    def _rank(self, plan: ScorePlan, feasible: Mask, changed: Sequence[int], *, whole: bool) -> None:
-        """Update `_ranked` for rows whose sums or feasibility changed; `whole`: for all rows."""
-        worth, changes, rest = plan.worth.values, plan.worth.changes, self._rest
-        assert rest is not None
-        if self._followed == changes.position and not changed and not whole:
-            return
-        rows = None if whole or self._followed is None else changes.since(self._followed)
-        if rows is None or len(rows) + len(changed) > FEW:
-            self._ranked = np.where(feasible, worth + rest, INFEASIBLE)
-        else:
-            ranked = self._ranked
-            for row in (*rows, *changed):
-                ranked[row] = worth.item(row) + rest.item(row) if feasible.item(row) else INFEASIBLE
-        self._followed = changes.position
-
-    def _catch_up(self, pod: PodInfo) -> Status | None:
-        """Update `_totals` and the single scores by sums, which `follow` does not maintain."""
-        assert self._plan is not None
-        assert self._rest is not None
-        totals = self._rest.copy()
-        for part in self._plan.by_sums:
-            raw = self._column(part.plugin, pod).values(self._state, pod)
-            if isinstance(raw, Status):
-                return raw
-            part.raw = part.normal = raw.copy()
-            part.weighted = part.raw * part.weight
-            totals += part.weighted
-        self._totals, self._behind = totals, False
-        return None
-
-    def _run(self, pod: PodInfo, feasible: Mask) -> Status | None:
-        nodes = Nodes(self._cluster)
-        nodes.candidates = feasible
-        failed, seconds = measured(self._metrics, self._framework.run_pre_score, self._state, pod, nodes)
+    def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Status | None:
+        """Call every plugin for every node; a Status is an error."""
+        self._generation, self._state, self._scores, self._feasible = -1, state, {}, feasible
+        if self._shared is not None:
+            self._watch(pod)
+        nodes = self._nodes()
+        failed, seconds = measured(self._metrics, self._framework.run_pre_score, state, pod, nodes)
         self._preparing += seconds
         if failed is not None:
             self._ended_early = True
             return failed
-        self._scores, self._planned, self._behind = {}, False, False
-        raws: list[tuple[ScorePlugin, Ints]] = []
-        active = self._framework.active_scores(self._state)
+        failed = self._ask_all(pod, nodes)
+        if failed is not None:
+            return failed
+        self._others = np.zeros(self._cluster.table.n, np.int64)
+        for part in self._scores.values():
+            changed = not part.added_by_row and self._normalize(part, pod)
+            if isinstance(changed, Status):
+                return changed
+        self._add_up()
+        self._generation, self._position = self._cluster.table.generation, self._cluster.changes.position
+        return None
+
+    def _watch(self, pod: PodInfo) -> None:
+        framework, counters = self._framework, self._framework.pod_counters
+        self._moving = tuple((plugin, counters.get(plugin.name)) for plugin in framework.moving_pre_scores)
+        if self._objects is None:
+            self._objects = ObjectWatches(framework, pod, (*framework.pre_score, *framework.score))
+        else:
+            self._objects.changed(pod)
+
+    def _nodes(self) -> Nodes:
+        """All nodes, with the feasible ones marked as candidates."""
+        nodes = Nodes(self._cluster)
+        nodes.candidates = self._feasible
+        return nodes
+
+    def _ask_all(self, pod: PodInfo, nodes: Nodes) -> Status | None:
+        framework, table, position = self._framework, self._cluster.table, self._cluster.changes.position
+        active, failed = framework.active_scores(self._state), None
         for plugin in active:
-            raw = self._framework.ask_score(plugin, self._state, pod, nodes)
+            raw = framework.ask_score(plugin, self._state, pod, nodes)
             if isinstance(raw, Status):
                 failed = raw
                 break
-            raws.append((plugin, raw))
-        if self._metrics is not None:
-            self._metrics.count(active[: len(raws) + 1], self._metrics.score, self._cluster.table.n)
-        if failed is not None:
-            return failed
-        totals = np.zeros(self._cluster.table.n, np.int64)
-        for plugin, raw in raws:
-            part = self._weighted(plugin, pod, raw, feasible)
-            if isinstance(part, Status):
-                return part
-            self._scores[plugin.name] = part
-            totals += part.weighted
-        self._totals, self._scored = totals, feasible
-        self._ranked = self._only_feasible(feasible)
-        self._dirty, self._outdated = [], frozenset()
-        return None
-
-    def _only_feasible(self, feasible: Mask) -> Ints:
-        if np.count_nonzero(feasible) == len(feasible):
-            return self._totals
-        return np.where(feasible, self._totals, INFEASIBLE)
-
-    def _weighted(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask) -> Score | Status:
-        weight = self._framework.weights.get(plugin.name, 1)
-        normal = self._framework.normalize(plugin, self._state, pod, raw, feasible)
-        return normal if isinstance(normal, Status) else Score(plugin, weight, raw, normal, normal * weight)
-
-    def _update(self, pod: PodInfo, feasible: Mask) -> Status | None:
-        """Recompute what is affected by the changed rows and the changed set of feasible nodes."""
-        assert self._scored is not None
-        assert self._dirty is not None
-        moved = feasible is not self._scored and bool((feasible != self._scored).any())
-        if not moved:
-            self._scored = feasible
-        rows, self._dirty = self._dirty, []
-        if not self._outdated and self.follow(self._state, pod, feasible):
-            return None
-        outdated, self._outdated = self._outdated, frozenset()
-        behind = self._behind
-        failed = self._catch_up(pod) if behind else None
-        if failed is not None:
-            return failed
-        self._rest = self._followed = None
-        self._state.forget(self._framework.undeclared_scores)
-        whole = Nodes(self._cluster)
-        whole.candidates = feasible
-        renewed, seconds = measured(self._metrics, self._renew_pre_scores, pod, whole, moved, outdated)
-        self._preparing += seconds
-        if not renewed:
-            return self._run(pod, feasible)
-        everywhere = self._drop_skipped() or moved or behind
-        for plugin in self._framework.active_scores(self._state):
-            part, failed = self._scores.get(plugin.name), None
-            if part is None or plugin.name in self._moved or plugin.reads is Reads.ANYTHING:
-                before = None if part is None else part.normal
-                failed = self._replace_score(plugin, pod, whole, feasible)
-                everywhere = everywhere or before is None or self._scores[plugin.name].normal is not before
-            elif rows and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
-                failed = self._patch_score(part, pod, rows, feasible)
-                everywhere = everywhere or plugin.normalizes
-            elif moved and plugin.normalizes:
-                failed = self._renormalize(part, pod, feasible)
-            if failed is not None:
-                return failed
-        if everywhere:
-            self._ranked = self._only_feasible(feasible)
-        else:
-            self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
-        self._scored = feasible
-        return None
-
-    def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool, outdated: frozenset[str]) -> bool:
-        self._moved, counters = set(outdated), self._framework.pod_counters
-        for plugin in plugins_to_rerun(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
-            counter = None if plugin.name in outdated else counters.get(plugin.name)
-            if counter is not None and declares(counter.score_holds, self._state, pod, moved):
-                continue
-            answer = self._framework.ask_pre_score(plugin, self._state, pod, nodes)
-            skipped = self._state.skip_score
-            if answer is None or answer.code == Code.Success:
-                self._planned = self._planned and plugin.name not in skipped
-                skipped.discard(plugin.name)
-            elif answer.code == Code.Skip:
-                self._planned = self._planned and plugin.name in skipped
-                skipped.add(plugin.name)
+            if self._shared is not None and plugin.reads is _NODE_SUMS:
+                part = self._part(plugin, pod)
+                part.column.store(raw)
             else:
+                by_rows = plugin.reads in BY_ROWS
+                column = ScoreColumn(framework, plugin, by_rows, raw, table.generation, position)
+                part = Score(plugin, framework.weights.get(plugin.name, 1), column, _added_by_row(plugin))
+            self._scores[plugin.name] = part
+        if self._metrics is not None:
+            called = active[: len(self._scores) + 1]
+            self._metrics.count(called, self._metrics.score, table.n)
+        return failed
+
+    def _part(self, plugin: ScorePlugin, pod: PodInfo) -> Score:
+        if self._shared is not None and self._objects is not None and plugin.reads is _NODE_SUMS:
+            column = self._shared.column(ScoreColumn, plugin, pod, self._objects)
+        else:
+            column = ScoreColumn(self._framework, plugin, plugin.reads in BY_ROWS)
+        return Score(plugin, self._framework.weights.get(plugin.name, 1), column, _added_by_row(plugin))
+
+    # -- the next equal pod --------------------------------------------------------------------------------------------
+
+    def refresh(self, state: CycleState, pod: PodInfo, feasible: Mask) -> bool:
+        """Bring all results up to date; False if a run is needed.
+
+        As in `Filtering.refresh`, whether a column is outdated is found out in its turn, and nowhere else.
+        """
+        generation, changes, before = self._generation, self._cluster.changes, self._feasible
+        if generation != self._cluster.table.generation or state is not self._state or self._shared is None:
+            return False
+        # Nothing counts until everything is done, also if a plugin's exception passes through.
+        self._generation, self._feasible = -1, feasible
+        moved = [] if feasible is before else (feasible != before).nonzero()[0].tolist()
+        called = self._prepare(pod, feasible_moved=bool(moved))
+        if called is None:
+            return False
+        everywhere = False
+        for name, part in self._scores.items():
+            column, again = part.column, name in called or part.plugin.reads is _ANYTHING
+            if again:
+                done = column.rerun(state, pod, self._nodes()) is None
+            else:
+                same = not column.by_rows or column.position == changes.position
+                done = same or column.refresh(state, pod) is None
+            if not done:
                 return False
-            self._moved.add(plugin.name)
+            if part.added_by_row:
+                continue
+            # `normalize` may read what PreScore wrote: the same raw scores do not say that it returns the same.
+            if again or part.version != column.version or (moved and self._varies(part, moved, before)):
+                changed = self._normalize(part, pod)
+                if isinstance(changed, Status):
+                    return False
+                everywhere = everywhere or changed
+        self._rank(moved, everywhere=everywhere)
+        self._generation, self._position = generation, changes.position
         return True
 
-    def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
-        """Recompute the scores of all nodes for one plugin."""
-        old = self._scores.get(plugin.name)
-        if old is None:
-            raw = self._framework.run_score(plugin, self._state, pod, nodes)
-            part = raw if isinstance(raw, Status) else self._weighted(plugin, pod, raw, feasible)
-            if isinstance(part, Status):
-                return part
-            self._totals += part.weighted
-            self._scores[plugin.name] = part
-            return None
-        raw = self._framework.run_score(plugin, self._state, pod, nodes)
-        if isinstance(raw, Status):
-            return raw
-        old.raw = raw
-        return self._renormalize(old, pod, feasible)
+    def _prepare(self, pod: PodInfo, *, feasible_moved: bool) -> Collection[str] | None:
+        """Call PreScore again where its state does not hold; None if it fails.
 
-    def _patch_score(self, part: Score, pod: PodInfo, changed: list[int], feasible: Mask) -> Status | None:
-        """Recompute the scores of some rows for one plugin."""
-        rows = np.array(changed, np.intp)
-        raw = self._score_rows(part.plugin, pod, rows)
-        if isinstance(raw, Status):
-            return raw
-        # A copy: the plugin may keep the array as well.
-        part.raw = part.raw.copy()
-        part.raw[rows] = raw
-        if part.plugin.normalizes:
-            return self._renormalize(part, pod, feasible)
-        part.normal = part.raw
-        normal = self._framework.normalize(part.plugin, self._state, pod, raw, feasible.take(rows))
+        Those plugins, and those that read an object that changed: their columns have to be computed again.
+        """
+        state, undeclared, rearranged = self._state, self._framework.undeclared_scores, False
+        assert self._objects is not None
+        outdated = self._objects.changed(pod)
+        if undeclared:
+            # They expect to find nothing of their last call.
+            state.forget(undeclared)
+        called = set(outdated)
+        for plugin, counter in self._pre_scores(outdated) if outdated else self._moving:
+            name = plugin.name
+            if (
+                counter is not None
+                and name not in outdated
+                and call(counter.score_holds, state, pod, feasible_moved, check=None, failed=no)
+            ):
+                continue
+            answer, seconds = measured(self._metrics, self._framework.ask_pre_score, plugin, state, pod, self._nodes())
+            self._preparing += seconds
+            skipped = name in state.skip_score
+            if answer is None or answer.code == Code.Success:
+                state.skip_score.discard(name)
+            elif answer.code == Code.Skip:
+                if skipped:
+                    continue
+                state.skip_score.add(name)
+            else:
+                return None
+            rearranged = rearranged or skipped or name in state.skip_score
+            called.add(name)
+        if rearranged or outdated:
+            self._arrange(pod, outdated)
+        return called
+
+    def _pre_scores(self, outdated: Collection[str]) -> Iterable[tuple[PreScorePlugin, CountsPods | None]]:
+        """The PreScore plugins that may have to be called again."""
+        framework, moving, counters = self._framework, self._framework.moving_pre_scores, self._framework.pod_counters
+        plugins = [p for p in framework.pre_score if p in moving or p.name in outdated]
+        return [(plugin, counters.get(plugin.name)) for plugin in plugins]
+
+    def _arrange(self, pod: PodInfo, outdated: Collection[str]) -> None:
+        """List the scores again, after plugins started or stopped to skip, with new columns for these plugins."""
+        known = {name: part for name, part in self._scores.items() if name not in outdated}
+        active = self._framework.active_scores(self._state)
+        self._scores = {plugin.name: known.get(plugin.name) or self._part(plugin, pod) for plugin in active}
+        normalized = [known[name].normalized for name in self._scores if name in known and not known[name].added_by_row]
+        self._others = sum(normalized, np.zeros(self._cluster.table.n, np.int64))
+        self._position = -1
+
+    def _varies(self, part: Score, moved: Sequence[int], before: Mask) -> bool:
+        """Whether normalized scores may be others because the feasible rows `moved`."""
+        plugin = part.plugin
+        if plugin.in_range and not plugin.normalizes:
+            return False
+        by_bounds = plugin.normalizes_by_bounds and len(moved) <= FEW
+        return not (by_bounds and part.bounds_hold(moved, before, self._feasible))
+
+    def _normalize(self, part: Score, pod: PodInfo) -> bool | Status:
+        """Normalize a plugin's raw scores, and check that they are in range; whether that made a difference."""
+        normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, self._feasible)
         if isinstance(normal, Status):
             return normal
-        weighted = normal * part.weight
-        self._totals[rows] += weighted - part.weighted.take(rows)
-        part.weighted[rows] = weighted
-        return None
+        part.bounds, part.version = None, part.column.version
+        before, part.normalized = part.normalized, normal * part.weight
+        if not len(before):
+            self._others += part.normalized
+        elif (before == part.normalized).all():
+            return False
+        else:
+            self._others += part.normalized - before
+        return True
 
-    def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:
-        if plugin.reads is Reads.NODE_SUMS:
-            values = self._column(plugin, pod).values(self._state, pod)
-            return values if isinstance(values, Status) else values.take(rows)
-        return self._framework.run_score(plugin, self._state, pod, Nodes(self._cluster, rows))
+    # -- the fold -----------------------------------------------------------------------------------------------------
 
-    def _column(self, plugin: ScorePlugin, pod: PodInfo) -> ScoredColumn:
-        column = self._columns.get(plugin.name)
-        if column is None:
-            column = self._columns[plugin.name] = self._sums.scored(plugin, pod)
-        return column
+    def _rank(self, moved: Sequence[int], *, everywhere: bool) -> None:
+        """Add up the rows that changed since `_position`, and those whose feasibility `moved`; `everywhere`: all."""
+        rows = self._cluster.changes.since(self._position)
+        if rows is None or len(rows) + len(moved) > FEW:
+            self._add_up()
+            return
+        by_row, others, feasible, ranked = self._by_row, self._others, self._feasible, self.ranked
+        for row in rows:
+            total = 0
+            for part in self._scores.values():
+                if part.added_by_row:
+                    total += part.column.values.item(row) * part.weight
+            by_row[row] = total
+        if everywhere:
+            self._rank_all()
+            return
+        for row in (*rows, *moved):
+            ranked[row] = by_row.item(row) + others.item(row) if feasible.item(row) else INFEASIBLE
 
-    def _renormalize(self, part: Score, pod: PodInfo, feasible: Mask) -> Status | None:
-        change = self._renormalized(part, pod, feasible)
-        if isinstance(change, Status):
-            return change
-        if change is not None:
-            self._totals += change
-        return None
+    def _add_up(self) -> None:
+        """Add up all rows."""
+        self._by_row = np.zeros(self._cluster.table.n, np.int64)
+        for part in self._scores.values():
+            if part.added_by_row:
+                self._by_row += part.column.values * part.weight
+        self._rank_all()
 
-    def _renormalized(self, part: Score, pod: PodInfo, feasible: Mask) -> Ints | Status | None:
-        """Normalize a plugin's raw scores again; by how much its part of the totals changed, None: nowhere."""
-        part.bounds = None
-        normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
-        if isinstance(normal, Status):
-            return normal
-        if normal is part.normal:
-            return None
-        weighted = normal * part.weight
-        change: Ints = weighted - part.weighted
-        part.normal, part.weighted = normal, weighted
-        return change
+    def _rank_all(self) -> None:
+        totals = self._by_row + self._others
+        if np.count_nonzero(self._feasible) < len(totals):
+            totals = np.where(self._feasible, totals, INFEASIBLE)
+        self.ranked = totals
 
-    def _drop_skipped(self) -> bool:
-        """Remove plugins whose PreScore now returns Skip; return whether there were any."""
-        dropped = [name for name in self._scores if name in self._state.skip_score]
-        for name in dropped:
-            self._totals -= self._scores.pop(name).weighted
-        return bool(dropped)
+    def problems(self) -> Iterator[str]:
+        """Where the totals are not those of the columns, while they count as current."""
+        if self._generation != self._cluster.table.generation or self._position != self._cluster.changes.position:
+            return
+        for part in self._scores.values():
+            column = part.column
+            yield from column.problems()
+            if column.by_rows and column.position != self._position:
+                # Another evaluation read it in a transaction that was undone.
+                return
+            if not part.added_by_row and part.version != column.version:
+                yield f"{part.plugin.name}'s scores were normalized before they changed"
+        totals = sum([part.weighted for part in self._scores.values()], np.zeros(len(self.ranked), np.int64))
+        if not np.array_equal(self.ranked, np.where(self._feasible, totals, INFEASIBLE)):
+            yield "the totals are not the sums of the scores"
+
+
+def _added_by_row(plugin: ScorePlugin) -> bool:
+    return plugin.in_range and not plugin.normalizes and plugin.reads in BY_ROWS

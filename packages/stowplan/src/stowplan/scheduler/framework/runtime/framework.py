@@ -229,21 +229,20 @@ class Framework(ProfilePlugins):
         """One plugin's result; a Status is an error that ends the attempt."""
         if self.metrics is not None and not state.asking:
             self.metrics.filter[plugin.name].value += len(nodes)
-        return self.ask_filter(plugin, state, pod, nodes)
+        answer = self.ask_filter(plugin, state, pod, nodes)
+        if isinstance(answer, Status) and nodes.candidates is not None and not nodes.candidates.any():
+            # The plugins before it left no node, so upstream would not have called it.
+            return None
+        return answer
 
     def ask_filter(
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Rejections | Status | None:
-        """Like `run_filter`, for callers that run many plugins and count them together."""
+        """Like `run_filter`, for callers that count many plugins together, and know whether nodes are left."""
         state.writer, times = plugin.name, state.plugin_times
         answer = call(plugin.filter, state, pod, nodes, check=filter_result, times=times, at=("Filter", plugin.name))
         state.writer = ""
-        if not isinstance(answer, Status):
-            return answer
-        if nodes.candidates is not None and not nodes.candidates.any():
-            # The plugins before it left no node, so upstream would not have called it.
-            return None
-        return wrapped(f'running "{plugin.name}" filter plugin', answer)
+        return wrapped(f'running "{plugin.name}" filter plugin', answer) if isinstance(answer, Status) else answer
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: Nodes

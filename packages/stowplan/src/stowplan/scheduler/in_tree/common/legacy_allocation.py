@@ -36,7 +36,7 @@ class LegacyAllocation(ScorePlugin, TemplateSigned, ReadsNoObjects):
         #: Shape (resources, 1).
         self.weights: Ints = np.array([resource.weight for resource in args.resources], np.int64)[:, None]
 
-    def sums_question(self, pod: PodInfo) -> Hashable:
+    def aggregate_key(self, pod: PodInfo) -> Hashable:
         requests = pod.shape.scoring_requests
         return tuple(requests.get(name, 0) for name in self._names)
 

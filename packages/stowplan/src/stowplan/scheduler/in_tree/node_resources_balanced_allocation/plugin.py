@@ -48,7 +48,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         state.write(PRE_SCORE_KEY, demands)
         return None
 
-    def sums_question(self, pod: PodInfo) -> Hashable:
+    def aggregate_key(self, pod: PodInfo) -> Hashable:
         found: Hashable = pod.shape.template.memo("balance question", 0)
         if found is None:
             found = pod.shape.template.remember("balance question", 0, tuple(pod.shape.used_by_any_name.items()))

@@ -83,7 +83,7 @@ class NodeResourcesFit(
         ratio = strategy.requested_to_capacity_ratio
         self._curve = ShapePoints.scaled(ratio.shape) if ratio is not None and ratio.shape else None
 
-    def sums_question(self, pod: PodInfo) -> Hashable:
+    def aggregate_key(self, pod: PodInfo) -> Hashable:
         found: Hashable = pod.shape.template.memo("fit question", 0)
         if found is None:
             shape = pod.shape

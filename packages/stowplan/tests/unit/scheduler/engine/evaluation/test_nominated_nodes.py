@@ -131,7 +131,7 @@ def change(world, what, kind, which):
 @pytest.mark.parametrize("plugins", [(), (Odd,), (CountsAddedPods,)], ids=["in tree", "counts pods", "has AddPod"])
 def test_cached_results_are_exact(plugins, monkeypatch):
     # On a small table a single changed row exceeds the maximum share for updates.
-    monkeypatch.setattr("stowplan.scheduler.engine.evaluation.evaluation.MAX_CHANGED_SHARE", 1.0)
+    monkeypatch.setattr("stowplan.scheduler.engine.evaluation.columns.MAX_CHANGED_SHARE", 1.0)
 
     @examples(60)
     @given(st.lists(STEPS, min_size=5, max_size=20))

@@ -29,9 +29,9 @@ from stowplan.plugins import (
     unschedulable,
 )
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.engine.evaluation import evaluation as evaluation_module
+from stowplan.scheduler.engine.evaluation import columns
+from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
-from stowplan.scheduler.engine.evaluation.node_sums import NodeSums
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -256,7 +256,7 @@ class Scenario:
         profile = framework_on(state, *self.users, without=self.without, **self.gates)
         if self.nominated is not None:
             state.nominator.add(state.pod_info(struct(self.nominated)), "n0")
-        shared, sums = {}, NodeSums(profile)
+        shared, sums = {}, SharedColumns(profile)
 
         def says():
             pod = state.pod_info(struct(self.pod))
@@ -429,7 +429,7 @@ NOTICED = {
 @pytest.fixture(autouse=True)
 def _many_rows_at_once(monkeypatch):
     """On a small table a single changed row exceeds the maximum share for updates, unless that is raised."""
-    monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
+    monkeypatch.setattr(columns, "MAX_CHANGED_SHARE", 1.0)
 
 
 @pytest.mark.parametrize("scenario", (SCENARIOS | NOTICED).values(), ids=SCENARIOS | NOTICED)
@@ -575,7 +575,7 @@ def test_a_column_of_sums_follows_the_objects_that_its_plugin_reads():
     for node in NODES:
         state.add_node(struct(node))
     profile = framework_on(state, without=["DynamicResources"], DRAExtendedResource=True)
-    sums, shared = NodeSums(profile), {}
+    sums, shared = SharedColumns(profile), {}
 
     def check(template):
         pod = state.pod_info(struct(template))
@@ -652,7 +652,7 @@ def test_reuse_is_exact_while_objects_change(switched, without):
         for node in NODES:
             state.add_node(struct(node))
         profile = framework_on(state, user, without=without, DRAExtendedResource=switched)
-        sums, shared, count = NodeSums(profile), {}, 0
+        sums, shared, count = SharedColumns(profile), {}, 0
 
         def a_new_pod(which):
             found = templates[which % len(templates)]
@@ -689,7 +689,7 @@ def test_waiting_pods_of_a_stateful_set_share_results():
         state.add_node(struct(node))
     state.put_object(struct(MADE))
     profile = framework_on(state)
-    sums, shared, asked = NodeSums(profile), {}, asked_filters(profile)
+    sums, shared, asked = SharedColumns(profile), {}, asked_filters(profile)
 
     def judged(i):
         name = f"data-web-{i}"

@@ -65,7 +65,7 @@ class OddSums(FilterPlugin, SignPlugin):
     def reads_objects(self, pod):
         return ()
 
-    def sums_question(self, pod):
+    def aggregate_key(self, pod):
         return ()
 
     def filter(self, state, pod, nodes):
@@ -92,7 +92,7 @@ def engine(plugin, **options):
 
 
 @pytest.mark.parametrize(
-    ("plugin", "method"), [(Odd, "filter_holds"), (Odd, "score_holds"), (OddSums, "sums_question")]
+    ("plugin", "method"), [(Odd, "filter_holds"), (Odd, "score_holds"), (OddSums, "aggregate_key")]
 )
 def test_a_plugin_that_raises_in_a_group(plugin, method):
     driven = engine(raising_at(plugin, method, ValueError("boom"), [2]), features=GROUPS)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from stowplan.plugins import NodeFilterPlugin, ShapeSigned
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.engine.evaluation import evaluation as evaluation_module
-from stowplan.scheduler.engine.evaluation import sampling
+from stowplan.scheduler.engine.evaluation import columns, sampling
+from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
-from stowplan.scheduler.engine.evaluation.node_sums import NodeSums
 from stowplan.scheduler.engine.evaluation.sampling import Sampling
 from stowplan.scheduler.framework.diagnosis import histogram_text
 from stowplan.scheduler.preemption.dry_run import dry_run
@@ -30,7 +29,7 @@ from support.scheduling.worlds import PLACEABLE, clusters, pods, struct
 
 @pytest.fixture(autouse=True)
 def _many_rows_at_once(monkeypatch):
-    monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
+    monkeypatch.setattr(columns, "MAX_CHANGED_SHARE", 1.0)
 
 
 def mask_of(rows, n):
@@ -101,7 +100,7 @@ def test_a_restricted_evaluation_agrees_with_an_unrestricted_one(plugins):
         for obj in cluster[2]:
             state.put_object(struct(obj))
         profile = framework(state, *plugins)
-        sums, shared = NodeSums(profile), {}
+        sums, shared = SharedColumns(profile), {}
         placements = [None, *(np.array(sorted(r for r in p if r < state.table.n), np.intp) for p in placements)]
         for i, (what, which) in enumerate(steps):
             shape = shapes[which % len(shapes)]

@@ -29,8 +29,7 @@ from stowplan.plugins import (
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
-from stowplan.scheduler.engine.evaluation import evaluation as evaluation_module
-from stowplan.scheduler.engine.evaluation import filtering, joint_sums, node_sums, scoring
+from stowplan.scheduler.engine.evaluation import columns, filtering, scoring
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
@@ -262,10 +261,12 @@ class World:
             fresh = Evaluation(self.framework)
             of_fresh = findings(self.framework, fresh, pod)
             assert findings(self.framework, shared, pod) == of_fresh
-            self.check_updated_results(self.reusing.evaluation(self.framework, pod).updated_results(pod), of_fresh)
+            assert list(shared.problems()) == []
+            self.check_incremental(self.reusing.evaluation(self.framework, pod).try_incremental(pod), of_fresh)
+        assert list(self.reusing.problems()) == []
         return want[0]
 
-    def check_updated_results(self, standing, found):
+    def check_incremental(self, standing, found):
         """What remains of the decision equals a fresh evaluation."""
         if standing is not None:
             feasible = [name for name, fits in zip(self.state.table.names, standing.feasible, strict=False) if fits]
@@ -348,9 +349,9 @@ def rows_at_once(request, monkeypatch):
     There are few columns that can change at all.
     """
     if request.param != "as it is":
-        monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
+        monkeypatch.setattr(columns, "MAX_CHANGED_SHARE", 1.0)
     if request.param == "many rows as arrays":
-        for module in (filtering, joint_sums, node_sums, scoring):
+        for module in (columns, filtering, scoring):
             monkeypatch.setattr(module, "FEW", 0)
 
 
@@ -540,7 +541,7 @@ def test_only_changed_rows_are_evaluated_for_equal_pods(monkeypatch):
 
 def test_a_score_that_skips_just_as_the_feasible_nodes_change_is_dropped(monkeypatch):
     """The pod with the preferred affinity is deleted in the moment in which a node fills up."""
-    monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
+    monkeypatch.setattr(columns, "MAX_CHANGED_SHARE", 1.0)
     state = ClusterState()
     for node in (a_node("n0").zone("a"), a_node("n1").zone("a"), a_node("n2").allocatable(pods="1")):
         state.add_node(struct(node))

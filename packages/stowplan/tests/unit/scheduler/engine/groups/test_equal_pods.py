@@ -305,7 +305,7 @@ def test_metrics_count_each_pod(gang):
     assert preemptions == plain_preemptions > 0
     assert runs["Permit", "Wait", "default-scheduler"] > 0
     used = "default-scheduler", "hint_used"
-    assert hints[used] == plain_hints[used] == 8
+    assert hints[used] == plain_hints[used] == 9
 
 
 def test_equal_pods_that_do_not_fit_are_rejected_at_once_if_plugins_allow():
