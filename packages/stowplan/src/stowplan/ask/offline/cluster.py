@@ -541,14 +541,14 @@ class Cluster:
         with self.transaction():
             return self._scheduling.foreseen(infos)
 
-    def lasting_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
         """Masks of rows: at any time, a new pod fits all rows of at least one, except rows that got a pod since.
 
         At any time: once `lost` nodes and their pods are gone, while `places` places these pods again. So the pod finds
         a node if each mask has more rows left than there are other pods. None: unknown.
         """
         with self.transaction():
-            return self._scheduling.lasting_sets(info, lost)
+            return self._scheduling.guaranteed_feasible_sets(info, lost)
 
 
 def _hint(listener: Any, info: PodInfo, old: Any, new: Any) -> str:

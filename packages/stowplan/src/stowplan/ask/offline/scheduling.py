@@ -297,14 +297,14 @@ class Scheduling:
                 found += algorithm.reject_equal(framework, decision, infos[len(found) :])
         return found
 
-    def lasting_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
-        """See `Cluster.lasting_sets`."""
+    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+        """See `Cluster.guaranteed_feasible_sets`."""
         framework = self._engine.framework_for(info)
         if framework is None or not self._has_only_our_plugins(framework):
             return None
         with self._hypothetically():
             unnoticed = self._unnoticed(framework, [info])
-            return self._engine.algorithm.lasting_sets(framework, info, lost) if unnoticed else None
+            return self._engine.algorithm.guaranteed_feasible_sets(framework, info, lost) if unnoticed else None
 
     def _has_only_our_plugins(self, framework: Framework) -> bool:
         """Others may fail whenever they are called."""

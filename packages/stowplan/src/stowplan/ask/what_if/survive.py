@@ -33,7 +33,7 @@ from stowplan.scheduler.framework.explanations.formatting import count, listed
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    #: The masks of `Cluster.lasting_sets`, each with its number of rows.
+    #: The masks of `Cluster.guaranteed_feasible_sets`, each with its number of rows.
     Fitting = list[tuple[npt.NDArray[np.bool_], int]]
 
 
@@ -66,7 +66,7 @@ class CertainPods:
 
     def _fitting_of(self, info: PodInfo, lost: int) -> Fitting | None:
         (fresh,) = compiled_copies(self._cluster.state, [info])
-        sets = self._cluster.lasting_sets(fresh, lost)
+        sets = self._cluster.guaranteed_feasible_sets(fresh, lost)
         return None if sets is None else [(one, int(np.count_nonzero(one))) for one in sets]
 
 

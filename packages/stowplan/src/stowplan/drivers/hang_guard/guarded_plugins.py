@@ -63,7 +63,7 @@ _POINTS = {
     "close": "Close",
 }
 #: Not called: their results are not checked, and change on purpose, so that only in-tree plugins can give them.
-_IN_TREE_ONLY = ("lasting_sets", "results_ahead")
+_IN_TREE_ONLY = ("guaranteed_feasible_sets", "batch_state")
 _ASYNCHRONOUS = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind"}
 _REGISTERING = "events_to_register"
 _EVENTS = "EventsToRegister"

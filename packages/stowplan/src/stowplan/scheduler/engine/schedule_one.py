@@ -308,8 +308,8 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
         return Reservation(failed=failed)
     cluster.assume(pod, node_name)
     if framework.metrics is None and not framework.permit:
-        concerned = framework.concerned(pod.shape)
-        if not concerned.reserve and not concerned.pre_bind:
+        applicable = framework.applicable_plugins(pod.shape)
+        if not applicable.reserve and not applicable.pre_bind:
             return None
     result = Reservation()
     result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)

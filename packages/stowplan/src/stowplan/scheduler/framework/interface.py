@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
     from stowplan.scheduler.cluster.view import NodeInfo, Nodes
+    from stowplan.scheduler.framework.batch_state import BatchState
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.diagnosis import Diagnosis
     from stowplan.scheduler.framework.events import ClusterEventWithHint
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.handle import Handle
     from stowplan.scheduler.framework.pod_shift import PodShift
     from stowplan.scheduler.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
-    from stowplan.scheduler.framework.results_ahead import ResultsAhead
 
 MIN_SCORE, MAX_SCORE = 0, 100
 _WHOLE = (int, np.integer)
@@ -216,14 +216,16 @@ class CountsPods(ABC):
         """
         return False
 
-    def lasting_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(
+        self, state: CycleState, pod: PodInfo, lost: int
+    ) -> Sequence[npt.NDArray[np.bool_]] | None:
         """Masks of rows: at any time, all rows of at least one of them pass Filter, except rows that got a pod since.
 
         At any time: once `lost` nodes are gone, while their pods are placed again. None: unknown. For in-tree plugins.
         """
         return None
 
-    def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
+    def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
         """The results for pods of these shapes, equal to this one, that are placed one after the other.
 
         None: unknown. Called after the pod was filtered and scored. Not checked, so this is for in-tree plugins.

@@ -26,7 +26,7 @@ from support.scheduling.worlds import state_of, struct
 LINES = (
     *("pre_enqueue", "queue_sort", "pre_filter", "filter", "post_filter", "pre_score", "score", "reserve", "permit"),
     *("pre_bind", "bind", "post_bind", "placement_generate", "placement_score"),
-    *("node_pods_filters", "moving_filters", "moving_pre_filters", "moving_pre_scores"),
+    *("cluster_dependent_filters", "cluster_dependent_pre_filters", "cluster_dependent_pre_scores"),
 )
 
 

@@ -336,7 +336,7 @@ def test_nodes_that_are_not_refused_wherever_others_go(pod, existing, lasting):
         CycleState(),
     )
     plugin.pre_filter(cycle, info, Nodes(state))
-    found = plugin.lasting_sets(cycle, info, 1)
+    found = plugin.guaranteed_feasible_sets(cycle, info, 1)
     assert (found and ["".join(str(row + 1) for row in sorted(rows.nonzero()[0])) for rows in found]) == (
         None if lasting is None else [lasting]
     )
@@ -350,5 +350,5 @@ def test_pods_to_be_near_on_two_nodes_outlast_the_loss_of_one():
         CycleState(),
     )
     plugin.pre_filter(cycle, info, Nodes(state))
-    sets = [plugin.lasting_sets(cycle, info, lost) for lost in (0, 1, 2)]
+    sets = [plugin.guaranteed_feasible_sets(cycle, info, lost) for lost in (0, 1, 2)]
     assert [rows.tolist() for (rows,) in sets] == [[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]]

@@ -204,10 +204,10 @@ class SchedulingAlgorithm:
         outcome = evaluation.filter(pods[0], within=rows)
         if outcome.error is not None or outcome.diagnosis is not None:
             return []
-        filling = evaluation.filling(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
-        if filling is None:
+        batch = evaluation.batch_placement(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
+        if batch is None:
             return []
-        picks, names, state = filling.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
+        picks, names, state = batch.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
         if outcome.seen < nodes:
             self.sampling.advance(outcome.seen * len(picks), listed=listed)
         if framework.metrics is not None:
@@ -218,15 +218,17 @@ class SchedulingAlgorithm:
             for pod, (row, feasible) in zip(pods, picks, strict=False)
         ]
 
-    def lasting_sets(self, framework: Framework, pod: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
-        """`CountsPods.lasting_sets`, for all filters together; None: unknown, or the pod fits nowhere."""
+    def guaranteed_feasible_sets(
+        self, framework: Framework, pod: PodInfo, lost: int
+    ) -> list[npt.NDArray[np.bool_]] | None:
+        """`CountsPods.guaranteed_feasible_sets`, for all filters together; None: unknown, or the pod fits nowhere."""
         if self.row_tried_first(pod) is not None:
             return None
         evaluation = self.evaluation(framework, pod)
         outcome = evaluation.filter(pod)
         if outcome.error is not None or outcome.diagnosis is not None:
             return None
-        return evaluation.lasting_sets(pod, outcome.feasible, lost)
+        return evaluation.guaranteed_feasible_sets(pod, outcome.feasible, lost)
 
     def reject_equal(
         self, framework: Framework, like: Decision, pods: Sequence[PodInfo], *, within: NodeSubset | None = None

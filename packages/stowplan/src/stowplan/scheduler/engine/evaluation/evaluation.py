@@ -21,8 +21,8 @@ import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.engine.evaluation.batch_placement import BatchPlacement, BatchStart, batch_states
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
-from stowplan.scheduler.engine.evaluation.filling import Filling, FillingStart, results_ahead
 from stowplan.scheduler.engine.evaluation.filtering import Filtering
 from stowplan.scheduler.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.scheduler.engine.evaluation.scoring import Scoring
@@ -165,7 +165,7 @@ class Evaluation:
         known, pod, shapes = self._refusal[1], pods[0], {pod.shape for pod in pods}
         if known.diagnosis is not diagnosis or self._refusal[0] != self._stamp(pod) or self._cluster.nominator:
             return None
-        for plugin in self._framework.moving_pre_filters:
+        for plugin in self._framework.cluster_dependent_pre_filters:
             counter = counters.get(plugin.name)
             if counter is None:
                 still = all(declares(plugin.skips, shape) for shape in shapes)
@@ -244,8 +244,8 @@ class Evaluation:
         """The scores of the feasible nodes; valid until the evaluation is used again."""
         return self._scoring.score(self._filtering.state, pod, feasible)
 
-    def lasting_sets(self, pod: PodInfo, feasible: Mask, lost: int) -> list[Mask] | None:
-        """`CountsPods.lasting_sets`, for all filters together.
+    def guaranteed_feasible_sets(self, pod: PodInfo, feasible: Mask, lost: int) -> list[Mask] | None:
+        """`CountsPods.guaranteed_feasible_sets`, for all filters together.
 
         Must directly follow `filter`. None: unknown. It scores once, as scores of in-tree plugins do not fail later.
         """
@@ -253,19 +253,19 @@ class Evaluation:
         if self._cluster.nominator or self.score(pod, feasible).error is not None:
             return None
         counters = framework.pod_counters
-        moving = [plugin for plugin in framework.moving_pre_filters if not plugin.skips(pod.shape)]
+        moving = [plugin for plugin in framework.cluster_dependent_pre_filters if not plugin.skips(pod.shape)]
         active = [plugin for plugin in framework.active_filters(state) if plugin.name not in counters]
         if any(plugin.name not in counters for plugin in moving) or any(p.reads not in _OF_ONE_NODE for p in active):
             return None
         found = [self._filtering.feasible_without(counters)]
         for plugin in moving:
-            sets = counters[plugin.name].lasting_sets(state, pod, lost)
+            sets = counters[plugin.name].guaranteed_feasible_sets(state, pod, lost)
             if sets is None or (len(found) > 1 and len(sets) > 1):
                 return None
             found = [one & other for one in found for other in sets]
         return found
 
-    def filling(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> Filling | None:
+    def batch_placement(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> BatchPlacement | None:
         """Where pods of these shapes, equal to this one, would be placed one after the other; None if unknown.
 
         Must directly follow `filter`. Valid until the evaluation is used again.
@@ -274,11 +274,11 @@ class Evaluation:
         scored = self.score(pod, feasible)
         if scored.error is not None or self._cluster.nominator:
             return None
-        ahead = results_ahead(framework, state, pod, shapes)
+        ahead = batch_states(framework, state, pod, shapes)
         if ahead is None:
             return None
         rows = self._filtering.feasible_without(ahead) if ahead else feasible
-        start = FillingStart(
+        start = BatchStart(
             framework=framework,
             state=state,
             pod=pod,
@@ -287,4 +287,4 @@ class Evaluation:
             filters=[plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS],
             ahead=ahead,
         )
-        return Filling(start)
+        return BatchPlacement(start)

@@ -133,7 +133,7 @@ class Filtering:
     def _watch(self, pod: PodInfo) -> None:
         framework, counters = self._framework, self._framework.pod_counters
         # Pods of one signature have the same answer to `skips`.
-        moving = framework.concerned(pod.shape).moving_pre_filters
+        moving = framework.applicable_plugins(pod.shape).cluster_dependent_pre_filters
         self._moving = tuple((plugin, counters.get(plugin.name)) for plugin in moving)
         if self._objects is None:
             self._objects = ObjectWatches(framework, pod, (*framework.pre_filter, *framework.filter))
@@ -288,7 +288,7 @@ class Filtering:
     ) -> Iterable[tuple[PreFilterPlugin, CountsPods | None]]:
         """The PreFilter plugins that may have to be called again."""
         framework, counters = self._framework, self._framework.pod_counters
-        moving = framework.plugins_to_call(self.state, pod).moving_pre_filters
+        moving = framework.plugins_to_call(self.state, pod).cluster_dependent_pre_filters
         plugins = [p for p in framework.pre_filter if p in moving or p.name in outdated]
         return [(plugin, counters.get(plugin.name)) for plugin in plugins]
 

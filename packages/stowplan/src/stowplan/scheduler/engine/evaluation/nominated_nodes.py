@@ -92,7 +92,7 @@ class NominatedNodes:
         """Whether a verdict depends on the node being judged alone."""
         if self._framework.has_active_pod_extensions(state):
             return False
-        return all(p.name in state.skip_filter for p in self._framework.moving_filters)
+        return all(p.name in state.skip_filter for p in self._framework.cluster_dependent_filters)
 
     def _judge(
         self, state: CycleState, pod: PodInfo, nominations: dict[int, list[PodInfo]], examined: Mask

@@ -171,7 +171,7 @@ class Scoring:
 
     def _watch(self, pod: PodInfo) -> None:
         framework, counters = self._framework, self._framework.pod_counters
-        self._moving = tuple((plugin, counters.get(plugin.name)) for plugin in framework.moving_pre_scores)
+        self._moving = tuple((plugin, counters.get(plugin.name)) for plugin in framework.cluster_dependent_pre_scores)
         if self._objects is None:
             self._objects = ObjectWatches(framework, pod, (*framework.pre_score, *framework.score))
         else:
@@ -288,7 +288,11 @@ class Scoring:
 
     def _pre_scores(self, outdated: Collection[str]) -> Iterable[tuple[PreScorePlugin, CountsPods | None]]:
         """The PreScore plugins that may have to be called again."""
-        framework, moving, counters = self._framework, self._framework.moving_pre_scores, self._framework.pod_counters
+        framework, moving, counters = (
+            self._framework,
+            self._framework.cluster_dependent_pre_scores,
+            self._framework.pod_counters,
+        )
         plugins = [p for p in framework.pre_score if p in moving or p.name in outdated]
         return [(plugin, counters.get(plugin.name)) for plugin in plugins]
 

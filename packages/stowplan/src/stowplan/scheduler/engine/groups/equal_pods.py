@@ -1,8 +1,8 @@
 """Equal pods of a group on trial, decided together.
 
 For pods that share an evaluation and reserve nothing, the next pod's node can be computed without assuming the pods
-before it (`evaluation/filling.py`). Permit's result for each follows from the number of the group's pods that have
-nodes by then. So a gang of a thousand equal pods costs little more per rack than its first pod.
+before it (`evaluation/batch_placement.py`). Permit's result for each follows from the number of the group's pods that
+have nodes by then. So a gang of a thousand equal pods costs little more per rack than its first pod.
 
 Anything that cannot be decided this way is left to the trial, which tries pod by pod.
 """

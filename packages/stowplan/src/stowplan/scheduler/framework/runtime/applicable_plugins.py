@@ -22,7 +22,7 @@ class ApplicablePlugins(NamedTuple):
     #: The signing plugins as a bit mask.
     signing: int
     #: The PreFilter plugins whose result may change with pods on other nodes.
-    moving_pre_filters: tuple[PreFilterPlugin, ...]
+    cluster_dependent_pre_filters: tuple[PreFilterPlugin, ...]
     reserve: tuple[ReservePlugin, ...]
     pre_bind: tuple[PreBindPlugin, ...]
 
@@ -30,11 +30,11 @@ class ApplicablePlugins(NamedTuple):
     def all_of(
         cls,
         signers: tuple[SignPlugin, ...],
-        moving_pre_filters: tuple[PreFilterPlugin, ...],
+        cluster_dependent_pre_filters: tuple[PreFilterPlugin, ...],
         reserve: tuple[ReservePlugin, ...],
         pre_bind: tuple[PreBindPlugin, ...],
     ) -> ApplicablePlugins:
-        return cls(signers, (1 << len(signers)) - 1, moving_pre_filters, reserve, pre_bind)
+        return cls(signers, (1 << len(signers)) - 1, cluster_dependent_pre_filters, reserve, pre_bind)
 
     def by(self, shape: PodShape) -> ApplicablePlugins:
         """The subset of these plugins that applies to pods of the shape."""
@@ -42,7 +42,7 @@ class ApplicablePlugins(NamedTuple):
         return ApplicablePlugins(
             tuple(plugin for plugin, signs in zip(self.signers, signing, strict=True) if signs),
             sum(1 << i for i, signs in enumerate(signing) if signs),
-            tuple(p for p in self.moving_pre_filters if not declares(p.skips, shape)),
+            tuple(p for p in self.cluster_dependent_pre_filters if not declares(p.skips, shape)),
             tuple(p for p in self.reserve if not _reserves_nothing(p, shape)),
             tuple(p for p in self.pre_bind if not _reserves_nothing(p, shape)),
         )

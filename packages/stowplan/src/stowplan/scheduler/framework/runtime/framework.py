@@ -113,13 +113,13 @@ class Framework(ProfilePlugins):
     def _sign(self, pod: PodInfo) -> Any:
         times = None if self.metrics is None else self.metrics.sample
         # Results that were cached with other plugins enabled are not valid now.
-        concerned = self.concerned(pod.shape)
-        versions = self._sign_versions(concerned.signers, pod) if times is None else None
+        applicable = self.applicable_plugins(pod.shape)
+        versions = self._sign_versions(applicable.signers, pod) if times is None else None
         if versions is not None and (known := pod.shape.memo("signature", versions)) is not None:
             return known
         same = pod.shape if self._by_shape else pod.shape.template
-        fragments: list[Any] = [self.switched_off, same, concerned.signing]
-        for plugin in concerned.signers:
+        fragments: list[Any] = [self.switched_off, same, applicable.signing]
+        for plugin in applicable.signers:
             failed = partial(self._note_unsigned, plugin.name)
             fragment = call(
                 plugin.sign_pod,
@@ -157,14 +157,14 @@ class Framework(ProfilePlugins):
 
     # -- plugins to call -----------------------------------------------------------------------------------------------
 
-    def concerned(self, shape: PodShape) -> ApplicablePlugins:
+    def applicable_plugins(self, shape: PodShape) -> ApplicablePlugins:
         """The plugins that apply to pods of the shape."""
-        found: ApplicablePlugins | None = shape.memo("concerned", self._arrangement)
-        return found or shape.remember("concerned", self._arrangement, self.everyone.by(shape))
+        found: ApplicablePlugins | None = shape.memo("applicable plugins", self._arrangement)
+        return found or shape.remember("applicable plugins", self._arrangement, self.everyone.by(shape))
 
     def plugins_to_call(self, state: CycleState, pod: PodInfo) -> ApplicablePlugins:
         """The plugins to call for a pod; all of them in a sampled cycle, whose calls are timed."""
-        return self.concerned(pod.shape) if state.plugin_times is None else self.everyone
+        return self.applicable_plugins(pod.shape) if state.plugin_times is None else self.everyone
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
 

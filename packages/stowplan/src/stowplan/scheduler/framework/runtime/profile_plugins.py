@@ -127,20 +127,19 @@ class ProfilePlugins:
         self.object_readers = tuple(
             p for p in deciding if p.reads is not Reads.ANYTHING and not isinstance(p, ReadsNoObjects)
         )
-        #: What to recheck on nodes whose pods changed, and what to recompute as a whole (see `Reads`).
-        self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
-        self.moving_filters = _moving(self.filter)
+        #: Plugins whose result for a node may change with pods on other nodes (see `Reads`).
+        self.cluster_dependent_filters = _cluster_dependent(self.filter)
         #: Those of them that report whether their state is still valid, by name.
         self.pod_counters = {p.name: p for p in deciding if isinstance(p, CountsPods)}
-        self.moving_pre_filters = _moving(self.pre_filter)
-        self.moving_pre_scores = _moving(self.pre_score)
+        self.cluster_dependent_pre_filters = _cluster_dependent(self.pre_filter)
+        self.cluster_dependent_pre_scores = _cluster_dependent(self.pre_score)
         #: Plugins that run in every cycle, each time with nothing of theirs in its state: those that filter, and those
         #: that only score.
         self.undeclared_filters = _undeclared(*self.pre_filter, *self.filter)
         self.undeclared_scores = _undeclared(*self.pre_score, *self.score) - self.undeclared_filters
         #: Plugins that are called for every pod.
         self.everyone = ApplicablePlugins.all_of(
-            self._signers or (), self.moving_pre_filters, self.reserve, self.pre_bind
+            self._signers or (), self.cluster_dependent_pre_filters, self.reserve, self.pre_bind
         )
 
     def _regard_extenders(self) -> None:
@@ -241,6 +240,6 @@ def _undeclared(*plugins: Plugin) -> frozenset[str]:
     return frozenset(p.name for p in plugins if p.reads is Reads.ANYTHING)
 
 
-def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
+def _cluster_dependent(plugins: tuple[P, ...]) -> tuple[P, ...]:
     """Plugins whose result for a node may change with pods on other nodes."""
     return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))

@@ -21,6 +21,7 @@ from stowplan.kube.api import types as t
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
 from stowplan.scheduler.cluster.terms import PodTerm, Role, domain_sums, held_terms
+from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -33,15 +34,12 @@ from stowplan.scheduler.framework.interface import (
     SignPlugin,
 )
 from stowplan.scheduler.framework.rejections import Entry, Rejections
-from stowplan.scheduler.framework.results_ahead import ResultsAhead
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.domain_classes import domain_classes
 from stowplan.scheduler.in_tree.common.domains import normalized_by_domain, unused_raw, worth_normalizing
 from stowplan.scheduler.in_tree.common.normalization import bounds_of, mapped
 from stowplan.scheduler.in_tree.inter_pod_affinity import hints
-from stowplan.scheduler.in_tree.inter_pod_affinity.counters import NO_TERMS, PodTerms, Pull
-from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import DECLARATION
-from stowplan.scheduler.in_tree.inter_pod_affinity.results_ahead import (
+from stowplan.scheduler.in_tree.inter_pod_affinity.batch_state import (
     AwayAhead,
     NearAhead,
     PullAhead,
@@ -49,6 +47,8 @@ from stowplan.scheduler.in_tree.inter_pod_affinity.results_ahead import (
     representatives,
     stretched,
 )
+from stowplan.scheduler.in_tree.inter_pod_affinity.counters import NO_TERMS, PodTerms, Pull
+from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import DECLARATION
 from stowplan.scheduler.in_tree.inter_pod_affinity.tables import Table, anywhere, avoids, union
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo, PodShape
     from stowplan.scheduler.cluster.terms import HeldTerm
     from stowplan.scheduler.cluster.view import Nodes
+    from stowplan.scheduler.framework.batch_state import BatchFilterState
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
     from stowplan.scheduler.framework.handle import Handle
     from stowplan.scheduler.framework.pod_shift import PodShift
-    from stowplan.scheduler.framework.results_ahead import RefusalsAhead
     from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
 
 PRE_FILTER_KEY = "PreFilterInterPodAffinity"
@@ -260,7 +260,9 @@ class InterPodAffinity(
         counters = [slot for is_held, slot, _ in versions if not is_held]
         return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
 
-    def lasting_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(
+        self, state: CycleState, pod: PodInfo, lost: int
+    ) -> Sequence[npt.NDArray[np.bool_]] | None:
         """Without the first pod of a group, which may go anywhere."""
         cluster, shape = self.handle.cluster, pod.shape
         # Also terms whose holders are on nodes without the topology key matter: they may get others.
@@ -282,7 +284,7 @@ class InterPodAffinity(
                 rows &= (nodes > lost).take(table.column.codes[:n])
         return [rows]
 
-    def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
+    def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
         filters: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)
         if filters is None or any(shape.template is not pod.shape.template for shape in shapes):
             return None
@@ -291,9 +293,9 @@ class InterPodAffinity(
         gains = self._gains(pod.shape, alike)
         if refusals is None or gains is None:
             return None
-        return ResultsAhead(refusals, self._scores_ahead(pod, gains) if any(gains.values()) else None)
+        return BatchState(refusals, self._scores_ahead(pod, gains) if any(gains.values()) else None)
 
-    def _refusals_ahead(self, found: _FilterState, shapes: Sequence[PodShape]) -> list[RefusalsAhead] | None:
+    def _refusals_ahead(self, found: _FilterState, shapes: Sequence[PodShape]) -> list[BatchFilterState] | None:
         """`shapes`: of the pods. None: they differ in what they match."""
         table, first = self.handle.cluster.table, shapes[0]
         labels = self.handle.cluster.objects.namespace_labels(first.namespace)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from stowplan.kube.api.selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -33,7 +34,6 @@ from stowplan.scheduler.framework.interface import (
     SignPlugin,
 )
 from stowplan.scheduler.framework.rejections import Rejections
-from stowplan.scheduler.framework.results_ahead import ResultsAhead
 from stowplan.scheduler.framework.status import SKIP, Status, error, unschedulable
 from stowplan.scheduler.in_tree.common.domain_classes import domain_classes
 from stowplan.scheduler.in_tree.common.domains import (
@@ -54,6 +54,7 @@ from stowplan.scheduler.in_tree.pod_topology_spread.amounts import (
     rounded_sum,
     weighted_counts,
 )
+from stowplan.scheduler.in_tree.pod_topology_spread.batch_scores import InDomains, OnNodes, SoftAhead
 from stowplan.scheduler.in_tree.pod_topology_spread.constraints import (
     HARD,
     SOFT,
@@ -64,12 +65,11 @@ from stowplan.scheduler.in_tree.pod_topology_spread.constraints import (
 )
 from stowplan.scheduler.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.scheduler.in_tree.pod_topology_spread.default_selector import default_selector
-from stowplan.scheduler.in_tree.pod_topology_spread.scores_ahead import InDomains, OnNodes, SoftAhead
 from stowplan.scheduler.in_tree.pod_topology_spread.skew import (
     SkewAhead,
     Spread,
     entries_of,
-    lasting_sets,
+    guaranteed_feasible_sets,
     skewed_rows,
     spread_of,
 )
@@ -307,16 +307,18 @@ class PodTopologySpread(
             slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
         )
 
-    def lasting_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(
+        self, state: CycleState, pod: PodInfo, lost: int
+    ) -> Sequence[npt.NDArray[np.bool_]] | None:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
-        return lasting_sets(() if found is None else found.spreads, self.handle.cluster.table.n, lost)
+        return guaranteed_feasible_sets(() if found is None else found.spreads, self.handle.cluster.table.n, lost)
 
-    def results_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> ResultsAhead | None:
+    def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
         refusals = self._refusals_ahead(state, shapes)
         if refusals is None or state.get(PRE_SCORE_KEY) is None:
-            return None if refusals is None else ResultsAhead(refusals)
+            return None if refusals is None else BatchState(refusals)
         scores = self._scores_ahead(state, pod, shapes)
-        return None if scores is None else ResultsAhead(refusals, scores)
+        return None if scores is None else BatchState(refusals, scores)
 
     def _refusals_ahead(self, state: CycleState, shapes: Collection[PodShape]) -> Sequence[SkewAhead] | None:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)

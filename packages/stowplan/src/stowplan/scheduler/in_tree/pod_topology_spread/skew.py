@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.batch_state import BatchFilterState
 from stowplan.scheduler.framework.rejections import Entry
-from stowplan.scheduler.framework.results_ahead import RefusalsAhead
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.common.domains import by_domain
 
@@ -56,7 +56,7 @@ def spread_of(part: Prepared, sums: npt.NDArray[np.int64]) -> Spread:
     return Spread(part.constraint, domains, sums, lowest, lowest_code, part.self_match)
 
 
-class SkewAhead(RefusalsAhead):
+class SkewAhead(BatchFilterState):
     """The domains that a constraint refuses to equal pods that are placed one after the other."""
 
     def __init__(self, spread: Spread, rows: int, *, counted: bool) -> None:
@@ -108,8 +108,8 @@ class SkewAhead(RefusalsAhead):
         return changed
 
 
-def lasting_sets(spreads: Sequence[Spread], rows: int, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
-    """See `CountsPods.lasting_sets`.
+def guaranteed_feasible_sets(spreads: Sequence[Spread], rows: int, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+    """See `CountsPods.guaranteed_feasible_sets`.
 
     The domain with the lowest sum is never refused, so the nodes of each domain are a set. If the domains are single
     nodes, the lowest sum does not fall: only the lost nodes have fewer pods than before.

@@ -38,10 +38,10 @@ def test_who_is_left_out_has_nothing_to_say(cluster, pod, data):
     framework = framework_of(state)
     info = state.pod_info(struct(pod))
     node = data.draw(st.sampled_from(state.table.names))
-    everyone, asked, cycle = framework.everyone, framework.concerned(info.shape), CycleState()
+    everyone, asked, cycle = framework.everyone, framework.applicable_plugins(info.shape), CycleState()
     for plugin in set(everyone.signers) - set(asked.signers):
         assert plugin.sign_pod(info) == {}
-    for plugin in set(everyone.moving_pre_filters) - set(asked.moving_pre_filters):
+    for plugin in set(everyone.cluster_dependent_pre_filters) - set(asked.cluster_dependent_pre_filters):
         assert plugin.pre_filter(cycle, info, Nodes(state)) is SKIP
         assert plugin.name not in framework.pod_counters or framework.pod_counters[plugin.name].filter_holds(
             cycle, info
@@ -56,11 +56,11 @@ def test_who_is_left_out_has_nothing_to_say(cluster, pod, data):
 def test_plain_pods_are_no_business_of_those_about_volumes_and_devices():
     """Lest the property holds because nobody ignores anybody."""
     framework = framework_of(state_of([struct(a_node("n").obj())]))
-    plain = framework.concerned(framework.handle.pod_info(struct(a_pod("p").obj())).shape)
-    names = {p.name for line in (plain.reserve, plain.pre_bind, plain.moving_pre_filters) for p in line}
+    plain = framework.applicable_plugins(framework.handle.pod_info(struct(a_pod("p").obj())).shape)
+    names = {p.name for line in (plain.reserve, plain.pre_bind, plain.cluster_dependent_pre_filters) for p in line}
     assert not names & {"VolumeBinding", "DynamicResources", "NodeVolumeLimits", "VolumeRestrictions", "VolumeZone"}
     mounting = framework.handle.pod_info(struct(a_pod("q").claims_volume("c").obj()))
-    assert "VolumeBinding" in {p.name for p in framework.concerned(mounting.shape).reserve}
+    assert "VolumeBinding" in {p.name for p in framework.applicable_plugins(mounting.shape).reserve}
 
 
 class Choosy(ReservePlugin):

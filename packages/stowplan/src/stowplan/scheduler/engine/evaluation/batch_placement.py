@@ -6,9 +6,9 @@ nodes can be computed in advance: the plugins evaluate hypothetical nodes with o
 per call. Then each pod takes the best total and advances one number.
 
 Plugins that count pods on other nodes take part if they can tell what they will refuse, and how they will score
-(`ResultsAhead`), as topology spread and inter-pod affinity do.
+(`BatchState`), as topology spread and inter-pod affinity do.
 
-A `Filling` yields the rows in the order in which pod-by-pod scheduling would choose them, until no more fit.
+A `BatchPlacement` yields the rows in the order in which pod-by-pod scheduling would choose them, until no more fit.
 
 Upstream has no counterpart; each pod is judged from scratch.
 """
@@ -23,9 +23,9 @@ from msgspec import field
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
+from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.boundary import call, declares, nothing
 from stowplan.scheduler.framework.interface import Reads
-from stowplan.scheduler.framework.results_ahead import ResultsAhead
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
     from stowplan.scheduler.engine.evaluation.scoring import Score, Scored
+    from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchScoreState
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.interface import FilterPlugin
-    from stowplan.scheduler.framework.results_ahead import RefusalsAhead, ScoresAhead
     from stowplan.scheduler.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
@@ -60,8 +60,8 @@ class Pick(NamedTuple):
     feasible: int
 
 
-class FillingStart(PlainStruct, eq=False, kw_only=True):
-    """The starting point of a filling: the evaluation of the first pod."""
+class BatchStart(PlainStruct, eq=False, kw_only=True):
+    """The starting point of a batch: the evaluation of the first pod."""
 
     framework: Framework
     state: CycleState
@@ -72,10 +72,10 @@ class FillingStart(PlainStruct, eq=False, kw_only=True):
     #: Participating filters that read the sums of a node's pods.
     filters: list[FilterPlugin]
     #: Results of plugins that count pods on other nodes, by plugin.
-    ahead: dict[str, ResultsAhead]
+    ahead: dict[str, BatchState]
 
 
-class _Levels(PlainStruct, eq=False):
+class _PodsAdded(PlainStruct, eq=False):
     """The state of each place with a number of pods added; level 0 is the current state."""
 
     refused: list[list[bool]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class _Levels(PlainStruct, eq=False):
 class _Domains:
     """The refusals of one filter, by place."""
 
-    def __init__(self, ahead: RefusalsAhead, rows: Rows) -> None:
+    def __init__(self, ahead: BatchFilterState, rows: Rows) -> None:
         self.place_pod = ahead.place
         self._ahead = ahead
         self._codes = ahead.codes.take(rows)
@@ -99,7 +99,7 @@ class _Domains:
 class _Scores:
     """One plugin's scores, by place."""
 
-    def __init__(self, ahead: ScoresAhead, rows: Rows, weight: int, weighted: Ints) -> None:
+    def __init__(self, ahead: BatchScoreState, rows: Rows, weight: int, weighted: Ints) -> None:
         """`weighted`: the scores of the first pod, with their weight."""
         self._ahead = ahead
         self._weight = weight
@@ -137,14 +137,14 @@ class _Scores:
         return True
 
 
-class Filling:
+class BatchPlacement:
     """Works on *places*: positions among the rows that are open at the start."""
 
-    def __init__(self, ground: FillingStart) -> None:
-        self._ground = ground
-        scores = [score for name, score in ground.scored.parts.items() if not self._is_ahead(name)]
+    def __init__(self, start: BatchStart) -> None:
+        self._start = start
+        scores = [score for name, score in start.scored.parts.items() if not self._is_ahead(name)]
         self._by_sums = [score for score in scores if score.plugin.reads is _SUMS]
-        self._rows: Rows = np.flatnonzero(ground.open)
+        self._rows: Rows = np.flatnonzero(start.open)
         #: Scores that change with the set of feasible nodes.
         self._relative = [score for score in scores if score.plugin.normalizes and not self._is_steady(score)]
         worth = np.zeros(len(self._rows), np.int64)
@@ -152,22 +152,22 @@ class Filling:
             worth += score.weighted.take(self._rows)
         #: Scores that depend on pods on other nodes.
         self._ahead = [
-            _Scores(ahead.scores, self._rows, ground.framework.weights.get(name, 1), self._weighted_of(name))
-            for name, ahead in ground.ahead.items()
+            _Scores(ahead.scores, self._rows, start.framework.weights.get(name, 1), self._weighted_of(name))
+            for name, ahead in start.ahead.items()
             if ahead.scores is not None
         ]
         #: The totals without these scores, also of infeasible places.
-        self._totals: Ints = ground.scored.totals.take(self._rows)
+        self._totals: Ints = start.scored.totals.take(self._rows)
         for each in self._ahead:
             self._totals -= each.weighted
         #: The part of these that does not depend on the pods of a place.
         self._fixed = self._totals - worth
         self._weighted = [score.weighted.take(self._rows) for score in self._relative]
         self._level = [0] * len(self._rows)
-        self._levels = _Levels([[False] * len(self._rows)], [worth.tolist()])
+        self._levels = _PodsAdded([[False] * len(self._rows)], [worth.tolist()])
         #: Places without room for another pod.
         self._full: Mask = np.zeros(len(self._rows), np.bool_)
-        self._domains = [_Domains(each, self._rows) for ahead in ground.ahead.values() for each in ahead.refusals]
+        self._domains = [_Domains(each, self._rows) for ahead in start.ahead.values() for each in ahead.refusals]
         #: Whether there is no room, or a filter refuses the place.
         self._refused: Mask
         #: Number of places that are not refused.
@@ -178,12 +178,12 @@ class Filling:
         self._rank()
 
     def _is_ahead(self, name: str) -> bool:
-        ahead = self._ground.ahead.get(name)
+        ahead = self._start.ahead.get(name)
         return ahead is not None and ahead.scores is not None
 
     def _weighted_of(self, name: str) -> Ints:
         """A plugin's part of the totals; 0 if it skipped the first pod."""
-        score = self._ground.scored.parts.get(name)
+        score = self._start.scored.parts.get(name)
         return np.zeros(len(self._rows), np.int64) if score is None else score.weighted.take(self._rows)
 
     def _is_steady(self, score: Score) -> bool:
@@ -260,22 +260,22 @@ class Filling:
 
     def _more_levels(self) -> bool:
         """Compute the next levels; False if a plugin failed."""
-        ground, known = self._ground, len(self._levels.refused)
+        start, known = self._start, len(self._levels.refused)
         places = len(self._rows)
         added = max(1, _AT_ONCE // places)
         nodes = self._hypothetical(np.repeat(np.arange(known, known + added), places))
         refused = np.zeros(len(nodes), np.bool_)
-        for plugin in ground.filters:
-            answer = ground.framework.run_filter(plugin, ground.state, ground.pod, nodes)
+        for plugin in start.filters:
+            answer = start.framework.run_filter(plugin, start.state, start.pod, nodes)
             if isinstance(answer, Status):
                 return False
             if answer is not None:
                 refused |= answer.mask
         worth = np.zeros(len(nodes), np.int64)
         for score in self._by_sums:
-            raw = ground.framework.run_score(score.plugin, ground.state, ground.pod, nodes)
+            raw = start.framework.run_score(score.plugin, start.state, start.pod, nodes)
             if not isinstance(raw, Status):
-                raw = ground.framework.normalize(score.plugin, ground.state, ground.pod, raw, ~refused)
+                raw = start.framework.normalize(score.plugin, start.state, start.pod, raw, ~refused)
             if isinstance(raw, Status):
                 return False
             worth += raw * score.weight
@@ -285,7 +285,7 @@ class Filling:
 
     def _hypothetical(self, pods: npt.NDArray[np.int64]) -> HypotheticalNodes:
         """All places, once per level, with that many equal pods added."""
-        cluster, shape = self._ground.framework.handle.cluster, self._ground.pod.shape
+        cluster, shape = self._start.framework.handle.cluster, self._start.pod.shape
         nodes = HypotheticalNodes(cluster, np.tile(self._rows, len(pods) // len(self._rows)))
         requests = cluster.vector_of(shape)[:, None] * pods
         non_zero = np.array(shape.non_zero_used, np.int64)[:, None] * pods
@@ -307,11 +307,11 @@ class Filling:
 
     def _normalize(self) -> bool | None:
         """Score the feasible places after their set changed; whether that made a difference, None: a plugin failed."""
-        ground, moved = self._ground, False
-        feasible = np.zeros(len(ground.open), np.bool_)
+        start, moved = self._start, False
+        feasible = np.zeros(len(start.open), np.bool_)
         feasible[self._rows] = ~self._refused
         for i, score in enumerate(self._relative):
-            normal = ground.framework.normalize(score.plugin, ground.state, ground.pod, score.raw, feasible)
+            normal = start.framework.normalize(score.plugin, start.state, start.pod, score.raw, feasible)
             if isinstance(normal, Status):
                 return None
             weighted = normal.take(self._rows) * score.weight
@@ -323,9 +323,9 @@ class Filling:
         return moved
 
 
-def results_ahead(
+def batch_states(
     framework: Framework, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]
-) -> dict[str, ResultsAhead] | None:
+) -> dict[str, BatchState] | None:
     """By plugin, results for equal pods of these shapes that depend on where the pods before them went.
 
     Apart from those, a pod only changes the sums of its node. None: it may change more.
@@ -333,26 +333,26 @@ def results_ahead(
     Called after the pod was filtered and scored.
     """
     counters = framework.pod_counters
-    for plugin in framework.moving_pre_filters:
+    for plugin in framework.cluster_dependent_pre_filters:
         counter = counters.get(plugin.name)
         if counter is None and not all(declares(plugin.skips, shape) for shape in shapes):
             return None
-    if any(plugin.name not in counters for plugin in framework.moving_pre_scores):
+    if any(plugin.name not in counters for plugin in framework.cluster_dependent_pre_scores):
         return None
     if any(plugin.reads in _OTHERWISE for plugin in framework.active_filters(state)):
         return None
     scores = framework.active_scores(state)
     if any(plugin.reads in _OTHERWISE or (plugin.reads is _SUMS and plugin.normalizes) for plugin in scores):
         return None
-    found: dict[str, ResultsAhead] = {}
+    found: dict[str, BatchState] = {}
     # A plugin may be enabled at PreFilter or PreScore alone.
     filtering, scoring = ({plugin.name for plugin in plugins} for plugins in (framework.filter, framework.score))
     for name, counter in counters.items():
         if declares(counter.untouched_by, state, pod, shapes):
             continue
-        ahead = call(counter.results_ahead, state, pod, shapes, check=None, failed=nothing)
+        ahead = call(counter.batch_state, state, pod, shapes, check=None, failed=nothing)
         if ahead is None:
             return None
         refusals = ahead.refusals if name in filtering else ()
-        found[name] = ResultsAhead(refusals, ahead.scores if name in scoring else None)
+        found[name] = BatchState(refusals, ahead.scores if name in scoring else None)
     return found

@@ -14,7 +14,7 @@ from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
-from stowplan.scheduler.engine.evaluation import filling as filling_module
+from stowplan.scheduler.engine.evaluation import batch_placement as batch_placement_module
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import CountsPods
 from stowplan.testing import a_node, a_pod
@@ -166,7 +166,7 @@ def agree(bench, count, placements):
 
 @pytest.fixture(params=[7, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2048))], ids="{} at once".format)
 def _at_once(request, monkeypatch):
-    monkeypatch.setattr(filling_module, "_AT_ONCE", request.param)
+    monkeypatch.setattr(batch_placement_module, "_AT_ONCE", request.param)
 
 
 @pytest.mark.usefixtures("_at_once")
@@ -285,7 +285,7 @@ def refusals_agree(bench, rows, name="PodTopologySpread"):
             return
         refused = plugin.filter(cycle, pod, Nodes(state))
         if ahead is None:
-            ahead = plugin.results_ahead(cycle, pod, {pod.shape for pod in pods}).refusals
+            ahead = plugin.batch_state(cycle, pod, {pod.shape for pod in pods}).refusals
         foreseen = np.any([each.refused[each.codes] for each in ahead], axis=0)
         expected = np.zeros(state.table.n, np.bool_) if refused is None else refused.mask
         assert foreseen.tolist() == expected.tolist()

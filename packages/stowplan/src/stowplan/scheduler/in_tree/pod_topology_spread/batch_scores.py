@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.framework.results_ahead import ScoresAhead
+from stowplan.scheduler.framework.batch_state import BatchScoreState
 from stowplan.scheduler.in_tree.pod_topology_spread.amounts import by_difference, rounded, weighted_counts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class InDomains(PlainStruct, eq=False):
     counted: bool
 
 
-class SoftAhead(ScoresAhead):
+class SoftAhead(BatchScoreState):
     def __init__(self, parts: Sequence[OnNodes | InDomains], classes: DomainClasses, *, required: bool) -> None:
         """`classes` are those of the `InDomains`, in their order. `required`: nodes without a key are not scored."""
         self._parts = parts

@@ -1,4 +1,4 @@
-"""A plugin's results for equal pods that are placed one after the other (`CountsPods.results_ahead`)."""
+"""A plugin's results for equal pods that are placed one after the other (`CountsPods.batch_state`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class RefusalsAhead(ABC):
+class BatchFilterState(ABC):
     """The domains that a Filter refuses to the next of the pods; updated with each of them."""
 
     #: The domain of each row.
@@ -27,7 +27,7 @@ class RefusalsAhead(ABC):
         """Count a pod on this row; return the domains for which `refused` changed."""
 
 
-class ScoresAhead(ABC):
+class BatchScoreState(ABC):
     """The scores of the next of the pods; updated with each of them. Nodes of a class have the same score."""
 
     #: The class of each row. A pod may take its row to another class, which may be new.
@@ -47,9 +47,9 @@ class ScoresAhead(ABC):
         """
 
 
-class ResultsAhead(PlainStruct, frozen=True, eq=False):
+class BatchState(PlainStruct, frozen=True, eq=False):
     """The Filter refuses what any of `refusals` does."""
 
-    refusals: Sequence[RefusalsAhead] = ()
+    refusals: Sequence[BatchFilterState] = ()
     #: None: Score is untouched, as if `untouched_by` were true for it.
-    scores: ScoresAhead | None = None
+    scores: BatchScoreState | None = None

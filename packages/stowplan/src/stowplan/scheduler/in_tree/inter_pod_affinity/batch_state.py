@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stowplan.scheduler.framework.results_ahead import RefusalsAhead, ScoresAhead
+from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchScoreState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -34,7 +34,7 @@ def representatives(shapes: Collection[PodShape]) -> list[PodShape]:
     return list({tuple(shape.labels.get(key) for key in keys): shape for shape in shapes}.values())
 
 
-class NearAhead(RefusalsAhead):
+class NearAhead(BatchFilterState):
     """Required affinity: domains without a pod to be near are refused."""
 
     def __init__(self, table: Table, rows: int, *, matched: bool, anywhere: bool) -> None:
@@ -60,7 +60,7 @@ class NearAhead(RefusalsAhead):
         return (code,)
 
 
-class AwayAhead(RefusalsAhead):
+class AwayAhead(BatchFilterState):
     """Required anti-affinity, of the pods or against them: domains with such a pod are refused."""
 
     def __init__(self, column: LabelColumn, refused: npt.NDArray[np.bool_], rows: int, *, repels: bool) -> None:
@@ -87,7 +87,7 @@ class PullAhead(NamedTuple):
     gain: int
 
 
-class PullsAhead(ScoresAhead):
+class PullsAhead(BatchScoreState):
     def __init__(self, pulls: Sequence[PullAhead], classes: DomainClasses) -> None:
         """`classes`: by the pulls' columns."""
         self.classes, self.size = classes.of_row, classes.size
