@@ -252,9 +252,8 @@ def test_settings_differ():
     }
     off = {"leaderElect": False}
     assert diff(config("v1", leaderElection=off), config("v1", leaderElection={**off, "leaseDuration": "1m"})) == {}
-    assert diff(config("v1"), config("v1", enableProfiling=False)) == {"enableProfiling": (True, False)} | {
-        "enableContentionProfiling": (True, None)
-    }
+    assert diff(config("v1"), config("v1", leaderElection=off)) == {"leaderElection.leaderElect": (True, False)}
+    assert diff(config("v1"), config("v1", enableProfiling=False)) == {"enableProfiling": (True, False)}
 
 
 def test_profiles_are_compared_by_name():

@@ -44,19 +44,19 @@ def differences(left: Configuration, right: Configuration) -> list[Difference]:
 
 
 def _settings(left: Configuration, right: Configuration) -> Iterator[Difference]:
-    yield from _compared("", _effective_settings(left), _effective_settings(right))
-
-
-def _effective_settings(configuration: Configuration) -> dict[str, Any]:
-    found = configuration.to_dict()
+    ours, theirs = left.to_dict(), right.to_dict()
     for name in ("apiVersion", "kind", "profiles", "extenders", "percentageOfNodesToScore"):
-        found.pop(name, None)
-    if not found["leaderElection"]["leaderElect"]:
-        found["leaderElection"] = {"leaderElect": False}
-        found.pop("delayCacheUntilActive", None)
-    if not found["enableProfiling"]:
-        found.pop("enableContentionProfiling", None)
-    return found
+        for one in (ours, theirs):
+            one.pop(name, None)
+    # What has no effect on one side is no difference of its own.
+    if not (ours["leaderElection"]["leaderElect"] and theirs["leaderElection"]["leaderElect"]):
+        for one in (ours, theirs):
+            one["leaderElection"] = {"leaderElect": one["leaderElection"]["leaderElect"]}
+            one.pop("delayCacheUntilActive", None)
+    if not (ours["enableProfiling"] and theirs["enableProfiling"]):
+        for one in (ours, theirs):
+            one.pop("enableContentionProfiling", None)
+    yield from _compared("", ours, theirs)
 
 
 def _compared(path: str, left: Any, right: Any) -> Iterator[Difference]:
