@@ -8,7 +8,7 @@ from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Namespace, Node, Pod
-from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Update
+from stowplan.scheduler.framework.requests import Create, Delete, Patch, Update
 from stowplan.testing import a_node, a_pod
 
 NOW = 1_800_000_000.0
@@ -31,10 +31,6 @@ def written(store, request, now=NOW):
 
 def created(store, obj, now=NOW):
     return written(store, Create(obj=obj), now).new
-
-
-def bind(node="n1", name="web", uid=""):
-    return Bind(namespace="default", name=name, uid=uid, node=node)
 
 
 def delete(kind=Pod, name="web", namespace="default", **preconditions):
