@@ -38,6 +38,17 @@ def errors(caplog):
     return [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
+async def test_exceptions_in_handlers_are_status_500_and_logged(caplog):
+    async def broken(request):
+        raise ValueError("bug")
+
+    async with serving(broken) as port:
+        answer = await answered(port)
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    (told,) = errors(caplog)
+    assert told.exc_info[1].args == ("bug",)
+
+
 async def test_a_started_response_is_aborted(caplog):
     async def broken(request):
         response = web.StreamResponse(headers={"Content-Length": "1000"})
