@@ -18,8 +18,9 @@ Upstream: none. Plugins of kube-scheduler are compiled into it, and end it when 
 
 from __future__ import annotations
 
+from functools import partial
 from inspect import isgenerator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, TypeVarTuple, cast, overload
 
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import awaited
@@ -128,11 +129,6 @@ def call(  # type: ignore[misc]  # mypy does not match `*args: Any` with `*args:
         return failed(e, method)
 
 
-def declares(promise: Callable[[*Args], object], *args: *Args) -> bool:
-    """Evaluate a plugin's declaration about itself; if it raises, the declaration is false."""
-    return call(promise, *args, check=bool, required=True, failed=no)
-
-
 def no(cause: BaseException, by: Callable[..., Any]) -> bool:
     """For `failed`: a declaration does not hold."""
     return False
@@ -140,6 +136,15 @@ def no(cause: BaseException, by: Callable[..., Any]) -> bool:
 
 def nothing(cause: BaseException, by: Callable[..., Any]) -> None:
     """For `failed`: there is no result; another call of the plugin will fail and be reported."""
+
+
+class _Declares(Protocol):
+    def __call__(self, promise: Callable[[*Args], object], /, *args: *Args) -> bool: ...
+
+
+#: Whether a plugin's declaration about itself holds; if it raises, it does not. A function would cost another call, and
+#: several declarations are asked for with every pod.
+declares = cast("_Declares", partial(call, check=None, failed=no))
 
 
 # -- steps and coroutines ---------------------------------------------------------------------------------------------

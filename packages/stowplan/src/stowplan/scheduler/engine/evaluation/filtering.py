@@ -16,7 +16,7 @@ import numpy as np
 
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, FilterColumn, ObjectWatches
-from stowplan.scheduler.framework.boundary import call, no
+from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.interface import NodeFilterPlugin, Reads
@@ -255,11 +255,7 @@ class Filtering:
         few = not outdated and state.plugin_times is None
         for plugin, counter in self._moving if few else self._pre_filters(pod, outdated):
             name = plugin.name
-            if (
-                counter is not None
-                and name not in outdated
-                and call(counter.filter_holds, state, pod, check=None, failed=no)
-            ):
+            if counter is not None and name not in outdated and declares(counter.filter_holds, state, pod):
                 continue
             if self.pre_filtered is not None and name in self.pre_filtered.narrowed_by:
                 # It may select other nodes now, or all.

@@ -15,7 +15,7 @@ import numpy as np
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, ObjectWatches, ScoreColumn
-from stowplan.scheduler.framework.boundary import call, no
+from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import Reads
 from stowplan.scheduler.framework.runtime.metrics import measured
@@ -266,7 +266,7 @@ class Scoring:
             if (
                 counter is not None
                 and name not in outdated
-                and call(counter.score_holds, state, pod, feasible_moved, check=None, failed=no)
+                and declares(counter.score_holds, state, pod, feasible_moved)
             ):
                 continue
             answer, seconds = measured(self._metrics, self._framework.ask_pre_score, plugin, state, pod, self._nodes())
