@@ -235,6 +235,15 @@ def with_volume(pod, volume):
     return found
 
 
+def cluster(*objects, nodes=NODES):
+    state = ClusterState()
+    for node in nodes:
+        state.add_node(struct(node))
+    for obj in map(struct, objects):
+        (state.add_pod if isinstance(obj, t.Pod) else state.put_object)(obj)
+    return state
+
+
 class Scenario:
     """A cluster, a pod, and a change of an object that one plugin depends on."""
 
@@ -245,14 +254,8 @@ class Scenario:
     def play(self):
         """Results of the shared evaluation and of a fresh one, before and after the change, and whether it was
         reused."""
-        state = ClusterState()
-        for node in self.nodes():
-            state.add_node(struct(node))
-        for obj in self.there:
-            obj = struct(obj)
-            (state.add_pod if isinstance(obj, t.Pod) else state.put_object)(obj)
-        if self.old is not None:
-            state.put_object(struct(self.old))
+        old = [] if self.old is None else [self.old]
+        state = cluster(*self.there, *old, nodes=NODES if self.nominated is None else NODES[:1])
         profile = framework_on(state, *self.users, without=self.without, **self.gates)
         if self.nominated is not None:
             state.nominator.add(state.pod_info(struct(self.nominated)), "n0")
@@ -269,9 +272,6 @@ class Scenario:
         else:
             state.put_object(struct(self.new))
         return before, says()
-
-    def nodes(self):
-        return NODES if self.nominated is None else NODES[:1]
 
 
 LOCAL = volumes.a_class("local", provisioner="kubernetes.io/no-provisioner")
@@ -464,10 +464,7 @@ UNRELATED = {
 
 @pytest.mark.parametrize("obj", UNRELATED.values(), ids=UNRELATED)
 def test_unrelated_changes_leave_reuse_alone(obj):
-    state = ClusterState()
-    for node in NODES:
-        state.add_node(struct(node))
-    state.put_object(struct(service("web", app="web")))
+    state = cluster(service("web", app="web"))
     profile = framework_on(state, Quota, Favourite, DRAExtendedResource=True)
     shared, pod = Evaluation(profile), state.pod_info(struct(a_pod().labels(app="web").requests({GPU: 0}, cpu="1")))
     signature = profile.signature(pod)
@@ -493,10 +490,7 @@ def test_unrelated_changes_leave_reuse_alone(obj):
     ids=lambda obj: obj["kind"],
 )
 def test_changes_of_other_claims_do_not_affect_a_pod_with_an_unbound_claim(obj):
-    state = ClusterState()
-    for one in (*NODES, volumes.claim("data", class_name="local"), LOCAL, in_zone("v", "a")):
-        one = struct(one)
-        (state.add_node if isinstance(one, t.Node) else state.put_object)(one)
+    state = cluster(volumes.claim("data", class_name="local"), LOCAL, in_zone("v", "a"))
     profile = framework_on(state)
     shared, pod = Evaluation(profile), state.pod_info(struct(with_volume(a_pod(), CLAIMED)))
     signature, asked = profile.signature(pod), asked_filters(profile)
@@ -522,9 +516,7 @@ def asked_filters(profile):
 
 
 def test_only_plugins_whose_objects_changed_are_called_again():
-    state = ClusterState()
-    for node in NODES:
-        state.add_node(struct(node))
+    state = cluster()
     profile = framework_on(state, Quota, Favourite, Remembers)
     shared, pod, asked = Evaluation(profile), state.pod_info(struct(a_pod())), asked_filters(profile)
 
@@ -553,9 +545,7 @@ def test_only_plugins_whose_objects_changed_are_called_again():
 
 @pytest.mark.parametrize("plugin", [Undeclared, CannotSay, SaysNonsense])
 def test_a_plugin_without_a_declaration_depends_on_all_objects(plugin):
-    state = ClusterState()
-    for node in NODES:
-        state.add_node(struct(node))
+    state = cluster()
     profile = framework_on(state, plugin)
     shared, pod, asked = Evaluation(profile), state.pod_info(struct(a_pod())), asked_filters(profile)
     shared.filter(pod)
@@ -571,9 +561,7 @@ def test_a_plugin_without_a_declaration_depends_on_all_objects(plugin):
 
 def test_a_column_of_sums_follows_the_objects_that_its_plugin_reads():
     """The second template asks the same question as the first, whose column is updated by rows alone."""
-    state = ClusterState()
-    for node in NODES:
-        state.add_node(struct(node))
+    state = cluster()
     profile = framework_on(state, without=["DynamicResources"], DRAExtendedResource=True)
     sums, shared = SharedColumns(profile), {}
 
@@ -648,9 +636,7 @@ def test_reuse_is_exact_while_objects_change(switched, without):
     @examples(40)
     @given(st.lists(st.sampled_from(TEMPLATES), min_size=1, max_size=3), st.sampled_from(USERS), changes)
     def holds(templates, user, changes):
-        state = ClusterState()
-        for node in NODES:
-            state.add_node(struct(node))
+        state = cluster()
         profile = framework_on(state, user, without=without, DRAExtendedResource=switched)
         sums, shared, count = SharedColumns(profile), {}, 0
 
@@ -684,10 +670,7 @@ def test_reuse_is_exact_while_objects_change(switched, without):
 
 def test_waiting_pods_of_a_stateful_set_share_results():
     """Whether a claim is being provisioned or is bound does not matter to pods with claims of their own."""
-    state = ClusterState()
-    for node in NODES:
-        state.add_node(struct(node))
-    state.put_object(struct(MADE))
+    state = cluster(MADE)
     profile = framework_on(state)
     sums, shared, asked = SharedColumns(profile), {}, asked_filters(profile)
 

@@ -382,18 +382,30 @@ def late_answer_is_ignored(engine):
     assert engine.bound == before
 
 
-def test_a_deleted_pod_ends_its_cycle(waiting):
-    waiting.delete(waiting.pod("p"))
-    assert waiting.withdrawn == [waiting.first]
-    assert waiting.suspended() == waiting.engine.queue.in_flight() == []
-    late_answer_is_ignored(waiting)
+def bound_elsewhere(engine, pod):
+    engine.change(replace(pod, spec=replace(pod.spec, node_name="n2")))
 
 
-def test_a_pod_bound_by_another_client_ends_its_cycle(waiting):
-    pod = waiting.pod("p")
-    waiting.change(replace(pod, spec=replace(pod.spec, node_name="n2")))
+def terminating(engine, pod):
+    engine.change(replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
+
+
+@pytest.mark.parametrize(
+    ("happens", "notes", "place"),
+    [
+        pytest.param(lambda engine, pod: engine.delete(pod), [], None, id="the pod is deleted"),
+        pytest.param(bound_elsewhere, [], None, id="another client binds the pod"),
+        pytest.param(terminating, ["skip schedule deleting pod: default/p"], None, id="the pod is terminating"),
+        pytest.param(lambda engine, pod: engine.step(Stopped()), [], Place.ACTIVE, id="the scheduler stops"),
+    ],
+)
+def test_what_ends_a_cycle(waiting, happens, notes, place):
+    happens(waiting, waiting.pod("p"))
     assert waiting.withdrawn == [waiting.first]
     assert waiting.suspended() == waiting.engine.queue.in_flight() == []
+    assert waiting.notes() == notes
+    assert waiting.place("p") is place
+    assert not waiting.engine.wants_turn
     late_answer_is_ignored(waiting)
 
 
@@ -419,14 +431,6 @@ def test_a_status_change_does_not_restart_the_cycle(waiting):
     assert waiting.bound == {"p": "n1"}
 
 
-def test_a_terminating_pods_cycle_is_not_restarted(waiting):
-    pod = waiting.pod("p")
-    waiting.change(replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
-    assert waiting.withdrawn == [waiting.first]
-    assert waiting.suspended() == waiting.engine.queue.in_flight() == []
-    assert waiting.notes() == ["skip schedule deleting pod: default/p"]
-
-
 @pytest.mark.parametrize("served", [False, True])
 def test_enabling_or_disabling_plugins_restarts_the_cycle(served):
     engine = driven(*rooms("n1"), filters=["e"])
@@ -439,15 +443,6 @@ def test_enabling_or_disabling_plugins_restarts_the_cycle(served):
     late_answer_is_ignored(engine)
     engine.answer("e", ["n1"])
     assert engine.bound == {"p": "n1"}
-
-
-def test_a_scheduler_that_stops_leaves_the_pod_pending(waiting):
-    waiting.step(Stopped())
-    assert waiting.withdrawn == [waiting.first]
-    assert waiting.suspended() == waiting.engine.queue.in_flight() == []
-    assert waiting.place("p") is Place.ACTIVE
-    assert not waiting.engine.wants_turn
-    late_answer_is_ignored(waiting)
 
 
 def test_cancelled_steps_are_closed_with_their_alarms_and_watches():
@@ -469,21 +464,12 @@ def test_events_during_a_suspension_requeue_a_failed_pod():
     assert engine.question("e")["nodes"] == ["n1", "n2"]
 
 
-def test_an_exception_while_building_a_question_fails_the_attempt(monkeypatch):
-    def no(self, pod, nodes):
-        raise ValueError("no question")
-
-    monkeypatch.setattr(FakeExtender, "filter_question", no)
-    engine = driven(*rooms("n1"), filters=["e"])
-    engine.create(a_pod("p"))
-    assert engine.notes() == ["no question"]
-
-
-def test_an_exception_in_is_interested_fails_the_attempt(monkeypatch):
-    def no(self, pod):
+@pytest.mark.parametrize("method", ["filter_question", "is_interested"])
+def test_an_exception_of_an_extender_fails_the_attempt(method, monkeypatch):
+    def no(self, *args):
         raise ValueError("no idea")
 
-    monkeypatch.setattr(FakeExtender, "is_interested", no)
+    monkeypatch.setattr(FakeExtender, method, no)
     engine = driven(*rooms("n1"), filters=["e"])
     engine.create(a_pod("p"))
     assert [in_short(note) for note in engine.notes()] == ["no idea"]
