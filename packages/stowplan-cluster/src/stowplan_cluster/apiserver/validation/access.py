@@ -8,10 +8,7 @@ from __future__ import annotations
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.rbac import GROUP
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-    same,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors, same
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")

@@ -10,10 +10,7 @@ from typing import NamedTuple
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    NOT_POSITIVE,
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import NOT_POSITIVE, Errors
 from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_not_negative_quantity
 
 # Validate references to objects of any kind.

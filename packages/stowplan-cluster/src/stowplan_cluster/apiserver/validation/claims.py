@@ -17,12 +17,7 @@ from stowplan.kube.api.quantity import value as whole
 from stowplan.kube.api.resource_names import is_native
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    NOT_POSITIVE,
-    Errors,
-    difference,
-    same,
-)
+from stowplan_cluster.apiserver.validation.field_errors import NOT_POSITIVE, Errors, difference, same
 from stowplan_cluster.apiserver.validation.resources import check_resource_quantity
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
 

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-    byte_length,
-    same,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors, byte_length, same
 
 _MAX_SIZE = 1024 * 1024
 _SEALED = "field is immutable when `immutable` is set"

@@ -10,9 +10,7 @@ from typing import Any
 
 from stowplan_cluster.apiserver.objects import JsonObject, is_true
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _NO_PATH = "must be a simple json path starting with ."

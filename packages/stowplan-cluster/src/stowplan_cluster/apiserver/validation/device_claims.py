@@ -17,11 +17,7 @@ from stowplan.kube.api.resource_names import is_extended
 from stowplan.kube.cel.device_selectors import MAX_COST, CompileError, compile_selector
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-    byte_length,
-    same,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors, byte_length, same
 from stowplan_cluster.apiserver.validation.metadata import check_template_metadata
 from stowplan_cluster.apiserver.validation.selector_costs import most_cost
 from stowplan_cluster.apiserver.validation.selectors import check_node_selector

@@ -20,9 +20,7 @@ from stowplan_cluster.apiserver.validation.device_claims import (
     check_request_name,
     check_set,
 )
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_node_selector
 from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name

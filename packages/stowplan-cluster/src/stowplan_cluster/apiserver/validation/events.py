@@ -11,11 +11,7 @@ from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan_cluster.apiserver.conversion import EVENT_FIELDS
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-    byte_length,
-    same,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors, byte_length, same
 
 #: Messages use the field names of core/v1, except for this field.
 _CORE_ONLY = {"reportingController": "reportingComponent"}

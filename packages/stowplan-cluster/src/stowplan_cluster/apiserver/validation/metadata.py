@@ -14,11 +14,7 @@ from stowplan.kube.api.labels import label_key_errors
 from stowplan_cluster.apiserver.deletion import FOREGROUND, ORPHAN
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    IMMUTABLE,
-    Errors,
-    byte_length,
-)
+from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, Errors, byte_length
 from stowplan_cluster.apiserver.validation.selectors import check_label_key, check_labels
 
 if TYPE_CHECKING:

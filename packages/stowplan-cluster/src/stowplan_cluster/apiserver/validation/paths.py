@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 _MODES = "must be a number between 0 and 0777 (octal), both inclusive"
 

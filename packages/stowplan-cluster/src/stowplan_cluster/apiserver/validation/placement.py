@@ -12,9 +12,7 @@ from stowplan.kube.api.label_selectors import parse_int64
 from stowplan.kube.api.labels import is_qualified_name_errors, label_value_errors
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 from stowplan_cluster.apiserver.validation.selectors import (
     check_label_key,
     check_label_selector,

@@ -15,13 +15,7 @@ from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-    between,
-    difference,
-    forbidden,
-    same,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors, between, difference, forbidden, same
 from stowplan_cluster.apiserver.validation.names import check_ip, is_dual_stack
 from stowplan_cluster.apiserver.validation.pods import MIRROR_ANNOTATION, check_pod
 

@@ -19,11 +19,7 @@ from stowplan_cluster.apiserver.validation.containers import (
     check_ephemeral_containers,
     check_init_containers,
 )
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-    between,
-    byte_length,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors, between, byte_length
 from stowplan_cluster.apiserver.validation.metadata import check_annotations
 from stowplan_cluster.apiserver.validation.names import check_ip
 from stowplan_cluster.apiserver.validation.placement import (

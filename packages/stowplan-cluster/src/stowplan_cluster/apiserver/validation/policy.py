@@ -8,9 +8,7 @@ from __future__ import annotations
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
 from stowplan_cluster.apiserver.validation.workloads import check_percentage

@@ -14,10 +14,7 @@ from stowplan.kube.api.quantity import NANO, QuantityError, milli_value, parse_q
 from stowplan.kube.api.resource_names import CPU, HUGEPAGES_PREFIX, MEMORY, is_extended, is_native, is_pod_level
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    NOT_NEGATIVE,
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import NOT_NEGATIVE, Errors
 
 ResourceNameRule = Callable[[Errors, str, str], None]
 

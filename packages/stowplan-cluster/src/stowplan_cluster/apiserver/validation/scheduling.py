@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    IMMUTABLE,
-    Errors,
-    same,
-)
+from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, Errors, same
 from stowplan_cluster.apiserver.validation.metadata import check_conditions
 from stowplan_cluster.apiserver.validation.selectors import check_label_key
 

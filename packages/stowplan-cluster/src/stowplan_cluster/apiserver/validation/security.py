@@ -10,10 +10,7 @@ from __future__ import annotations
 import re
 
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-    between,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors, between
 from stowplan_cluster.apiserver.validation.paths import check_descending_path
 
 _MAX_ID = 2**31 - 1

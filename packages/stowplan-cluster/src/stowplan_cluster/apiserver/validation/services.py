@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 from stowplan_cluster.apiserver.validation.names import check_ip
 from stowplan_cluster.apiserver.validation.probes import check_port
 from stowplan_cluster.apiserver.validation.selectors import check_labels

@@ -16,9 +16,7 @@ from stowplan_cluster.apiserver.validation.downward_api import (
     check_field_reference,
     check_resource_reference,
 )
-from stowplan_cluster.apiserver.validation.field_errors import (
-    Errors,
-)
+from stowplan_cluster.apiserver.validation.field_errors import Errors
 from stowplan_cluster.apiserver.validation.metadata import check_template_metadata
 from stowplan_cluster.apiserver.validation.paths import (
     check_key_paths,

@@ -11,12 +11,7 @@ from stowplan_cluster.apiserver.label_selectors import compiled
 from stowplan_cluster.apiserver.objects import JsonObject, equal
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.claims import check_claim_spec
-from stowplan_cluster.apiserver.validation.field_errors import (
-    IMMUTABLE,
-    NOT_NEGATIVE,
-    Errors,
-    same,
-)
+from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, NOT_NEGATIVE, Errors, same
 from stowplan_cluster.apiserver.validation.pods import check_pod_template
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector, is_empty_selector
 

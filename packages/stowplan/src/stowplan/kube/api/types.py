@@ -24,13 +24,7 @@ from stowplan.kube.api.device_claims import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from stowplan.kube.api.devices import (
-    Device,
-    DeviceClass,
-    DeviceTaint,
-    DeviceTaintRule,
-    ResourceSlice,
-)
+from stowplan.kube.api.devices import Device, DeviceClass, DeviceTaint, DeviceTaintRule, ResourceSlice
 from stowplan.kube.api.meta import (
     ApiStruct,
     LabelSelector,
@@ -42,15 +36,7 @@ from stowplan.kube.api.meta import (
     QuantityValue,
     ResourceList,
 )
-from stowplan.kube.api.node import (
-    ContainerImage,
-    Namespace,
-    NamespaceStatus,
-    Node,
-    NodeCondition,
-    NodeSpec,
-    NodeStatus,
-)
+from stowplan.kube.api.node import ContainerImage, Namespace, NamespaceStatus, Node, NodeCondition, NodeSpec, NodeStatus
 from stowplan.kube.api.pod import (
     Container,
     ContainerExtendedResourceRequest,

@@ -14,12 +14,7 @@ from stowplan.scheduler.engine.groups.group_questions import DomainJudgement, Gr
 from stowplan.scheduler.framework.explanations.formatting import amount, count
 from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.inspection.frames import to_frame as frame_of
-from stowplan.scheduler.inspection.records import (
-    GroupDomainRecord,
-    GroupPodRecord,
-    GroupVerdictRecord,
-    document,
-)
+from stowplan.scheduler.inspection.records import GroupDomainRecord, GroupPodRecord, GroupVerdictRecord, document
 
 
 @dataclass(kw_only=True, repr=False)
