@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from stowplan.app.daemon.process import ConnectedCluster, Election
 from stowplan.kube.api.api_errors import not_found
@@ -106,7 +106,7 @@ class FakeOpener:
         election = None
         if job.config.leader_election.leader_elect:
             self.elector = FakeElector([])
-            election = Election(self.elector, None)
+            election = Election(cast("Any", self.elector), None)
         yield ConnectedCluster(self._api, self._make, election)
 
     def _make(self):

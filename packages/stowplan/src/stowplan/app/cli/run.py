@@ -29,7 +29,7 @@ from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.config_watch import WatchedFile, on_hangup, watching, without_hangups
-from stowplan.app.daemon.life_cycle import ManagedScheduler, until_stopped
+from stowplan.app.daemon.life_cycle import until_stopped
 from stowplan.app.daemon.other_schedulers import recently_reported_scheduler, report_other_scheduler
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.daemon.process import ClusterConnector, Job, opened
@@ -351,12 +351,12 @@ def is_held(lease: Lease, now: float) -> bool:
 # --- messages
 
 
-def _ready(scheduler: ManagedScheduler, connection: Connection) -> str:
+def _ready(scheduler: Scheduler, connection: Connection) -> str:
     nodes, pending = count(scheduler.state.table.count, "node"), count(len(scheduler.state.pending), "pod")
     return f"scheduling for {joined(sorted(scheduler.frameworks))} on {connection.server} : {nodes}, {pending} pending"
 
 
-def _summary(scheduler: ManagedScheduler, seconds: float) -> str:
+def _summary(scheduler: Scheduler, seconds: float) -> str:
     places = [f"{number} {place}" for place, number in scheduler.queue.counts().items() if number]
     details = f" ({', '.join(places)})" if places else ""
     took = duration_text(timedelta(seconds=round(seconds)))

@@ -19,7 +19,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,6 +27,9 @@ from stowplan.kube.config import Configuration
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import Times, within
+
+if TYPE_CHECKING:
+    from stowplan.drivers.live.scheduler import Scheduler
 
 #: Seconds between checks of the file.
 INTERVAL = 1.0
@@ -53,24 +56,13 @@ class WatchedFile(PlainStruct, frozen=True):
     load: Callable[[], Configuration]
 
 
-class Reconfigurable(Protocol):
-    """`live.scheduler.Scheduler`."""
-
-    @property
-    def configuration(self) -> Configuration:
-        """The active configuration."""
-
-    async def reconfigure(self, configuration: Configuration, /) -> None:
-        """Apply another configuration; raises, without having changed anything, if that fails."""
-
-
 class ConfigWatch:
     def __init__(
         self,
         path: str,
         *,
         load: Callable[[], Awaitable[Configuration]],
-        scheduler: Reconfigurable,
+        scheduler: Scheduler,
         count: Callable[[str], None],
         times: Times,
     ) -> None:
@@ -124,9 +116,7 @@ class ConfigWatch:
             _log.v(2).info("Configuration is the one in force", file=self._path)
 
 
-def watching(
-    file: WatchedFile, scheduler: Reconfigurable, *, count: Callable[[str], None], times: Times
-) -> ConfigWatch:
+def watching(file: WatchedFile, scheduler: Scheduler, *, count: Callable[[str], None], times: Times) -> ConfigWatch:
     """A watch that reads the file in a thread, because it may be large or slow."""
 
     async def load() -> Configuration:

@@ -19,17 +19,17 @@ import signal
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
+    from stowplan.drivers.live.informers import Informers
     from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 
 #: Approximate maximum length of a log entry, in characters.
 _MAX_ENTRY_LENGTH = 1 << 18
@@ -39,23 +39,6 @@ _PODS_BETWEEN_PAUSES = 500
 _MAX_TURNS_FOR_DELIVERY = 100
 
 _log = get_logger(__name__)
-
-
-class DeliveredObjects(Protocol):
-    """What the API server has delivered: `live.informers.Informers`."""
-
-    @property
-    def undelivered(self) -> bool: ...
-
-    def known(self, kind: type[ApiStruct], /) -> list[Any]: ...
-
-
-class PodQueue(Protocol):
-    """`queue.scheduling_queue.SchedulingQueue`."""
-
-    def pending(self) -> Iterator[QueuedPod]: ...
-
-    def summary(self) -> str: ...
 
 
 class Mismatch(NamedTuple):
@@ -82,9 +65,9 @@ class CacheDebugger:
     def __init__(
         self,
         *,
-        informers: DeliveredObjects,
+        informers: Informers,
         state: ClusterState,
-        queue: PodQueue,
+        queue: SchedulingQueue,
         pause: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0),
     ) -> None:
         self._informers = informers

@@ -25,9 +25,9 @@ Upstream has no counterpart.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -69,14 +69,10 @@ from stowplan.scheduler.inspection.records import (
     VerdictRecord,
     encoded,
 )
-from stowplan.scheduler.inspection.stories import Stories
-from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.ui.page_routes import PREFIX, key_of, limit_of
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.waiting_pods import WaitingPods
+    from stowplan.drivers.live.scheduler import Scheduler
 
 #: Maximum number of nodes on a wide page: each takes 60 µs, during which nothing is scheduled.
 _MAX_WIDE = 2000
@@ -93,48 +89,10 @@ _MAX_MEMBERS, _MAX_SEARCH = 1000, 20_000
 R = TypeVar("R", bound=Record)
 
 
-class Queue(Protocol):
-    """`queue.scheduling_queue.SchedulingQueue`."""
-
-    def get(self, key: str, /) -> QueuedPod | None: ...
-
-    def is_in_flight(self, uid: str, /) -> bool: ...
-
-    def pending(self) -> Iterator[QueuedPod]: ...
-
-    def counts(self) -> Mapping[str, int]: ...
-
-    def summary(self) -> str: ...
-
-
-class RunningScheduler(Protocol):
-    """`live.scheduler.Scheduler`."""
-
-    @property
-    def state(self) -> ClusterState: ...
-
-    @property
-    def stories(self) -> Stories: ...
-
-    @property
-    def waiting_pods(self) -> WaitingPods: ...
-
-    @property
-    def engine(self) -> Engine: ...
-
-    @property
-    def queue(self) -> Queue: ...
-
-    @property
-    def synced(self) -> asyncio.Event: ...
-
-    async def ask(self, question: Ask, /) -> Outcome: ...
-
-
 class SchedulerPages:
     def __init__(
         self,
-        scheduler: RunningScheduler,
+        scheduler: Scheduler,
         *,
         other_leader: Callable[[], str | None] = lambda: None,
         times: Times = REAL_TIMES,

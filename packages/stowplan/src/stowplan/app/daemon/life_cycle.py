@@ -14,67 +14,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.kube.klog import get_logger
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.drivers.live.scheduler import Scheduler
+    from stowplan.net.client.election.leader_election import LeaderElector
 
 _log = get_logger(__name__)
 
 
-class Queue(Protocol):
-    def counts(self) -> Mapping[str, int]: ...
-
-
-class ManagedScheduler(Protocol):
-    """What the life cycle of a process needs of a scheduler: `live.scheduler.Scheduler`."""
-
-    ready: asyncio.Event
-
-    @property
-    def synced(self) -> asyncio.Event: ...
-
-    @property
-    def state(self) -> ClusterState: ...
-
-    @property
-    def queue(self) -> Queue: ...
-
-    @property
-    def frameworks(self) -> Collection[str]: ...
-
-    def run(self, *, lead: asyncio.Event | None = None) -> Coroutine[Any, Any, None]: ...
-
-    async def drain(self) -> None: ...
-
-    async def halt(self) -> None: ...
-
-
-class Elector(Protocol):
-    """`client.election.leader_election.LeaderElector`."""
-
-    @property
-    def is_leader(self) -> bool: ...
-
-    @property
-    def leader(self) -> str: ...
-
-    def acquire(self) -> Coroutine[Any, Any, None]: ...
-
-    def renew(self) -> Coroutine[Any, Any, None]: ...
-
-    async def release(self) -> None: ...
-
-    def check(self, tolerance: float) -> str | None: ...
-
-
 async def until_stopped(
-    scheduler: ManagedScheduler,
+    scheduler: Scheduler,
     stopped: asyncio.Event,
     *,
     on_ready: Callable[[], None],
@@ -91,8 +46,8 @@ async def until_stopped(
 
 
 async def while_leading(
-    scheduler: ManagedScheduler,
-    elector: Elector,
+    scheduler: Scheduler,
+    elector: LeaderElector,
     stopped: asyncio.Event,
     *,
     lead: asyncio.Event,
@@ -123,14 +78,14 @@ async def while_leading(
             await elector.release()
 
 
-async def _elected(elector: Elector, stopped: asyncio.Event, scheduling: asyncio.Task[None] | None) -> bool:
+async def _elected(elector: LeaderElector, stopped: asyncio.Event, scheduling: asyncio.Task[None] | None) -> bool:
     async with running(elector.acquire()) as acquiring:
         await first_of(stopped.wait(), acquiring, *(() if scheduling is None else (scheduling,)))
     return not stopped.is_set()
 
 
 async def _lead(
-    scheduler: ManagedScheduler,
+    scheduler: Scheduler,
     scheduling: asyncio.Task[None],
     renewing: asyncio.Task[None],
     stopped: asyncio.Event,

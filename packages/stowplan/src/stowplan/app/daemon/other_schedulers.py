@@ -16,25 +16,21 @@ Both are reported; neither ends the process, because a false positive must not s
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.port import Api, Unreachable
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Event
 
+if TYPE_CHECKING:
+    from stowplan.drivers.live.scheduler import Scheduler
+
 #: Seconds within which a scheduler retries unschedulable pods.
 _RECENT = 300.0
 #: Number of events that are read; there may be tens of thousands.
 _LOOKED_AT = 1000
 _INTERVAL = 1.0
-
-
-class Watched(Protocol):
-    """`live.scheduler.Scheduler`."""
-
-    @property
-    def bound_by_others(self) -> tuple[str, str] | None: ...
 
 
 async def recently_reported_scheduler(api: Api, names: Iterable[str], *, hostname: str, now: float) -> str:
@@ -73,7 +69,7 @@ def _time_of(event: Event) -> float:
 
 
 async def report_other_scheduler(
-    scheduler: Watched, *, sleep: Callable[[float], Awaitable[None]], report: Callable[[str], None]
+    scheduler: Scheduler, *, sleep: Callable[[float], Awaitable[None]], report: Callable[[str], None]
 ) -> None:
     """Report the first pod bound by another scheduler."""
     while (found := scheduler.bound_by_others) is None:

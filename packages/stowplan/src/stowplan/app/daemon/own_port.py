@@ -18,7 +18,7 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.event_loop import run_in_background
 from stowplan.app.command_line.flags.gates import gates_of
 from stowplan.app.daemon.local_socket import answering_on_socket
-from stowplan.app.daemon.web_page import PagedScheduler, SchedulerPage
+from stowplan.app.daemon.web_page import SchedulerPage
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.http.user_agent import user_agent
@@ -39,6 +39,7 @@ from stowplan.net.serving.serving_settings import ServingSettings
 
 if TYPE_CHECKING:
     from stowplan.app.daemon.process import Job
+    from stowplan.drivers.live.scheduler import Scheduler
 
 
 class OwnPort(PlainStruct, frozen=True, kw_only=True):
@@ -57,7 +58,7 @@ class OwnPort(PlainStruct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def answering(
-    own: OwnPort | None, job: Job, scheduler: PagedScheduler, *, report: Callable[[str], None]
+    own: OwnPort | None, job: Job, scheduler: Scheduler, *, report: Callable[[str], None]
 ) -> AsyncIterator[list[str]]:
     """Answer questions within the context, on the port and on the socket for this machine's user; yields how to ask.
 
@@ -81,7 +82,7 @@ async def answering(
 
 
 @asynccontextmanager
-async def _on_its_port(own: OwnPort, job: Job, scheduler: PagedScheduler, page: SchedulerPage) -> AsyncIterator[str]:
+async def _on_its_port(own: OwnPort, job: Job, scheduler: Scheduler, page: SchedulerPage) -> AsyncIterator[str]:
     settings = ServingSettings(
         bind_address=own.bind_address, port=own.port, certificate_directory=own.certificate_directory
     )

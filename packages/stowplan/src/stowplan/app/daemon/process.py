@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     import asyncio
 
     from stowplan.app.daemon.config_watch import WatchedFile
-    from stowplan.app.daemon.life_cycle import Elector
     from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.kube.metrics.component import ComponentMetrics
     from stowplan.net.client.connection import Connection
+    from stowplan.net.client.election.leader_election import LeaderElector
     from stowplan.net.client.http.lanes import Lanes
     from stowplan.scheduler.engine.input_log.input_recorder import Recorder
     from stowplan.scheduler.framework.runtime.registry import Registry
@@ -69,7 +69,7 @@ class Job(PlainStruct, frozen=True, kw_only=True):
 
 
 class Election(NamedTuple):
-    elector: Elector
+    elector: LeaderElector
     #: Set once the server knows this process as a candidate; None without coordinated election.
     candidate_synced: asyncio.Event | None
 

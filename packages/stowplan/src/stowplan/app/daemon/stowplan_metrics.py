@@ -6,7 +6,7 @@ page or a plugin, blocks everything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.kube.metrics.component import ComponentMetrics
 from stowplan.kube.metrics.families import Histogram
@@ -15,27 +15,12 @@ from stowplan.net.client.http.lanes import Lanes
 
 if TYPE_CHECKING:
     from stowplan.drivers.hang_guard.hang_guard import HangGuard
+    from stowplan.drivers.live.scheduler import Scheduler
 
 _SAMPLING_INTERVAL = 1.0
 
 
-class Counted(Protocol):
-    """What is read of `live.scheduler.Scheduler`."""
-
-    @property
-    def dropped_events(self) -> int: ...
-
-    @property
-    def stories(self) -> _Sized: ...
-
-    def refresh_metrics(self) -> None: ...
-
-
-class _Sized(Protocol):
-    def __len__(self) -> int: ...
-
-
-def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None, guard: HangGuard) -> None:
+def gather(metrics: ComponentMetrics, scheduler: Scheduler, *, lanes: Lanes | None, guard: HangGuard) -> None:
     """Set the values at each scrape."""
     own = metrics.stowplan
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan import __version__
 from stowplan.app.command_line.event_loop import running
-from stowplan.app.daemon.decision_pages import RunningScheduler, SchedulerPages
-from stowplan.kube.config import Configuration, Declarations, FeatureGates
+from stowplan.app.daemon.decision_pages import SchedulerPages
+from stowplan.kube.config import Declarations, FeatureGates
 from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.serving.requests.messages import Page
 from stowplan.ui.event_stream import PlanStreams
@@ -18,6 +18,7 @@ from stowplan.ui.plan_follower import stream_plan
 from stowplan.ui.source_records import Capability, ConfigurationRecord, SourceRecord, configuration_record
 
 if TYPE_CHECKING:
+    from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.ui.workbench import Workbench
 
 _ANSWERED: tuple[Capability, ...] = (
@@ -33,17 +34,10 @@ _ANSWERED: tuple[Capability, ...] = (
 _NO_WORKBENCH = "Trials would delay this scheduler. `stowplan ui` next to it has a workbench."
 
 
-class PagedScheduler(RunningScheduler, Protocol):
-    """`live.scheduler.Scheduler`."""
-
-    @property
-    def configuration(self) -> Configuration: ...
-
-
 class SchedulerPage:
     def __init__(
         self,
-        scheduler: PagedScheduler,
+        scheduler: Scheduler,
         *,
         title: str,
         plugins: Declarations,

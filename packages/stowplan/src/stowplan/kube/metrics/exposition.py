@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.kube.metrics.families import Family, Histogram
+from stowplan.kube.metrics.registry import MetricsRegistry
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -150,11 +151,7 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-class HasFamilies(Protocol):
-    def families(self) -> Iterable[Family]: ...
-
-
-def render(registries: Iterable[HasFamilies], accept: str) -> tuple[str, bytes]:
+def render(registries: Iterable[MetricsRegistry], accept: str) -> tuple[str, bytes]:
     """Content type and body. Names must be unique among the registries."""
     families = [family for registry in registries for family in registry.families()]
     families.sort(key=lambda family: family.name)

@@ -12,7 +12,7 @@ import base64
 import binascii
 import hmac
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.kube.api.users import TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo
 from stowplan.kube.klog import get_logger
@@ -32,16 +32,8 @@ _BASE64URL = re.compile(r"[0-9A-Za-z_-]*").fullmatch
 INVALID = "invalid bearer token"
 
 
-class TokenOwners(Protocol):
-    async def owner_of(self, token: str, *, source: str) -> UserInfo | None:
-        """The owner of a token sent by this host; None if it is unknown.
-
-        Raises Rejected with the problem, or why the review failed.
-        """
-
-
 class BearerTokens:
-    def __init__(self, owners: TokenOwners) -> None:
+    def __init__(self, owners: ReviewedTokens) -> None:
         self._owners = owners
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
@@ -50,7 +42,7 @@ class BearerTokens:
 
 
 class WebSocketTokens:
-    def __init__(self, owners: TokenOwners) -> None:
+    def __init__(self, owners: ReviewedTokens) -> None:
         self._owners = owners
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
@@ -58,7 +50,7 @@ class WebSocketTokens:
         return await _owner(self._owners, token, peer) if token else None
 
 
-async def _owner(owners: TokenOwners, token: str, peer: Peer) -> UserInfo:
+async def _owner(owners: ReviewedTokens, token: str, peer: Peer) -> UserInfo:
     user = await owners.owner_of(token, source=peer.remote)
     if user is None:
         raise Rejected(INVALID)
