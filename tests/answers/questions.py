@@ -26,6 +26,7 @@ from stowplan.ask.what_if import AddNodes, Label, Put, Remove, Scale, Taint, dra
 from stowplan.ask.what_if.hypothetical_nodes import node_like, node_named, pods_on
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.quotas import quota_limits
+from stowplan.kube.api.api_errors import Forbidden
 from stowplan.kube.api.decode import decode_object, to_dict
 from stowplan.kube.api.types import PersistentVolumeClaim
 from stowplan.scheduler.cluster.object_dependencies import key_of
@@ -595,12 +596,18 @@ def _check_suggestion(info, suggestion, apart, chances):
 
     def carried_out(living):
         waited = {one["metadata"]["name"] for one in living.all("pods") if not one["spec"].get("nodeName")}
-        _carry_out(living, suggestion, [pod])
+        try:
+            _carry_out(living, suggestion, [pod])
+        except Forbidden:
+            # A quota that is younger than the pod refuses it when it is made again.
+            return None
         living.rest()
         nodes = {one["metadata"]["name"]: one["spec"].get("nodeName") for one in living.all("pods")}
         return {name: nodes[name] for name in waited if nodes.get(name)}
 
     came = apart(carried_out)
+    if came is None:
+        return ""
     node = came.get(pod.metadata.name)
     if not suggestion.gain and not suggestion.preempts_on:
         return f"no node was to take it, and {node} did" if node else ""
