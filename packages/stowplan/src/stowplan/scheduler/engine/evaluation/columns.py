@@ -29,7 +29,7 @@ the same state. Evaluations share these columns (`SharedColumns`), and a column 
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -42,19 +42,22 @@ from stowplan.scheduler.framework.interface import Plugin, Reads
 from stowplan.scheduler.framework.status import Status, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Sized
+    from collections.abc import Collection, Hashable, Iterator, Sequence, Sized
 
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.framework.cycle_state import CycleState
+    from stowplan.scheduler.framework.interface import CountsPods
     from stowplan.scheduler.framework.rejections import Rejections
     from stowplan.scheduler.framework.runtime.framework import Framework
 
     Values = npt.NDArray[Any]
 
-    C = TypeVar("C", bound="Column")
+
+C = TypeVar("C", bound="Column")
+Q = TypeVar("Q", bound=Plugin)
 
 #: Up to this many changed rows are updated one by one as Python numbers, which is cheaper than array operations.
 FEW = 16
@@ -325,6 +328,7 @@ class ObjectWatches:
         total = self._store.total_version
         if total == self._total:
             return _NO_PLUGINS
+        # They count as told: a caller that does not get to calling them must start with a full run.
         self._total = total
         found = [name for name, watch in self._watches.items() if watch.changed()]
         for name in found:
@@ -336,3 +340,40 @@ class ObjectWatches:
         """Equal as long as none of the plugin's objects changes."""
         watch = self._watches.get(plugin)
         return None if watch is None else watch.versions
+
+
+class Fold(Generic[Q]):
+    """What the folds of the filters and of the scores have in common; `Q`: the plugins of PreFilter or PreScore."""
+
+    def __init__(self, framework: Framework, shared: SharedColumns | None, *, asking: bool) -> None:
+        """Without `shared` columns, it serves one pod only: objects that results depend on are not watched."""
+        self._framework = framework
+        self._metrics = None if asking else framework.metrics
+        self._shared = shared
+        self._cluster = framework.handle.cluster
+        self._objects: ObjectWatches | None = None
+        #: Plugins whose state can change with pods, and what tells whether it did (None: it may have).
+        self._moving: Sequence[tuple[Q, CountsPods | None]] = ()
+        #: The nodes and the position in the cluster's change log that the results are valid for; −1: of nothing.
+        self._generation = -1
+        self._position = -1
+
+    def _watch(self, pod: PodInfo, plugins: Collection[Plugin], moving: Collection[Q]) -> None:
+        """Before all plugins are called: their objects count as read."""
+        self._moving = self._to_call(moving, moving, ())
+        if self._objects is None:
+            self._objects = ObjectWatches(self._framework, pod, plugins)
+        else:
+            self._objects.changed(pod)
+
+    def _to_call(
+        self, plugins: Collection[Q], moving: Collection[Q], outdated: Collection[str]
+    ) -> Sequence[tuple[Q, CountsPods | None]]:
+        """Those that may have to be called again."""
+        counters = self._framework.pod_counters
+        return [(p, counters.get(p.name)) for p in plugins if p in moving or p.name in outdated]
+
+    def _column(self, kind: type[C], plugin: Plugin, pod: PodInfo) -> C:
+        if self._shared is not None and self._objects is not None and plugin.reads is Reads.NODE_SUMS:
+            return self._shared.column(kind, plugin, pod, self._objects)
+        return kind(self._framework, plugin, plugin.reads in BY_ROWS)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, FilterColumn, ObjectWatches
+from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, FilterColumn, Fold
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.interface import NodeFilterPlugin, Reads
+from stowplan.scheduler.framework.interface import NodeFilterPlugin, PreFilterPlugin, Reads
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.evaluation.columns import SharedColumns
-    from stowplan.scheduler.framework.interface import CountsPods, FilterPlugin, PreFilterPlugin
+    from stowplan.scheduler.framework.interface import FilterPlugin
     from stowplan.scheduler.framework.runtime.framework import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
@@ -40,17 +40,13 @@ _ANYTHING, _NODE_SUMS = Reads.ANYTHING, Reads.NODE_SUMS
 _version_of = attrgetter("version")
 
 
-class Filtering:
+class Filtering(Fold[PreFilterPlugin]):
     """The filters' results on all rows for pods of one signature."""
 
     def __init__(self, framework: Framework, shared: SharedColumns | None, *, asking: bool) -> None:
-        """Without `shared` columns, it serves one pod only: objects that results depend on are not watched."""
-        self._framework = framework
+        super().__init__(framework, shared, asking=asking)
         self._asking = asking
-        self._metrics = None if asking else framework.metrics
-        self._shared = shared
-        self._cluster = framework.handle.cluster
-        self.state = CycleState(asking=self._asking)
+        self.state = CycleState(asking=asking)
         #: The result of PreFilter; None before the first run.
         self.pre_filtered: PreFiltered | None = None
         #: The error that ended the last run.
@@ -72,14 +68,8 @@ class Filtering:
         #: A plugin that failed when no node was left to it: upstream would not have called it, so it rejects none until
         #: there is one again.
         self._unasked: FilterPlugin | None = None
-        #: PreFilter plugins whose result can change with pods, and what tells whether it did (None: it may have).
-        self._moving: tuple[tuple[PreFilterPlugin, CountsPods | None], ...] = ()
         #: Whether all plugins that take part declare what they read.
         self.declared = False
-        self._objects: ObjectWatches | None = None
-        #: Nodes and position in the cluster's change log that all of this is valid for; −1: of nothing.
-        self._generation = -1
-        self._position = -1
         #: The columns' versions that `feasible` was folded from.
         self._versions: list[int] = []
         #: Changes whenever a result, or the reason for it, may have changed.
@@ -112,7 +102,10 @@ class Filtering:
         self.state.plugin_times = times
         self._columns, self._unasked, self.error = {}, None, None
         if self._shared is not None:
-            self._watch(pod)
+            framework = self._framework
+            # Pods of one signature have the same answer to `skips`.
+            moving = framework.applicable_plugins(pod.shape).cluster_dependent_pre_filters
+            self._watch(pod, (*framework.pre_filter, *framework.filter), moving)
         nodes = Nodes(self._cluster)
         run_pre_filter = self._framework.run_pre_filter
         pre, seconds = measured(self._metrics, run_pre_filter, self.state, pod, nodes)
@@ -129,16 +122,6 @@ class Filtering:
         self._versions = list(map(_version_of, self._columns.values()))
         self._generation, self._position = self._cluster.table.generation, self._cluster.changes.position
         self._regard_declarations()
-
-    def _watch(self, pod: PodInfo) -> None:
-        framework, counters = self._framework, self._framework.pod_counters
-        # Pods of one signature have the same answer to `skips`.
-        moving = framework.applicable_plugins(pod.shape).cluster_dependent_pre_filters
-        self._moving = tuple((plugin, counters.get(plugin.name)) for plugin in moving)
-        if self._objects is None:
-            self._objects = ObjectWatches(framework, pod, (*framework.pre_filter, *framework.filter))
-        else:
-            self._objects.changed(pod)
 
     def _left_by(self, pre: PreFiltered) -> Mask:
         """Rows that PreFilter left."""
@@ -180,7 +163,7 @@ class Filtering:
                 self._unasked = self._unasked or plugin
                 column = FilterColumn(framework, plugin, False, none, table.generation, position)
             elif self._shared is not None and plugin.reads is _NODE_SUMS:
-                column = self._column(plugin, pod)
+                column = self._column(FilterColumn, plugin, pod)
                 column.rejections = answer
                 column.store(none if answer is None else answer.mask)
             else:
@@ -194,11 +177,6 @@ class Filtering:
             self.feasible, self.feasible_count = feasible, int(np.count_nonzero(feasible))
         if self._metrics is not None:
             self._metrics.count(called, self._metrics.filter, table.n)
-
-    def _column(self, plugin: FilterPlugin, pod: PodInfo) -> FilterColumn:
-        if self._shared is not None and self._objects is not None and plugin.reads is _NODE_SUMS:
-            return self._shared.column(FilterColumn, plugin, pod, self._objects)
-        return FilterColumn(self._framework, plugin, plugin.reads in BY_ROWS)
 
     # -- the next equal pod --------------------------------------------------------------------------------------------
 
@@ -214,6 +192,7 @@ class Filtering:
             return None
         # Nothing counts until everything is done, also if a plugin's exception passes through.
         self._generation = -1
+        # PreFilter first: columns are computed from the state that it leaves.
         called = self._prepare(pod)
         if called is None:
             return None
@@ -228,6 +207,7 @@ class Filtering:
             else:
                 continue
             if not done:
+                # Some plugins' states are ahead of their columns now, and some columns ahead of the fold.
                 return None
         if self._unasked is not None and self._left_to(self._unasked).any():
             return None
@@ -251,9 +231,12 @@ class Filtering:
         if outdated:
             state.forget_memos()
         called = set(outdated)
-        # In a sampled cycle, all of them: every call is timed.
-        few = not outdated and state.plugin_times is None
-        for plugin, counter in self._moving if few else self._pre_filters(pod, outdated):
+        plugins = self._moving
+        if outdated or state.plugin_times is not None:
+            # In a sampled cycle, all of them: every call is timed.
+            moving = self._framework.plugins_to_call(state, pod).cluster_dependent_pre_filters
+            plugins = self._to_call(self._framework.pre_filter, moving, outdated)
+        for plugin, counter in plugins:
             name = plugin.name
             if counter is not None and name not in outdated and declares(counter.filter_holds, state, pod):
                 continue
@@ -279,23 +262,15 @@ class Filtering:
             self._arrange(pod, outdated)
         return called
 
-    def _pre_filters(
-        self, pod: PodInfo, outdated: Collection[str]
-    ) -> Iterable[tuple[PreFilterPlugin, CountsPods | None]]:
-        """The PreFilter plugins that may have to be called again."""
-        framework, counters = self._framework, self._framework.pod_counters
-        moving = framework.plugins_to_call(self.state, pod).cluster_dependent_pre_filters
-        plugins = [p for p in framework.pre_filter if p in moving or p.name in outdated]
-        return [(plugin, counters.get(plugin.name)) for plugin in plugins]
-
     def _arrange(self, pod: PodInfo, outdated: Collection[str]) -> None:
         """List the columns again, after plugins started or stopped to skip, with new ones for these plugins."""
         known = {name: column for name, column in self._columns.items() if name not in outdated}
         self._columns = {
-            plugin.name: known.get(plugin.name) or self._column(plugin, pod)
+            plugin.name: known.get(plugin.name) or self._column(FilterColumn, plugin, pod)
             for plugin in self._framework.active_filters(self.state)
             if not self._leaves_out(plugin)
         }
+        # The fold has other columns than before, so that versions and rows do not say what changed.
         self._position = -1
         self._regard_declarations()
 
@@ -311,6 +286,7 @@ class Filtering:
         if column.rerun(self.state, pod, self._nodes_left_to(column.plugin)) is not None:
             return False
         if column.version != version:
+            # Any row may be another: this plugin reads more than the pods of the row's node.
             self._position = -1
         return True
 
@@ -335,6 +311,7 @@ class Filtering:
         if self._position >= 0 and versions == self._versions:
             return
         self._versions = versions
+        # Columns may be newer than this fold, as others read them, too: their rows changed since its position as well.
         rows, before = self._cluster.changes.since(self._position), self.feasible
         if rows is None or len(rows) > FEW:
             feasible = self._joined(columns)

@@ -14,21 +14,21 @@ import numpy as np
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, ObjectWatches, ScoreColumn
+from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, Fold, ScoreColumn
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import Reads
+from stowplan.scheduler.framework.interface import PreScorePlugin, Reads
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.evaluation.columns import SharedColumns
-    from stowplan.scheduler.framework.interface import CountsPods, PreScorePlugin, ScorePlugin
+    from stowplan.scheduler.framework.interface import ScorePlugin
     from stowplan.scheduler.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
@@ -109,14 +109,11 @@ class Scored(PlainStruct, eq=False):
         return {name: part.weighted for name, part in self.parts.items()}
 
 
-class Scoring:
+class Scoring(Fold[PreScorePlugin]):
     """The scores of all rows for pods of one signature."""
 
     def __init__(self, framework: Framework, shared: SharedColumns | None, *, asking: bool) -> None:
-        self._framework = framework
-        self._metrics = None if asking else framework.metrics
-        self._shared = shared
-        self._cluster = framework.handle.cluster
+        super().__init__(framework, shared, asking=asking)
         #: The evaluation's state for the pod that is being scored.
         self._state = CycleState()
         #: The feasible rows that the scores are valid for.
@@ -128,12 +125,6 @@ class Scoring:
         self._others: Ints = _NO_SCORES
         #: Their sum in feasible rows, `INFEASIBLE` in others.
         self.ranked: Ints = _NO_SCORES
-        #: PreScore plugins whose result can change with pods, and what tells whether it did (None: it may have).
-        self._moving: tuple[tuple[PreScorePlugin, CountsPods | None], ...] = ()
-        self._objects: ObjectWatches | None = None
-        #: Nodes and position in the cluster's change log that all of this is valid for; −1: of nothing.
-        self._generation = -1
-        self._position = -1
         #: Whether the current scoring ended with PreScore, and the seconds that PreScore took.
         self._ended_early = False
         self._preparing = 0.0
@@ -150,7 +141,8 @@ class Scoring:
         """Call every plugin for every node; a Status is an error."""
         self._generation, self._state, self._scores, self._feasible = -1, state, {}, feasible
         if self._shared is not None:
-            self._watch(pod)
+            framework = self._framework
+            self._watch(pod, (*framework.pre_score, *framework.score), framework.cluster_dependent_pre_scores)
         nodes = self._nodes()
         failed, seconds = measured(self._metrics, self._framework.run_pre_score, state, pod, nodes)
         self._preparing += seconds
@@ -168,14 +160,6 @@ class Scoring:
         self._add_up()
         self._generation, self._position = self._cluster.table.generation, self._cluster.changes.position
         return None
-
-    def _watch(self, pod: PodInfo) -> None:
-        framework, counters = self._framework, self._framework.pod_counters
-        self._moving = tuple((plugin, counters.get(plugin.name)) for plugin in framework.cluster_dependent_pre_scores)
-        if self._objects is None:
-            self._objects = ObjectWatches(framework, pod, (*framework.pre_score, *framework.score))
-        else:
-            self._objects.changed(pod)
 
     def _nodes(self) -> Nodes:
         """All nodes, with the feasible ones marked as candidates."""
@@ -205,10 +189,7 @@ class Scoring:
         return failed
 
     def _part(self, plugin: ScorePlugin, pod: PodInfo) -> Score:
-        if self._shared is not None and self._objects is not None and plugin.reads is _NODE_SUMS:
-            column = self._shared.column(ScoreColumn, plugin, pod, self._objects)
-        else:
-            column = ScoreColumn(self._framework, plugin, plugin.reads in BY_ROWS)
+        column = self._column(ScoreColumn, plugin, pod)
         return Score(plugin, self._framework.weights.get(plugin.name, 1), column, _added_by_row(plugin))
 
     # -- the next equal pod --------------------------------------------------------------------------------------------
@@ -223,6 +204,7 @@ class Scoring:
             return False
         # Nothing counts until everything is done, also if a plugin's exception passes through.
         self._generation, self._feasible = -1, feasible
+        # By value: filtering again may have found the same nodes.
         moved = [] if feasible is before else (feasible != before).nonzero()[0].tolist()
         called = self._prepare(pod, feasible_moved=bool(moved))
         if called is None:
@@ -261,7 +243,10 @@ class Scoring:
             # They expect to find nothing of their last call.
             state.forget(undeclared)
         called = set(outdated)
-        for plugin, counter in self._pre_scores(outdated) if outdated else self._moving:
+        plugins, framework = self._moving, self._framework
+        if outdated:
+            plugins = self._to_call(framework.pre_score, framework.cluster_dependent_pre_scores, outdated)
+        for plugin, counter in plugins:
             name = plugin.name
             if (
                 counter is not None
@@ -285,16 +270,6 @@ class Scoring:
         if rearranged or outdated:
             self._arrange(pod, outdated)
         return called
-
-    def _pre_scores(self, outdated: Collection[str]) -> Iterable[tuple[PreScorePlugin, CountsPods | None]]:
-        """The PreScore plugins that may have to be called again."""
-        framework, moving, counters = (
-            self._framework,
-            self._framework.cluster_dependent_pre_scores,
-            self._framework.pod_counters,
-        )
-        plugins = [p for p in framework.pre_score if p in moving or p.name in outdated]
-        return [(plugin, counters.get(plugin.name)) for plugin in plugins]
 
     def _arrange(self, pod: PodInfo, outdated: Collection[str]) -> None:
         """List the scores again, after plugins started or stopped to skip, with new columns for these plugins."""
@@ -320,6 +295,7 @@ class Scoring:
             return normal
         part.bounds, part.version = None, part.column.version
         before, part.normalized = part.normalized, normal * part.weight
+        # In place, which only totals see that count as current: `ranked` is an array of its own.
         if not len(before):
             self._others += part.normalized
         elif (before == part.normalized).all():
@@ -336,6 +312,7 @@ class Scoring:
         if rows is None or len(rows) + len(moved) > FEW:
             self._add_up()
             return
+        # In place: who got `ranked` has used it by now (`IncrementalResults`, `Scored`).
         by_row, others, feasible, ranked = self._by_row, self._others, self._feasible, self.ranked
         for row in rows:
             total = 0
