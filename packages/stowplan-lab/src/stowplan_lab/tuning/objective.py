@@ -14,16 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from math import isfinite
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.timing.waits import Waits, wait_measures
 from stowplan.scheduler.framework.status import RAISED
 from stowplan_lab.simulation.results.ledger import CALM, REFUSED
 from stowplan_lab.simulation.results.simulation_records import SampleRow
-
-if TYPE_CHECKING:
-    from stowplan_lab.simulation.simulate import SimulationResult
+from stowplan_lab.simulation.simulate import SimulationResult
 
 
 class TuningError(RuntimeError):

@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from stowplan.kube.config.config_errors import did_you_mean
+from stowplan.kube.config.declaration import Declarations
 from stowplan_lab.simulation.definition.documents import Document, FieldPath, Problem, read_document
 from stowplan_lab.simulation.definition.scenario_fields import Scenario, Spec
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.declaration import Declarations
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 STRATEGIES = (LEAST, MOST, RATIO)

@@ -24,10 +24,10 @@ from stowplan.net.serving.loopback import LoopbackServer
 from stowplan.net.serving.requests.messages import JSON, Answer, Page, Request, Response
 from stowplan.scheduler.inspection.records import Record, encoded
 from stowplan.ui.assets import asset_pages
+from stowplan.ui.source_records import ConfigurationRecord, SourceRecord
 
 if TYPE_CHECKING:
     from stowplan.ui.event_stream import PlanStreams
-    from stowplan.ui.source_records import ConfigurationRecord, SourceRecord
 
 PREFIX = "/stowplan/"
 #: Default and maximum number of entries of a list.

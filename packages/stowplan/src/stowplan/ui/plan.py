@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from msgspec import field
 
 from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.types import Node, Pod
     from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
     from stowplan.scheduler.cluster.state import ClusterState
 
 V = TypeVar("V")

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from stowplan.kube.api.types import Node
 from stowplan.kube.timing.times import REAL_TIMES, Times
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.ui.plan import NodeRow, Plan, PlanChange, PodRow, node_rows, pod_rows
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.types import Node
-    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.ui.event_stream import PlanStreams
 

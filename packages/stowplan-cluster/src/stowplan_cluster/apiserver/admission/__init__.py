@@ -27,12 +27,12 @@ from stowplan_cluster.apiserver.admission.plugins import (
     TaintNodesByCondition,
 )
 from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.resources import Resource
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.admission.plugins import List, Lookup, Plugin
-    from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.quota_usage import QuotaUsage
-    from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.store import Stored
 
 __all__ = ["OFF_BY_DEFAULT", "PLUGINS", "Admission"]

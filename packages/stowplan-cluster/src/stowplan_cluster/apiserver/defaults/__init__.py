@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from stowplan_cluster.apiserver.defaults import pods, workloads
 from stowplan_cluster.apiserver.defaults.pods import round_amounts
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.rbac import GROUP as RBAC
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.resources import Resource
 
 __all__ = ["apply_defaults"]
 

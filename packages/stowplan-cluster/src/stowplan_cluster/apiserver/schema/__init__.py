@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.schema.conform import conform
 from stowplan_cluster.apiserver.schema.parse import built_in
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.resources import Resource
-    from stowplan_cluster.apiserver.schema.type_model import Struct
+from stowplan_cluster.apiserver.schema.type_model import Struct
 
 __all__ = ["conform", "schema_of", "struct_named"]
 

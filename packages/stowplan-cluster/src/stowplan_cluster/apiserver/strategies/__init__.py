@@ -9,18 +9,15 @@ Upstream: pkg/registry/*/strategy.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.defaults.workloads import TEMPLATE_GENERATION
-from stowplan_cluster.apiserver.objects import equal, keep, metadata_of
+from stowplan_cluster.apiserver.objects import JsonObject, equal, keep, metadata_of
+from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.strategies import pods
 from stowplan_cluster.apiserver.validation.field_errors import same
 from stowplan_cluster.apiserver.validation.jobs import LABEL_PREFIX
-
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
 
 # Services: keep allocated addresses and ports while the type needs them.
 #
@@ -273,13 +270,9 @@ def _match_data_sources(spec: JsonObject) -> None:
         spec["dataSource"] = {name: reference[name] for name in ("apiGroup", "kind", "name") if name in reference}
 
 
-if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.objects import JsonObject
-    from stowplan_cluster.apiserver.resources import Resource
-
-    Prepare = Callable[[JsonObject, float], None]
-    #: (new, old, subresource)
-    PrepareUpdate = Callable[[JsonObject, JsonObject, str], None]
+Prepare = Callable[[JsonObject, float], None]
+#: (new, old, subresource)
+PrepareUpdate = Callable[[JsonObject, JsonObject, str], None]
 
 __all__ = ["count_generation", "prepare_for_create", "prepare_for_update"]
 

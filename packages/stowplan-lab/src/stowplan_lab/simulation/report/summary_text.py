@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.scheduler.framework.explanations.formatting import count
-
-if TYPE_CHECKING:
-    from stowplan_lab.simulation.results.simulation_records import SummaryRecord, WaitsRecord
+from stowplan_lab.simulation.results.simulation_records import SummaryRecord, WaitsRecord
 
 
 def span_text(seconds: float) -> str:

@@ -12,21 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import field
 
 from stowplan.kube.api.pod import FINISHED, Pod, PodSpec
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
+from stowplan.kube.api.port import Change
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods
 from stowplan.scheduler.engine.decision.decision import NO_NODES, Decision
+from stowplan.scheduler.engine.schedule_one import Attempt, Failure
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan_lab.simulation.results.simulation_records import DecisionRow
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.port import Change
-    from stowplan.scheduler.engine.schedule_one import Attempt, Failure
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Causes of waiting other than plugins.
 NOT_TRIED, GATED, NO_NODE, GROUP, ERROR = "not tried yet", "SchedulingGates", "no nodes", "pod group", "error"

@@ -9,14 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 
+from stowplan.net.client.connection import Connection
 from stowplan.net.client.local_sockets import LocalSocketError, listening, private_folder
 from stowplan.net.serving.loopback import served_on_socket
 from stowplan.net.serving.requests.messages import Page
-
-if TYPE_CHECKING:
-    from stowplan.net.client.connection import Connection
 
 
 def has_place_for_socket() -> bool:

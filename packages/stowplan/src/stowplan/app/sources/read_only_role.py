@@ -14,10 +14,10 @@ from stowplan.kube.api.yaml_text import to_yaml
 from stowplan.kube.config import Configuration
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
+from stowplan.scheduler.framework.runtime.registry import Registry
 
 if TYPE_CHECKING:
     from stowplan.app.sources.dumping import DumpedKind
-    from stowplan.scheduler.framework.runtime.registry import Registry
 
 
 class _NoMeter:

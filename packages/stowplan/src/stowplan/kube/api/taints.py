@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from stowplan.kube.api.affinity import Taint, Toleration
 from stowplan.kube.api.label_selectors import parse_int64
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.affinity import Taint, Toleration
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"

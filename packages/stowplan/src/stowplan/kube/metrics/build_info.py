@@ -8,14 +8,11 @@ Upstream: staging/src/k8s.io/component-base/metrics/{version.go,prometheus/featu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
+from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.metrics.registry import MetricsRegistry
 
 
 class BuildInfo(PlainStruct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from stowplan.net.client.credentials.kubeconfig import (
     select,
 )
 from stowplan.net.client.credentials.kubeconfig_validation import check
-from stowplan.net.client.credentials.request_credentials import Credentials, TokenFile, UserCredentials
+from stowplan.net.client.credentials.request_credentials import TokenFile, UserCredentials
 from stowplan.net.client.credentials.user_credentials import Readers, content_of, credentials_of
 from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.net.client.endpoint.file_content import FileContent
@@ -64,7 +64,7 @@ class Connection:
     #: `https://host:6443`, optionally with a path, without a trailing slash.
     server: str
     namespace: str
-    credentials: Credentials = field(repr=False)
+    credentials: UserCredentials = field(repr=False)
     #: None for http://
     tls: TlsSettings | None
     #: May contain a password.

@@ -31,9 +31,11 @@ from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.port import Lane, Listing, PatchType, Unreachable, WatchEvent
 from stowplan.kube.api.resources import ApiResource, resource_of
 from stowplan.kube.api.types import Event, Pod, ResourceClaim
+from stowplan.kube.config import ClientConnection
 from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.client.binary_claims import MEDIA_TYPE, UnknownEncodingError, can_change, changed
 from stowplan.net.client.client_errors import OutcomeUnknown
+from stowplan.net.client.connection import Connection
 from stowplan.net.client.http.decoding import LineSplitter, WatchDecoder, decode_one, decode_page
 from stowplan.net.client.http.discovery import Discovery
 from stowplan.net.client.http.lanes import Lanes, RateLimitedLanes
@@ -42,9 +44,7 @@ from stowplan.net.client.http.transport import Limits, Request, Transport
 from stowplan.net.client.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
-    from stowplan.kube.config import ClientConnection
     from stowplan.kube.metrics.client_metrics import ClientMetrics
-    from stowplan.net.client.connection import Connection
 
 T = TypeVar("T", bound=ApiStruct)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from stowplan.kube.api.api_errors import ApiError, Expired, Gone, TooManyRequests
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
@@ -27,10 +27,8 @@ from stowplan.kube.api.resources import ApiResource, resource_of
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.backoff import WATCHING, Backoff
+from stowplan.kube.timing.times import Times
 from stowplan.net.client.client_errors import StreamSilent
-
-if TYPE_CHECKING:
-    from stowplan.kube.timing.times import Times
 
 # The delivered objects of a watcher, to turn lists and events into changes.
 #

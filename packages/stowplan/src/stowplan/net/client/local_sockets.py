@@ -20,12 +20,9 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stowplan.kube.config.config_errors import os_error_text
-
-if TYPE_CHECKING:
-    from stowplan.net.client.connection import Connection
+from stowplan.net.client.connection import Connection
 
 _FOLDER, _SUFFIX, _UNFINISHED = "stowplan", ".sock", ".new"
 _BACKLOG = 64

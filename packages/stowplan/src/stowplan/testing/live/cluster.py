@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
-from stowplan.drivers.virtual_time.latency import NO_LATENCY
+from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
@@ -25,23 +25,20 @@ from stowplan.kube.api.types import Event, Namespace, ObjectMeta, Pod
 from stowplan.kube.config import load_config
 from stowplan.kube.config.features import with_chosen
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.engine.effects import EmitEvent
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Served, Stopped
+from stowplan.scheduler.engine.schedule_one import Attempt, Failure
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.requests import Create, Delete, Patch
+from stowplan.scheduler.inspection.records import StoryRecord
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing.live.recorded_events import Events
 from stowplan.testing.live.served_kinds import Definition, Kinds
-
-if TYPE_CHECKING:
-    from stowplan.drivers.virtual_time.latency import Latency
-    from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.engine.effects import EmitEvent
-    from stowplan.scheduler.engine.schedule_one import Attempt, Failure
-    from stowplan.scheduler.framework.interface import Plugin
-    from stowplan.scheduler.inspection.records import StoryRecord
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Simulated time starts here, in seconds since the epoch.
 START = 1_800_000_000.0

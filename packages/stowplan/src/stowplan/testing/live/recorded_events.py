@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.types import Event
 from stowplan.net.client.events.event_forms import EventsV1, namespace_of_event
-from stowplan.net.client.events.event_series import EventKey, EventSeries
-from stowplan.scheduler.framework.requests import Create, Patch
-
-if TYPE_CHECKING:
-    from stowplan.net.client.events.event_series import RecordedEvent
-    from stowplan.scheduler.engine.effects import EmitEvent
-    from stowplan.scheduler.framework.requests import Request
+from stowplan.net.client.events.event_series import EventKey, EventSeries, RecordedEvent
+from stowplan.scheduler.engine.effects import EmitEvent
+from stowplan.scheduler.framework.requests import Create, Patch, Request
 
 
 class Events:

@@ -7,17 +7,15 @@ for a resource that plugins need, the resource is not served and these plugins a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.decode import KINDS, DecodeError, UnknownKindError, convert, decode_object, validate_object
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.resources import resource_of
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.scheduler.engine.watched_kinds import WatchedKind
+from stowplan.scheduler.engine.watched_kinds import WatchedKind
 
 Definition = custom_resource("customresourcedefinitions.v1.apiextensions.k8s.io", namespaced=False)
 

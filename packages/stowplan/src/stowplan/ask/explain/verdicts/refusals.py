@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.kube.api.types import PodGroup
+from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
+from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
+from stowplan.scheduler.framework.rejections import Entry
 from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.inspection.records import ConditionRecord, GroupRefusalRecord
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.types import PodGroup
-    from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
-
-if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.rejections import Entry
 
     Rows = npt.NDArray[np.intp]
 

@@ -38,27 +38,6 @@ _SECONDS_AFTER_FAILURE = 1.0
 _UNSENDABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
-class Credentials(Protocol):
-    async def headers(self) -> MultiMapping[str]:
-        """The headers of a request made now; raises CredentialsError.
-
-        A name may occur several times (`Impersonate-Group`), so do not convert them to a dict.
-        """
-
-    async def refused(self, used: Mapping[str, str] | None = None) -> bool:
-        """Handle a 401, and renew what can be renewed; True if a retry may succeed.
-
-        `used` are the rejected headers, so that credentials that another request has already renewed are kept; by
-        default those returned last. Raises CredentialsError like `headers`.
-        """
-
-    def client_certificate(self) -> ClientCertificate | None:
-        """The current client certificate; `TlsSettings.context()` loads it, and detects changes."""
-
-    def impersonating(self, user: str, groups: Iterable[str]) -> Credentials:
-        """The same credentials for requests in the name of another user."""
-
-
 class AuthorizationSource(Protocol):
     async def authorization(self) -> str | None:
         """The value of the `Authorization` header; None sends none."""
@@ -173,19 +152,30 @@ class UserCredentials:
         self._headers = self._built(None)
 
     def impersonating(self, user: str, groups: Iterable[str]) -> UserCredentials:
+        """The same credentials for requests in the name of another user."""
         headers = (("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups))
         return UserCredentials(self._authorization, certificate=self._certificate, impersonation=headers)
 
     async def headers(self) -> MultiMapping[str]:
+        """The headers of a request made now; raises CredentialsError.
+
+        A name may occur several times (`Impersonate-Group`), so do not convert them to a dict.
+        """
         value = await self._authorization.authorization()
         if value != self._current:
             self._current, self._headers = value, self._built(value)
         return self._headers
 
     async def refused(self, used: Mapping[str, str] | None = None) -> bool:
+        """Handle a 401, and renew what can be renewed; True if a retry may succeed.
+
+        `used` are the rejected headers, so that credentials that another request has already renewed are kept; by
+        default those returned last. Raises CredentialsError like `headers`.
+        """
         return await self._authorization.refused(self._current if used is None else used.get("Authorization"))
 
     def client_certificate(self) -> ClientCertificate | None:
+        """The current client certificate; `TlsSettings.context()` loads it, and detects changes."""
         return self._certificate.client_certificate()
 
     def _built(self, authorization: str | None) -> CIMultiDictProxy[str]:

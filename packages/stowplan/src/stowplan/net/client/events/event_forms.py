@@ -7,14 +7,12 @@ Upstream: staging/src/k8s.io/client-go/tools/events/event_recorder.go; tools/rec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.timestamps import micro_timestamp, timestamp
 from stowplan.kube.api.types import CoreEvent, Event, EventSeries, EventSource, ObjectMeta, ObjectReference
-
-if TYPE_CHECKING:
-    from stowplan.net.client.events.event_series import RecordedEvent
+from stowplan.net.client.events.event_series import RecordedEvent
 
 
 class EventForm(Protocol):

@@ -13,6 +13,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from stowplan.net.client.connection import Connection
 from stowplan.net.client.http.connection_pool import KEPT_IDLE
 from stowplan.net.client.http.dialing import probed_socket
 from stowplan.net.client.http.failures import FAILURES, NotAnswered, failure_of
@@ -21,7 +22,6 @@ from stowplan.net.client.http.responses import Answer
 if TYPE_CHECKING:
     from multidict import MultiMapping
 
-    from stowplan.net.client.connection import Connection
     from stowplan.net.client.http.transport import Limits, Request
 
 #: Large enough that a burst of watch events is read in few pieces.

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from stowplan.net.client.endpoint.tls import TlsSettings
 from stowplan.net.client.http.dialing import Address, dial
 from stowplan.net.client.http.failures import (
     CUT_OFF,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from yarl import URL
 
-    from stowplan.net.client.endpoint.tls import TlsSettings
     from stowplan.net.client.http.transport import Limits
 
 # One connection to a server, with at most one request in flight.

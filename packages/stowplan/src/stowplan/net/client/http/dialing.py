@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from aiohappyeyeballs import start_connection
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.net.client.endpoint.tls import TlsSettings
 
 if TYPE_CHECKING:
     import ssl
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
     from yarl import URL
 
-    from stowplan.net.client.endpoint.tls import TlsSettings
 
 _SECONDS_BETWEEN_PROBES = 30
 _PROBES = 3

@@ -12,16 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.kube.api.api_errors import ApiError, Status, StatusCause, StatusDetails, error_of
 from stowplan.kube.api.field_errors import go_quote
+from stowplan.kube.api.resources import ApiResource
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.resources import ApiResource
 
 _QUOTED = 200
 _LONGEST_RETRY_AFTER = 86400.0

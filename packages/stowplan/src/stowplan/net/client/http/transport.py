@@ -36,12 +36,15 @@ from stowplan.kube.api.port import Lane, Unreachable
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.backoff import REQUESTING, Backoff, BackoffPolicy
+from stowplan.kube.timing.times import Times
 from stowplan.net.client.client_errors import OutcomeUnknown, StreamSilent
+from stowplan.net.client.connection import Connection
 from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.net.client.http.aiohttp_session import READ_BUFFER, AiohttpSession, read
 from stowplan.net.client.http.connection_pool import ConnectionPool
 from stowplan.net.client.http.failures import FAILURES, Failure, NotAnswered, failure_of
 from stowplan.net.client.http.http1 import RequestWriter
+from stowplan.net.client.http.lanes import RateLimitedLanes
 from stowplan.net.client.http.responses import Answer, Subject, api_error, retry_after_seconds
 from stowplan.net.client.request_metrics import NO_ANSWER, MethodMetrics, RequestMetrics
 
@@ -49,9 +52,6 @@ if TYPE_CHECKING:
     import aiohttp
     from multidict import MultiMapping
 
-    from stowplan.kube.timing.times import Times
-    from stowplan.net.client.connection import Connection
-    from stowplan.net.client.http.lanes import RateLimitedLanes
 
 # Log requests delayed by client-side throttling, at a limited rate.
 #

@@ -10,15 +10,12 @@ Upstream: net/http's Handler, behind staging/src/k8s.io/apiserver/pkg/server/con
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import field
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from stowplan.kube.api.users import UserInfo
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.users import UserInfo
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
