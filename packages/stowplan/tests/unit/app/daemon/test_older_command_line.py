@@ -53,6 +53,11 @@ def test_a_policy_file(written, tmp_path):
     [
         pytest.param(None, "missing policy config file ", id="missing"),
         pytest.param(
+            "kind: Pod\napiVersion: v1\n",
+            'invalid policy: no kind \\"Pod\\" is registered for version \\"v1\\"',
+            id="no policy",
+        ),
+        pytest.param(
             json.dumps(policy(predicates=named("Nope"))),
             'couldn\'t create scheduler from policy: predicate type not found for \\"Nope\\"',
             id="no predicate",
