@@ -17,23 +17,20 @@ from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
 from stowplan.scheduler.engine.groups.group_stories import record_trial
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
-from stowplan.scheduler.engine.groups.suspendable_trial import SuspendableTrials
 from stowplan.scheduler.engine.schedule_one import Failure, failure_from_decision
-from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.status import Code, Status, error, raised
-from stowplan.scheduler.framework.unfinished import UnfinishedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.scheduler.engine.context import EngineContext
+    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.groups.group_metrics import GroupMetrics
     from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
     from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-    from stowplan.scheduler.engine.groups.suspendable_trial import TrialSteps
     from stowplan.scheduler.engine.schedule_one import Attempt, SchedulingCycle
     from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
@@ -61,7 +58,6 @@ class GroupCycle:
         self._queue = context.queue
         self._stories = context.stories
         self._trials = trials
-        self._suspendable = SuspendableTrials(trials)
         self._suspended = suspended
         self._preemption = preemption
         self._evictions = evictions
@@ -84,66 +80,37 @@ class GroupCycle:
                 tried.append(queued)
         if not tried:
             return
-        more: UnfinishedError | None = None
-        if not framework.suspends:
-            start = self._trials.algorithm.sampling.start
-            trial = call(self._at_once, framework, group, tried, started, check=None, failed=Raised)
-            if isinstance(trial, Raised) and isinstance(trial.cause, UnfinishedError):
-                # Restart as a suspendable trial; the plugin keeps its progress.
-                self._trials.algorithm.sampling.start, more = start, trial.cause
-            else:
-                ended = _failed(group, trial.cause) if isinstance(trial, Raised) else trial
-                self._conclude(framework, group, tried, ended, started)
-                return
-        steps = self._in_steps(framework, group, tried, started, more)
+        steps = self._decide(framework, group, tried, started)
         self._suspended.begin_group(self, framework, group, tried, steps, started=started)
 
-    def _at_once(self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float) -> GroupTrial:
-        """Try a group that has nothing to wait for; raises UnfinishedError if a plugin has too much to do."""
-        trial = self._trials.run(framework, group, tried, max_portions=0)
-        self._metrics.decided(started)
-        if self._preemption is not None:
-            self._preemption.help(framework, group, tried, trial, max_portions=0)
-        return trial
-
-    def _in_steps(
-        self,
-        framework: Framework,
-        group: str,
-        tried: Sequence[QueuedPod],
-        started: float,
-        more: UnfinishedError | None,
-    ) -> TrialSteps:
-        """Try a group in a suspendable trial. `more`: let other pods have their turns first."""
-        if more is not None:
-            yield more
+    def _decide(
+        self, framework: Framework, group: str, tried: Sequence[QueuedPod], started: float
+    ) -> CycleSteps[GroupTrial]:
+        """Try the group, and look for pods to evict if it does not fit."""
         for _ in range(MAX_TRIES):
-            trial = yield from self._suspendable.run(framework, group, tried)
+            trial = yield from self._trials.run(framework, group, tried)
             self._metrics.decided(started)
             try:
                 if self._preemption is not None:
-                    yield from self._preemption.help_in_steps(framework, group, tried, trial)
+                    yield from self._preemption.help(framework, group, tried, trial)
             except ClusterChangedError:
                 continue
             return trial
         return GroupTrial(error(GIVEN_UP))
 
     def finish(self, cycle: SuspendableCycle, trial: GroupTrial) -> None:
-        """The group was decided."""
-        self._conclude(cycle.framework, cycle.group, cycle.members, trial, cycle.started)
-
-    def fail(self, cycle: SuspendableCycle, cause: BaseException) -> None:
-        """The trial ended with an unexpected exception; only this attempt fails."""
-        self.finish(cycle, _failed(cycle.group, cause))
-
-    def _conclude(
-        self, framework: Framework, group: str, tried: Sequence[QueuedPod], trial: GroupTrial, started: float
-    ) -> None:
+        """The group was decided: its pods proceed or fail."""
+        framework, group, tried, started = cycle.framework, cycle.group, cycle.members, cycle.started
         self._submit(framework, tried, trial, started)
         self._log(group, len(tried), trial)
         record_trial(self._stories, group, trial)
         self._metrics.ended(trial, profile=framework.profile_name, started=started)
         self._statuses.write(group, trial.status)
+
+    def fail(self, cycle: SuspendableCycle, cause: BaseException) -> None:
+        """The trial ended with an unexpected exception; only this attempt fails."""
+        _log.error(cause, "the trial of a pod group failed", trace=True, podGroup=cycle.group)
+        self.finish(cycle, GroupTrial(raised(cause)))
 
     def _pods_to_try(self, group: str, popped: QueuedPod) -> list[QueuedPod]:
         """The pods to try, including the popped one, in order."""
@@ -218,11 +185,6 @@ class GroupCycle:
         else:
             text = "Pod group is waiting for preemption" if trial.waiting else "Unable to schedule a pod group"
             verbose.info(text, podGroup=group, unschedulablePods=tried)
-
-
-def _failed(group: str, cause: BaseException) -> GroupTrial:
-    _log.error(cause, "the trial of a pod group failed", trace=True, podGroup=group)
-    return GroupTrial(raised(cause))
 
 
 def _failure_of_group(

@@ -10,12 +10,10 @@ Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import PodGroup
-from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS
-from stowplan.scheduler.engine.groups.suspendable_trial import SuspendableTrials
+from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, run_at_once
 from stowplan.scheduler.framework.boundary import Ended, Raised, resume
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import PodGroupPostFilterPlugin, PodGroupPostFilterResult, Reads
@@ -26,7 +24,9 @@ if TYPE_CHECKING:
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
+    from stowplan.scheduler.cluster.transaction import Transaction
     from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
+    from stowplan.scheduler.engine.evaluation.sampling import Sampling
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
     from stowplan.scheduler.framework.interface import PodGroupPostFilterSteps
@@ -42,37 +42,22 @@ class GroupPreemption:
         self._state: ClusterState = trials.algorithm.cluster
         self._sampling = trials.algorithm.sampling
         self._trials = trials
-        self._suspendable = SuspendableTrials(trials)
 
-    def help(
-        self,
-        framework: Framework,
-        group: str,
-        pods: Sequence[QueuedPod],
-        trial: GroupTrial,
-        *,
-        max_portions: int = MAX_PORTIONS,
-    ) -> None:
+    def help(self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial) -> CycleSteps[None]:
         """Look for pods to evict if the trial found no room for the group; the result is stored in the trial.
 
-        Extenders are not called. `max_portions` is as in `GroupTrials.run`.
+        Raises ClusterChangedError if the group has to be retried.
         """
-        search = self._search(framework, group, pods, trial)
-        if search is not None:
-            _store(trial, search if isinstance(search, Status) else self._at_once(search, max_portions))
+        steps = self._post_filter(framework, group, pods, trial)
+        if isinstance(steps, Status):
+            _store(trial, steps)
+        elif steps is not None:
+            _store(trial, (yield from self._search(framework, group, pods, steps)))
 
-    def help_in_steps(
+    def _post_filter(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
-    ) -> CycleSteps[None]:
-        """`help` with trials that may wait. Raises ClusterChangedError if the group has to be retried."""
-        search = self._search(framework, group, pods, trial)
-        if search is not None:
-            _store(trial, search if isinstance(search, Status) else (yield from self._in_steps(search)))
-
-    def _search(
-        self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
-    ) -> _Search | Status | None:
-        """The search, or why there is none (a Status); None: preemption is not needed."""
+    ) -> PodGroupPostFilterSteps | Status | None:
+        """The plugin's search, or why there is none (a Status); None: preemption is not needed."""
         if trial.status.code != Code.Unschedulable:
             return None
         # Only one in-tree plugin is of this kind; the message names it, like the reference's.
@@ -87,42 +72,32 @@ class GroupPreemption:
         if constraints is not None and constraints.topology:
             return unschedulable(PLACED_GROUP)
         infos, at_once = [queued.pod for queued in pods], _only_take_room(framework, trial)
-        steps = plugin.pod_group_post_filter(found, infos, pods_only_take_room=at_once)
-        return _Search(framework, group, pods, steps)
+        return plugin.pod_group_post_filter(found, infos, pods_only_take_room=at_once)
 
-    def _at_once(self, search: _Search, max_portions: int) -> PodGroupPostFilterResult:
-        with self._state.transaction(), closing(search):
-            removed = _RemovedPods(self._state)
-            while (without := search.next_question()) is not None:
-                removed.set_to(without)
-                search.status = self._fits(search, max_portions)
-            start = self._sampling.start
-        # As after a trial.
-        self._sampling.start = start
-        return search.result
-
-    def _fits(self, search: _Search, max_portions: int = MAX_PORTIONS) -> Status:
-        framework = search.framework
-        with framework.without_extenders() if framework.handle.extenders() else nullcontext():
-            trial = self._trials.run(framework, search.group, search.pods, helped=False, max_portions=max_portions)
-        return trial.status
-
-    def _in_steps(self, search: _Search) -> CycleSteps[PodGroupPostFilterResult]:
-        """No transaction is open while a trial waits: it removes the pods itself each time it resumes."""
+    def _search(
+        self, framework: Framework, group: str, pods: Sequence[QueuedPod], steps: PodGroupPostFilterSteps
+    ) -> CycleSteps[PodGroupPostFilterResult]:
+        """Try the group without the pods that the plugin proposes, until it has its result."""
         version = self._state.version
+        removed = RemovedPods(self._state, self._sampling)
+        status: Status | None = None
+        removed.remove_again()
         try:
-            while (without := search.next_question()) is not None:
-                trial = yield from self._suspendable.run(
-                    search.framework, search.group, search.pods, helped=False, without=without
-                )
-                search.status = trial.status
+            while not isinstance(without := resume(steps, status), Ended | Raised):
+                removed.set_to(without)
+                trial = yield from self._trials.run(framework, group, pods, run_post_filter=False, removed=removed)
+                status = trial.status
         finally:
-            search.close()
-        if search.result.plan is not None and self._state.version != version:
-            self._confirm(search, search.result.plan.victims)
-        return search.result
+            steps.close()
+            removed.put_back()
+        if isinstance(without, Raised):
+            return PodGroupPostFilterResult(raised(without.cause))
+        result: PodGroupPostFilterResult = without.value
+        if result.plan is not None and self._state.version != version:
+            self._confirm(framework, group, pods, result.plan.victims)
+        return result
 
-    def _confirm(self, search: _Search, victims: Sequence[PodInfo]) -> None:
+    def _confirm(self, framework: Framework, group: str, pods: Sequence[QueuedPod], victims: Sequence[PodInfo]) -> None:
         """Check a result against the changed cluster.
 
         Raises ClusterChangedError if the group fits without evictions by now, or not even with these. Extenders are not
@@ -130,64 +105,70 @@ class GroupPreemption:
         """
         if any(self._state.placed(victim.uid) is None for victim in victims):
             raise ClusterChangedError
-        with self._state.transaction():
-            if self._fits(search).code == Code.Success:
+        start, removed = self._sampling.start, RemovedPods(self._state, self._sampling)
+        removed.remove_again()
+        try:
+            if self._fits_now(framework, group, pods):
                 raise ClusterChangedError
-            _RemovedPods(self._state).set_to(victims)
-            if self._fits(search).code != Code.Success:
+            removed.set_to(victims)
+            if not self._fits_now(framework, group, pods):
                 raise ClusterChangedError
+        finally:
+            removed.put_back()
+            # It was decided before: this search does not count.
+            self._sampling.start = start
+
+    def _fits_now(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> bool:
+        with framework.without_extenders():
+            steps = self._trials.run(framework, group, pods, run_post_filter=False)
+            return run_at_once(steps, max_portions=MAX_PORTIONS * len(pods)).status.code == Code.Success
 
 
-class _Search:
-    """A plugin's search for victims: the pods it proposes, and the results of trying the group without them."""
+class RemovedPods:
+    """Pods that are off their nodes, in a transaction of their own, from `remove_again` to `put_back`.
 
-    def __init__(
-        self, framework: Framework, group: str, pods: Sequence[QueuedPod], steps: PodGroupPostFilterSteps
-    ) -> None:
-        self.framework = framework
-        self.group = group
-        self.pods = pods
-        self._steps = steps
-        #: The result of the last trial.
-        self.status: Status | None = None
-        self.result: PodGroupPostFilterResult
+    The trials without them are inner transactions. So a trial that waits undoes itself first, then this.
+    """
 
-    def next_question(self) -> Sequence[PodInfo] | None:
-        """The pods without which to try the group; None: the search is finished."""
-        question = resume(self._steps, self.status)
-        if isinstance(question, Ended):
-            self.result = question.value
-        elif isinstance(question, Raised):
-            self.result = PodGroupPostFilterResult(raised(question.cause))
-        else:
-            return question
-        return None
-
-    def close(self) -> None:
-        self._steps.close()
-
-
-class _RemovedPods:
-    """Pods that are removed from their nodes, in a transaction of the caller."""
-
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, sampling: Sampling) -> None:
         self._state = state
+        self._sampling = sampling
+        self._transaction: Transaction | None = None
+        self._wanted: Sequence[PodInfo] = ()
         #: UID -> the pod, and its node if it is only assumed there.
         self._off: dict[str, tuple[PodInfo, str]] = {}
 
     def set_to(self, pods: Sequence[PodInfo]) -> None:
         """Remove exactly these pods, and put the others back."""
-        state, wanted = self._state, {info.uid for info in pods}
+        state, self._wanted = self._state, pods
+        wanted = dict.fromkeys(info.uid for info in pods)
         for uid in [uid for uid in self._off if uid not in wanted]:
             info, assumed_on = self._off.pop(uid)
             if assumed_on:
                 state.assume(info, assumed_on)
             else:
                 state.add_pod(info.pod)
-        for info in pods:
-            if info.uid not in self._off:
-                self._off[info.uid] = info, info.node_name if state.is_assumed(info.uid) else ""
-                state.remove_pod(info.uid)
+        for uid in [uid for uid in wanted if uid not in self._off]:
+            # A pod that has left while the trial waited must not come back with the others.
+            placed = state.placed(uid)
+            if placed is not None:
+                self._off[uid] = placed, placed.node_name if state.is_assumed(uid) else ""
+                state.remove_pod(uid)
+
+    def remove_again(self) -> None:
+        """Open the transaction, and remove the pods."""
+        self._transaction = self._state.transaction().__enter__()
+        self._off.clear()
+        self.set_to(self._wanted)
+
+    def put_back(self) -> None:
+        """Undo everything. Idempotent."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            # As after a trial, searches continue after the nodes of the last one.
+            start = self._sampling.start
+            transaction.rollback()
+            self._sampling.start = start
 
 
 def _store(trial: GroupTrial, found: PodGroupPostFilterResult | Status) -> None:

@@ -20,9 +20,8 @@ from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import without_log
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import scheduler_name_of
-from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
+from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, run_at_once
 from stowplan.scheduler.engine.decision.questions import NOT_EFFECT_FREE, is_interested, not_asked_to, unplaced
-from stowplan.scheduler.engine.groups.suspendable_trial import SuspendableTrials
 from stowplan.scheduler.framework.status import Code, error
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-    from stowplan.scheduler.engine.groups.suspendable_trial import TrialSteps
     from stowplan.scheduler.framework.interface import Placement
     from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
@@ -203,15 +202,19 @@ class GroupQuestion:
         tried.sort(key=lambda info: -info.priority)
         found.pods = tuple(tried)
         queued = [QueuedPod(pod=info, timestamp=0.0) for info in tried]
-        preemption = self._preemption if preempts else None
-        if ask is not None and framework.suspends:
-            trial = run_at_once(_in_steps(self._trials, preemption, framework, self._group, queued), ask=ask)
-        else:
-            trial = self._trials.run(framework, self._group, queued)
-            if preemption is not None:
-                preemption.help(framework, self._group, queued, trial)
+        steps = self._decide(framework, queued, self._preemption if preempts else None)
+        trial = run_at_once(steps, ask=ask, max_portions=MAX_PORTIONS * len(queued))
         found.status, found.waiting = trial.status, trial.waiting
         found.domains = tuple(self._domains(trial))
+
+    def _decide(
+        self, framework: Framework, queued: Sequence[QueuedPod], preemption: GroupPreemption | None
+    ) -> CycleSteps[GroupTrial]:
+        assert self._trials is not None
+        trial = yield from self._trials.run(framework, self._group, queued)
+        if preemption is not None:
+            yield from preemption.help(framework, self._group, queued, trial)
+        return trial
 
     def _domains(self, trial: GroupTrial) -> Iterator[DomainJudgement]:
         names = self._state.table.names
@@ -222,19 +225,6 @@ class GroupQuestion:
         for placement, of_placement in trial.placements:
             chosen = of_placement is trial
             yield _domain(placement.name, _nodes(placement, names), of_placement, chosen=chosen)
-
-
-def _in_steps(
-    trials: GroupTrials,
-    preemption: GroupPreemption | None,
-    framework: Framework,
-    group: str,
-    pods: Sequence[QueuedPod],
-) -> TrialSteps:
-    trial = yield from SuspendableTrials(trials).run(framework, group, pods)
-    if preemption is not None:
-        yield from preemption.help_in_steps(framework, group, pods, trial)
-    return trial
 
 
 def _not_asked(framework: Framework, pods: Sequence[PodInfo]) -> Iterator[tuple[str, str]]:
