@@ -200,7 +200,7 @@ class SchedulingCycle:
 
     def finish(self, cycle: SuspendableCycle, decision: Decision) -> None:
         """Record the decision and assume the pod, within the step that decided: the next one may see other nodes."""
-        framework, queued, started = cycle.framework, cycle.queued, cycle.started
+        framework, (queued,), started = cycle.framework, cycle.members, cycle.started
         self.record(framework, queued, decision, started=started)
         outcome: Attempt | Failure
         if decision.node_name:

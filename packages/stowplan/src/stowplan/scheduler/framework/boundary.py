@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from functools import partial
 from inspect import isgenerator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, TypeVarTuple, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, TypeVarTuple, cast, overload
 
+from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import awaited
 from stowplan.scheduler.framework.status import SKIP, Status, described, raised, well_formed
@@ -41,7 +42,7 @@ Args = TypeVarTuple("Args")
 NEVER_CAUGHT = (KeyboardInterrupt,)
 
 
-class Raised(NamedTuple):
+class Raised(PlainStruct):
     """In place of a call's result: what was raised, and the method that was called."""
 
     cause: BaseException
@@ -51,7 +52,7 @@ class Raised(NamedTuple):
         return described(self.cause)
 
 
-class Ended(NamedTuple):
+class Ended(PlainStruct):
     """In place of what steps wait for: they have returned this."""
 
     value: Any

@@ -141,7 +141,7 @@ class RemovedPods:
     def set_to(self, pods: Sequence[PodInfo]) -> None:
         """Remove exactly these pods, and put the others back."""
         state, self._wanted = self._state, pods
-        wanted = dict.fromkeys(info.uid for info in pods)
+        wanted = {info.uid: None for info in pods}
         for uid in [uid for uid in self._off if uid not in wanted]:
             info, assumed_on = self._off.pop(uid)
             if assumed_on:

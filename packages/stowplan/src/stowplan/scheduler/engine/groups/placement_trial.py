@@ -108,12 +108,13 @@ class PlacementTrial:
         while first < len(pods):
             end = self._equal_pods.end(framework, pods, first)
             together = self._equal_pods.decided(framework, [queued.pod for queued in pods[first:end]], self._within)
+            others_follow = first + len(together.decisions) < len(pods)
             for i, decision in enumerate(together.decisions):
                 wait = together.wait if i < together.waiting else None
                 tried = TriedPod(queued=pods[first + i], decision=decision, host=decision.node_name, wait=wait)
                 trial.take(tried)
-                if first + len(together.decisions) < len(pods):
-                    # The next pods must see it on its node.
+                if others_follow:
+                    # They must see it on its node.
                     placed = _PlacedPod(tried, PodInfo(decision.pod.pod, decision.pod.shape))
                     self.state.assume(placed.info, tried.host)
                     self._placed.append(placed)

@@ -144,7 +144,7 @@ class SuspendedCycles:
             cycle.held = set()
         if framework.metrics is not None:
             framework.metrics.begin_cycle()
-        cycle.steps = self._algorithm.schedule(framework, cycle.queued.pod, held=cycle.held)
+        cycle.steps = self._algorithm.schedule(framework, cycle.members[0].pod, held=cycle.held)
         self._go_on(cycle, None)
 
     def _go_on(self, cycle: SuspendableCycle, outcomes: tuple[Outcome, ...] | None) -> None:

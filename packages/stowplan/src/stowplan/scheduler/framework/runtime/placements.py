@@ -69,7 +69,7 @@ def _generated(
     generate = plugin.generate_placements
     found = call(generate, group_state, group, parent, check=_placements, required=True, failed=Raised)
     if isinstance(found, Raised):
-        return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(*found))
+        return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(found.cause, found.by))
     return found or unschedulable(NO_PLACEMENTS)
 
 
