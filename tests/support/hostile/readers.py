@@ -6,8 +6,8 @@ from pathlib import Path
 import stowplan
 from stowplan.app.command_line.flags.option_errors import read_allow_list
 from stowplan.kube.api.manifest_files import LoadError, load_files, load_manifests
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.credentials.kubeconfig import parse_kubeconfig, select
-from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.scheduler.engine.dumped import DumpError, decode_dump
 from stowplan.scheduler.engine.input_log.recording import RecordingError, read_entries, read_header
 from stowplan_cluster.front.kubeconfig_file import is_ours

@@ -26,9 +26,8 @@ from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Options
 from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.reviews import Authenticate, answer_review
-from stowplan_cluster.apiserver.selection import selection_of
+from stowplan_cluster.apiserver.selection import selection_of, visible
 from stowplan_cluster.apiserver.store import Cursor, Event, EventType, Stored
-from stowplan_cluster.apiserver.visible_changes import visible
 
 if TYPE_CHECKING:
     from stowplan.kube.api.documents import Documents

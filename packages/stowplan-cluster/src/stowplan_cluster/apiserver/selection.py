@@ -16,7 +16,7 @@ from stowplan.kube.api.label_selectors import Selector, SelectorError
 from stowplan.kube.api.selector_text import SHORT, FieldTerm, parse_label_selector
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.resources import Resource
-from stowplan_cluster.apiserver.store import Stored
+from stowplan_cluster.apiserver.store import Event, EventType, Stored, stored_of
 
 #: Fields that every resource supports.
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")
@@ -104,3 +104,28 @@ def _holds(term: FieldTerm, stored: Stored) -> bool:
 def selection_of(resource: Resource, namespace: str, label_selector: str = "", field_selector: str = "") -> Selection:
     fields = parse_field_selector(field_selector, resource) if field_selector else ()
     return Selection(namespace, label_selector_of(label_selector), fields)
+
+
+# Map a change to the watch event that a selector sees: ADDED on entry, DELETED on exit.
+#
+# Upstream: k8s.io/apiserver/pkg/storage/cacher/cacher.go (convertToWatchEvent).
+
+
+def visible(event: Event, selection: Selection) -> tuple[EventType, Stored] | None:
+    """The event type and object for this watcher; None if its selector does not match."""
+    before = event.previous is not None and selection.matches(event.previous)
+    if event.type == "DELETED":
+        return ("DELETED", event.stored) if before else None
+    after = selection.matches(event.stored)
+    if after:
+        return ("MODIFIED" if before else "ADDED"), event.stored
+    return ("DELETED", _as_last_seen(event)) if before else None
+
+
+def _as_last_seen(event: Event) -> Stored:
+    """The previous state, which matched, with the resourceVersion of the change."""
+    if event.previous is None:
+        return event.stored
+    obj = event.previous.to_dict()
+    obj["metadata"]["resourceVersion"] = str(event.stored.version)
+    return stored_of(event.stored.resource, obj, version=event.stored.version)

@@ -21,9 +21,8 @@ from stowplan.net.serving.requests.forms import status_object
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.resources import Resource
-from stowplan_cluster.apiserver.selection import Selection
+from stowplan_cluster.apiserver.selection import Selection, visible
 from stowplan_cluster.apiserver.store import Cursor, Stored
-from stowplan_cluster.apiserver.visible_changes import visible
 from stowplan_cluster.front.request_options import WatchOptions
 from stowplan_cluster.front.responses import PLAIN, ObjectForm, Renderer, encode
 

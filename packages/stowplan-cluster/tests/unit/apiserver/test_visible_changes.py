@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
-from stowplan_cluster.apiserver.selection import selection_of
+from stowplan_cluster.apiserver.selection import selection_of, visible
 from stowplan_cluster.apiserver.store import Store
-from stowplan_cluster.apiserver.visible_changes import visible
 
 CONFIG_MAPS = Catalogue(BUILT_IN).find("", "v1", "configmaps")
 

@@ -78,8 +78,7 @@ def must_answer(server: str) -> Iterator[None]:
     """Raise InputError if the cluster does not answer a request, or refuses it."""
     from stowplan.kube.api.api_errors import ApiError
     from stowplan.kube.api.port import Unreachable
-    from stowplan.net.client.client_errors import unreachable_message
-    from stowplan.net.client.endpoint.config_error import CredentialsError
+    from stowplan.net.client.client_errors import CredentialsError, unreachable_message
 
     try:
         yield

@@ -30,7 +30,7 @@ from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.component import ComponentMetrics
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.net.client.endpoint.config_error import ClientConfigError
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.serving.delegation import DelegationError
 from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError

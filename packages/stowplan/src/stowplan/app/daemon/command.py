@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
 from stowplan.app.command_line.flags.flag_set import CommandLine, FlagError, FlagSet
 from stowplan.app.command_line.flags.gates import Gates, gates_of
-from stowplan.app.command_line.flags.log_options import log_option_errors, log_settings
 from stowplan.app.command_line.flags.option_errors import option_errors, serving_errors
-from stowplan.app.command_line.flags.overrides import check_unvalidated, with_flags
+from stowplan.app.command_line.flags.overrides import check_unvalidated, log_option_errors, log_settings, with_flags
 from stowplan.app.command_line.flags.retired import (
     GONE_FLAGS,
     RETIRED_FLAGS,

@@ -1,9 +1,20 @@
-"""Client errors without an API status, such as a request that may have succeeded."""
+"""Client errors without an API status: before a request is sent, or when it may have succeeded."""
 
 from __future__ import annotations
 
 from stowplan.kube.api.api_errors import ApiError, Unauthorized
 from stowplan.kube.api.port import Unreachable
+
+# A long-running client should treat these two differently: an invalid configuration is permanent, while credentials may
+# become available again, when the token file is rewritten or the exec plugin reaches its identity provider.
+
+
+class ClientConfigError(ValueError):
+    """The configuration is invalid; `str()` names the file, the entry, the field and the fix."""
+
+
+class CredentialsError(Exception):
+    """Credentials are currently unavailable; the next request retries."""
 
 
 class OutcomeUnknown(Unreachable):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from stowplan.net.client.client_errors import ClientConfigError, CredentialsError
 from stowplan.net.client.credentials.kubeconfig import (
     Kubeconfig,
     Selection,
@@ -33,7 +34,6 @@ from stowplan.net.client.credentials.kubeconfig import (
 from stowplan.net.client.credentials.kubeconfig_validation import check
 from stowplan.net.client.credentials.request_credentials import TokenFile, UserCredentials
 from stowplan.net.client.credentials.user_credentials import Readers, content_of, credentials_of
-from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.net.client.endpoint.file_content import FileContent
 from stowplan.net.client.endpoint.proxies import proxy_from_environment, server_url
 from stowplan.net.client.endpoint.tls import TlsSettings

@@ -19,7 +19,7 @@ from yarl import URL
 
 from stowplan.kube.api.urls import without_password
 from stowplan.kube.timing.times import REAL_TIMES, Times
-from stowplan.net.client.endpoint.config_error import ClientConfigError
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.endpoint.file_content import Content, FileContent, InlineContent
 from stowplan.net.client.endpoint.proxies import proxy_from_environment
 from stowplan.net.client.endpoint.tls import CertificatePair, NoCertificate, TlsSettings

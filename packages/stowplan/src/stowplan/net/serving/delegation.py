@@ -24,13 +24,13 @@ from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import Times
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.connection import (
     Connection,
     ProcessEnvironment,
     connect_from_scheduler_flags,
     connect_in_cluster,
 )
-from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.http.transport import Limits
 from stowplan.net.serving.access_metrics import AuthenticationMetrics, AuthorizationMetrics
 from stowplan.net.serving.authentication.authenticator import DelegatedAuthenticator, Method

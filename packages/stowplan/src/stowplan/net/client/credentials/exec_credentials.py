@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from stowplan.kube.config.config_errors import os_error_text
+from stowplan.net.client.client_errors import ClientConfigError, CredentialsError
 from stowplan.net.client.credentials.exec_protocol import (
     ExecAnswer,
     ExecAnswerError,
@@ -33,7 +34,6 @@ from stowplan.net.client.credentials.exec_protocol import (
     parse_answer,
 )
 from stowplan.net.client.credentials.request_credentials import bearer
-from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.net.client.endpoint.tls import ClientCertificate
 
 #: Timeout in seconds; longer if the plugin is interactive.

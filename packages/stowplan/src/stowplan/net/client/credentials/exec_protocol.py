@@ -17,8 +17,8 @@ from typing import Any
 
 from stowplan.kube.config.config_documents import parse_document
 from stowplan.kube.config.config_errors import ConfigError
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.credentials.request_credentials import is_sendable
-from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.endpoint.file_content import Content
 from stowplan.net.client.endpoint.tls import ClientCertificate, load_client_certificate
 

@@ -22,8 +22,8 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.config.config_documents import parse_document
 from stowplan.kube.config.config_errors import ConfigError, os_error_text
 from stowplan.kube.structs import PlainStruct
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.credentials.kubeconfig_types import Cluster, Context, Header, User
-from stowplan.net.client.endpoint.config_error import ClientConfigError
 
 EntryT = TypeVar("EntryT", Cluster, User, Context)
 

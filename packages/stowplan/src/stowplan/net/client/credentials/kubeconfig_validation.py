@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stowplan.kube.api.field_errors import aggregate, go_quote
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.credentials.exec_protocol import API_VERSIONS, GROUP
 from stowplan.net.client.credentials.kubeconfig import Selection
 from stowplan.net.client.credentials.kubeconfig_types import AuthProviderConfig, Cluster, ExecConfig, User
-from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.endpoint.proxies import proxy_problem
 
 _INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.kube.config.config_errors import os_error_text
-from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
+from stowplan.net.client.client_errors import ClientConfigError, CredentialsError
 from stowplan.net.client.endpoint.tls import CertificateSource, ClientCertificate, NoCertificate
 
 if TYPE_CHECKING:

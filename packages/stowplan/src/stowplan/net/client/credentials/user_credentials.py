@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.credentials.exec_credentials import ExecCredentials, ExecPlugin
 from stowplan.net.client.credentials.exec_protocol import GROUP, ExecCluster
 from stowplan.net.client.credentials.kubeconfig import Entry, Selection
@@ -31,7 +32,6 @@ from stowplan.net.client.credentials.request_credentials import (
     bearer,
     is_sendable,
 )
-from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.endpoint.file_content import Content, FileContent, InlineContent
 from stowplan.net.client.endpoint.tls import CertificatePair, TlsSettings
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from stowplan.net.client.endpoint.config_error import ClientConfigError
+from stowplan.net.client.client_errors import ClientConfigError
 
 _log = logging.getLogger(__name__)
 

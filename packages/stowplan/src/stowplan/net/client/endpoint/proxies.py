@@ -13,7 +13,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from stowplan.net.client.endpoint.config_error import ClientConfigError
+from stowplan.net.client.client_errors import ClientConfigError
 
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from stowplan.kube.klog import get_logger
-from stowplan.net.client.endpoint.config_error import ClientConfigError
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.endpoint.file_content import Content
 
 _log = get_logger(__name__)

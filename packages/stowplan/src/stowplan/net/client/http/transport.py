@@ -37,9 +37,8 @@ from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.backoff import REQUESTING, Backoff, BackoffPolicy
 from stowplan.kube.timing.times import Times
-from stowplan.net.client.client_errors import OutcomeUnknown, StreamSilent
+from stowplan.net.client.client_errors import ClientConfigError, CredentialsError, OutcomeUnknown, StreamSilent
 from stowplan.net.client.connection import Connection
-from stowplan.net.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.net.client.http.aiohttp_session import READ_BUFFER, AiohttpSession, read
 from stowplan.net.client.http.connection_pool import ConnectionPool
 from stowplan.net.client.http.failures import FAILURES, Failure, NotAnswered, failure_of

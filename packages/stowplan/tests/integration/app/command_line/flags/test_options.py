@@ -4,9 +4,8 @@ import pytest
 
 from stowplan.app.command_line.flags.flag_set import FlagSet
 from stowplan.app.command_line.flags.gates import gates_of
-from stowplan.app.command_line.flags.log_options import log_option_errors, log_settings
 from stowplan.app.command_line.flags.option_errors import option_errors, read_allow_list, serving_errors
-from stowplan.app.command_line.flags.overrides import check_unvalidated, with_flags
+from stowplan.app.command_line.flags.overrides import check_unvalidated, log_option_errors, log_settings, with_flags
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.kube.config import ConfigError, Configuration, Duration
 from stowplan.kube.klog.setup import LogSettings

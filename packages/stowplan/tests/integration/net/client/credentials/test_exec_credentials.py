@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from stowplan.net.client.client_errors import CredentialsError
 from stowplan.net.client.credentials.exec_credentials import ExecCredentials, ExecPlugin, printable
 from stowplan.net.client.credentials.request_credentials import UserCredentials
-from stowplan.net.client.endpoint.config_error import CredentialsError
 from stowplan.net.client.endpoint.tls import TlsSettings
 from support.http import certificates
 from support.http.kubeconfigs import Clock

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.endpoint import tls as tls_module
-from stowplan.net.client.endpoint.config_error import ClientConfigError
 from stowplan.net.client.endpoint.file_content import FileContent, InlineContent
 from stowplan.net.client.endpoint.tls import CertificatePair, TlsSettings
 from support.http import certificates

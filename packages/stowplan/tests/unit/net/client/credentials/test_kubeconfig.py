@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.credentials.kubeconfig import (
     kubeconfig_paths,
     load_kubeconfig,
@@ -15,7 +16,6 @@ from stowplan.net.client.credentials.kubeconfig import (
     parse_kubeconfig,
     select,
 )
-from stowplan.net.client.endpoint.config_error import ClientConfigError
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 
 SECRET = "s3cr3t-t0k3n"

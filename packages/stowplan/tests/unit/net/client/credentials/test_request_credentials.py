@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from stowplan.net.client.client_errors import CredentialsError
 from stowplan.net.client.credentials.request_credentials import (
     FixedAuthorization,
     TokenFile,
@@ -11,7 +12,6 @@ from stowplan.net.client.credentials.request_credentials import (
     bearer,
     is_sendable,
 )
-from stowplan.net.client.endpoint.config_error import CredentialsError
 from stowplan.net.client.endpoint.file_content import FileContent
 from stowplan.net.client.endpoint.tls import CertificatePair
 from support.http.kubeconfigs import Clock

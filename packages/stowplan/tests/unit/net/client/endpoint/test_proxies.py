@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.net.client.endpoint.config_error import ClientConfigError
+from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.endpoint.proxies import proxy_from_environment, proxy_problem
 
 PROXY = "http://proxy:3128"
