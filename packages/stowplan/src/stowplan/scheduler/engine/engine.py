@@ -249,13 +249,14 @@ class Engine:
         )
         cycle = SchedulingCycle(
             context,
+            algorithm=self.algorithm,
             bindings=self.bindings,
             failures=failures,
             evictions=self.evictions,
             metrics=attempts,
             listener=listener,
         )
-        self.suspended = SuspendedCycles(context, algorithm=self.algorithm, handler=cycle, overlaps=settings.overlaps)
+        self.suspended = SuspendedCycles(context, handler=cycle, overlaps=settings.overlaps)
         self.groups = GroupScheduling(
             context,
             algorithm=self.algorithm,

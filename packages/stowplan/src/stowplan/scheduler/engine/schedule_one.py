@@ -6,9 +6,9 @@
     FailureHandler     requeue, nomination, Event, pod condition
 
 Unless an extender or plugin has to be waited for, everything up to the binding cycle happens at once: nothing else
-changes the cluster state between the pod's pop and the end of its scheduling cycle. The decision is a generator, which
-`suspension/suspended_cycles.py` runs to its end, with waits in between if need be; then comes `SchedulingCycle.finish`.
-Pods of a group are tried together (`groups/`).
+changes the cluster state between the pod's pop and the end of its scheduling cycle. The decision is a generator:
+`SuspendedCycles.begin` (`suspension/`) runs `SchedulingCycle.find_node` to its end, with waits in between if need be,
+and passes the result to `SchedulingCycle.finish`. Pods of a group are tried together (`groups/`).
 
 Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle, Assume, Reserve, Permit,
 bind, and Failures.
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
     from stowplan.scheduler.engine.context import EngineContext
+    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
+    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
@@ -161,6 +163,7 @@ class ScheduleOne:
             return
         if logged:
             _log.v(3).info("Attempting to schedule pod", pod=pod)
+        # Finds a node, waits if need be, and finishes the cycle.
         self._suspended.begin(framework, queued, started=started)
 
 
@@ -174,6 +177,7 @@ class SchedulingCycle:
         self,
         context: EngineContext,
         *,
+        algorithm: SchedulingAlgorithm,
         bindings: BindingCycles,
         failures: FailureHandler,
         evictions: Evictions,
@@ -181,6 +185,7 @@ class SchedulingCycle:
         listener: DecisionListener | None = None,
     ) -> None:
         self._context = context
+        self._algorithm = algorithm
         self._bindings = bindings
         self._failures = failures
         self._evictions = evictions
@@ -197,6 +202,12 @@ class SchedulingCycle:
             _log.v(3).info("Skip schedule deleting pod", pod=pod)
             return True
         return self._context.state.is_assumed(pod.uid)
+
+    def find_node(self, cycle: SuspendableCycle) -> CycleSteps[Decision]:
+        """Find nodes, score and choose, or find pods to evict; yields what has to be waited for."""
+        if cycle.framework.metrics is not None:
+            cycle.framework.metrics.begin_cycle()
+        return self._algorithm.schedule(cycle.framework, cycle.members[0].pod, held=cycle.held)
 
     def finish(self, cycle: SuspendableCycle, decision: Decision) -> None:
         """Record the decision and assume the pod, within the step that decided: the next one may see other nodes."""

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps, Needs
     from stowplan.scheduler.engine.schedule_one import SchedulingCycle
     from stowplan.scheduler.engine.suspension.suspended import CycleHandler
@@ -73,20 +72,12 @@ _log = get_logger(__name__)
 
 
 class SuspendedCycles:
-    def __init__(
-        self,
-        context: EngineContext,
-        *,
-        algorithm: SchedulingAlgorithm,
-        handler: SchedulingCycle,
-        overlaps: bool = False,
-    ) -> None:
+    def __init__(self, context: EngineContext, *, handler: SchedulingCycle, overlaps: bool = False) -> None:
         """`handler` is that of single pods."""
         # The queue is created after the profiles.
         self._context = context
         self.outbox = context.outbox
         self._state = context.state
-        self._algorithm = algorithm
         self._handler = handler
         self._overlaps = overlaps
         #: Extender -> number of cycles that may call it.
@@ -142,9 +133,7 @@ class SuspendedCycles:
             if not self._may_ask(cycle):
                 return
             cycle.held = set()
-        if framework.metrics is not None:
-            framework.metrics.begin_cycle()
-        cycle.steps = self._algorithm.schedule(framework, cycle.members[0].pod, held=cycle.held)
+        cycle.steps = self._handler.find_node(cycle)
         self._go_on(cycle, None)
 
     def _go_on(self, cycle: SuspendableCycle, outcomes: tuple[Outcome, ...] | None) -> None:
