@@ -12,15 +12,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import (
-    ApiError,
-    BadRequest,
-    InternalError,
-    StatusCause,
-    StatusDetails,
-    TooManyRequests,
-    forbidden,
-)
+from stowplan.kube.api import api_errors
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion, check_preconditions, options_of
@@ -42,7 +34,7 @@ _RETRY_AFTER = 10
 def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, options: DeleteOptions) -> Deletion:
     conform(struct_named("io.k8s.api.policy.v1.Eviction"), eviction)
     if metadata_of(eviction).get("name") != name:
-        raise BadRequest("name in URL does not match name in Eviction object")
+        raise api_errors.BadRequest("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions") or {}, options)
     pods = registry.of_storage("pods")
     live = registry.get(pods, namespace, name)
@@ -75,7 +67,7 @@ def _mark(registry: Registry, pod: JsonObject) -> None:
 def _charge_budget(registry: Registry, pod: Stored, status: JsonObject, options: DeleteOptions) -> None:
     budgets = [one for one in registry.store.list("poddisruptionbudgets.policy", pod.namespace) if _guards(one, pod)]
     if len(budgets) > 1:
-        raise InternalError(
+        raise api_errors.InternalError(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         )
     for stored in budgets:
@@ -108,10 +100,10 @@ def _check_budget(budget: JsonObject) -> None:
         raise _refused(f"The disruption budget {name} is still being processed by the server.", _RETRY_AFTER)
     allowed = status.get("disruptionsAllowed", 0)
     if allowed < 0:
-        raise forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
+        raise api_errors.forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
     if len(status.get("disruptedPods") or ()) > _MAX_DISRUPTED_PODS:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise forbidden("poddisruptionbudget", "policy", name, why)
+        raise api_errors.forbidden("poddisruptionbudget", "policy", name, why)
     if allowed == 0:
         raise _refused(_why_not(name, status), 0)
 
@@ -130,9 +122,11 @@ def _why_not(name: str, status: Mapping[str, object]) -> str:
     return f"The disruption budget {name} does not allow evicting pods currently"
 
 
-def _refused(why: str, retry_after: int) -> ApiError:
-    cause = StatusCause(reason=_CAUSE, message=why)
-    return TooManyRequests(_REFUSED, details=StatusDetails(causes=(cause,), retry_after_seconds=retry_after))
+def _refused(why: str, retry_after: int) -> api_errors.ApiError:
+    cause = api_errors.StatusCause(reason=_CAUSE, message=why)
+    return api_errors.TooManyRequests(
+        _REFUSED, details=api_errors.StatusDetails(causes=(cause,), retry_after_seconds=retry_after)
+    )
 
 
 def _charge(registry: Registry, budget: JsonObject, pod: str) -> None:

@@ -17,17 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import field
 
-from stowplan.kube.api.api_errors import (
-    INVALID,
-    AlreadyExists,
-    BadRequest,
-    FieldError,
-    MethodNotAllowed,
-    already_exists,
-    conflict,
-    invalid,
-    not_found,
-)
+from stowplan.kube.api import api_errors
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.structs import PlainStruct
@@ -105,7 +95,7 @@ class Registry:
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
         stored = self.store.get(resource.storage, namespace, name)
         if stored is None:
-            raise not_found(resource.plural, resource.group, name)
+            raise api_errors.not_found(resource.plural, resource.group, name)
         return stored
 
     def has(self, resource: Resource, namespace: str, name: str) -> bool:
@@ -235,26 +225,28 @@ class Registry:
             patched |= {"apiVersion": resource.api_version, "kind": resource.kind}
         try:
             return self._conforming(resource, patched, options)
-        except BadRequest as error:
+        except api_errors.BadRequest as error:
             text = go_text(patch) if kind == "strategic" else sorted_json(patched)
             why = str(error).removeprefix(_cannot_be_handled(resource))
-            refusal = FieldError(INVALID, "patch", f"Invalid value: {go_quote(text)}: {why}")
-            raise invalid("", "", "", [refusal]) from None
+            refusal = api_errors.FieldError(api_errors.INVALID, "patch", f"Invalid value: {go_quote(text)}: {why}")
+            raise api_errors.invalid("", "", "", [refusal]) from None
 
     def _server_side_apply(
         self, resource: Resource, namespace: str, name: str, patch: object, subresource: str, options: Options
     ) -> tuple[Stored, bool]:
         if not isinstance(patch, dict):
-            raise BadRequest("error decoding YAML: an apply patch must be an object")
+            raise api_errors.BadRequest("error decoding YAML: an apply patch must be an object")
         _check_kind(resource, patch)
         applied, metadata = patch, metadata_of(patch)
         if metadata.setdefault("name", name) != name:
-            raise BadRequest(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+            raise api_errors.BadRequest(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+            )
         if namespace:
             metadata.setdefault("namespace", namespace)
         live = self.store.get(resource.storage, namespace, name)
         if live is None and subresource:
-            raise not_found(resource.plural, resource.group, name)
+            raise api_errors.not_found(resource.plural, resource.group, name)
         old = self.to_dict(resource, live) if live is not None else None
         if metadata.get("resourceVersion") and live is not None:
             self._check_version(resource, applied, live)
@@ -331,7 +323,7 @@ class Registry:
     def of_storage(self, storage: str) -> Resource:
         resource = self.catalogue.of_storage(storage)
         if resource is None:
-            raise MethodNotAllowed(f"{storage} are not served")
+            raise api_errors.MethodNotAllowed(f"{storage} are not served")
         return resource
 
     def schema_of(self, resource: Resource) -> Struct:
@@ -362,7 +354,7 @@ class Registry:
 
     def _custom_errors(
         self, resource: Resource, obj: JsonObject, old: JsonObject | None, options: Options
-    ) -> Sequence[FieldError]:
+    ) -> Sequence[api_errors.FieldError]:
         if resource.custom:
             return self._custom.validate(resource, obj, old)
         if resource.storage == DEFINITIONS:
@@ -378,7 +370,7 @@ class Registry:
         complaints = conform(self.schema_of(resource), obj)
         if complaints and options.field_validation == "Strict":
             listed = ", ".join(complaints)
-            raise BadRequest(f"{_cannot_be_handled(resource)}strict decoding error: {listed}")
+            raise api_errors.BadRequest(f"{_cannot_be_handled(resource)}strict decoding error: {listed}")
         if options.field_validation == "Warn":
             options.warnings += complaints
         return obj
@@ -386,17 +378,19 @@ class Registry:
     def _check_version(self, resource: Resource, obj: JsonObject, live: Stored) -> None:
         required = version_asked(obj)
         if required and required != live.version:
-            raise conflict(resource.plural, resource.group, live.name, MODIFIED)
+            raise api_errors.conflict(resource.plural, resource.group, live.name, MODIFIED)
         if not required and (resource.custom or resource.versioned_updates):
-            error = FieldError(INVALID, "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+            error = api_errors.FieldError(
+                api_errors.INVALID, "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+            )
             # Parity: the message names the resource, not the kind.
-            raise invalid(resource.plural, resource.group, live.name, [error])
+            raise api_errors.invalid(resource.plural, resource.group, live.name, [error])
 
-    def _refuse(self, resource: Resource, obj: JsonObject, errors: Sequence[FieldError]) -> None:
+    def _refuse(self, resource: Resource, obj: JsonObject, errors: Sequence[api_errors.FieldError]) -> None:
         if errors:
             # Parity: events of both groups are validated in their core form.
             group = "" if resource.storage == "events" else resource.group
-            raise invalid(resource.kind, group, metadata_of(obj).get("name", ""), errors)
+            raise api_errors.invalid(resource.kind, group, metadata_of(obj).get("name", ""), errors)
 
     def _record_update(self, resource: Resource, options: Options) -> _Record:
         def record(old: JsonObject | None, new: JsonObject, subresource: str) -> None:
@@ -432,11 +426,11 @@ def _cannot_be_handled(resource: Resource) -> str:
     return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
 
 
-def _already_exists(resource: Resource, there: Stored) -> AlreadyExists:
-    error = already_exists(resource.plural, resource.group, there.name)
+def _already_exists(resource: Resource, there: Stored) -> api_errors.AlreadyExists:
+    error = api_errors.already_exists(resource.plural, resource.group, there.name)
     if not metadata_of(there.to_dict()).get("deletionTimestamp"):
         return error
-    return AlreadyExists(f"object is being deleted: {error}", details=error.status.details)
+    return api_errors.AlreadyExists(f"object is being deleted: {error}", details=error.status.details)
 
 
 def _of_any_version(obj: JsonObject) -> JsonObject:
@@ -450,7 +444,7 @@ def _check_uid_of_new(resource: Resource, obj: JsonObject) -> None:
     metadata = metadata_of(obj)
     if uid := metadata.get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-        raise conflict(resource.plural, resource.group, metadata["name"], why)
+        raise api_errors.conflict(resource.plural, resource.group, metadata["name"], why)
 
 
 def _recorded_already(_old: JsonObject | None, _new: JsonObject, _subresource: str) -> None:
@@ -459,21 +453,21 @@ def _recorded_already(_old: JsonObject | None, _new: JsonObject, _subresource: s
 
 def _check_kind(resource: Resource, obj: JsonObject) -> None:
     if not isinstance(obj.get("metadata"), dict | None):
-        raise BadRequest(f"{resource.kind}: metadata must be an object")
+        raise api_errors.BadRequest(f"{resource.kind}: metadata must be an object")
     metadata_of(obj)
     if resource.custom and not obj.get("kind"):
         # Parity: apiVersion and kind are defaulted for built-in kinds only.
-        raise BadRequest(f"{_cannot_be_handled(resource)}Object 'Kind' is missing in '{sorted_json(obj)}'")
+        raise api_errors.BadRequest(f"{_cannot_be_handled(resource)}Object 'Kind' is missing in '{sorted_json(obj)}'")
     for name, own in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         obj[name] = obj.get(name) or own
     version, kind = obj["apiVersion"], obj["kind"]
     if kind != resource.kind:
-        raise BadRequest(
+        raise api_errors.BadRequest(
             f'{kind} in version "{version}" cannot be handled as a {resource.kind}: this path takes '
             f'kind "{resource.kind}" of apiVersion "{resource.api_version}"'
         )
     if version != resource.api_version:
-        raise BadRequest(
+        raise api_errors.BadRequest(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
 

@@ -17,14 +17,7 @@ from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.ask.explain.text.tables import write
-from stowplan_lab.commands.scenario_options import (
-    DAYS_IN_SECONDS,
-    QUIET,
-    SEEDS_FROM,
-    on_workers,
-    scenario_reported,
-    workers_of,
-)
+from stowplan_lab.commands import scenario_options
 
 if TYPE_CHECKING:
     from stowplan_lab.compare.comparison import ComparisonRecord
@@ -36,7 +29,7 @@ _INTERRUPTED = 130
 
 @click.command(
     cls=Command,
-    section=DAYS_IN_SECONDS,
+    section=scenario_options.DAYS_IN_SECONDS,
     epilog=_EPILOG,
     short_help="Configurations side by side on a scenario or a recording.",
 )
@@ -53,11 +46,11 @@ _INTERRUPTED = 130
     metavar="N",
     help="Run each configuration with this many seeds.",
 )
-@SEEDS_FROM
+@scenario_options.SEEDS_FROM
 @PLUGINS
-@on_workers
+@scenario_options.on_workers
 @click.option("--html", metavar="FILE", help="Also write a self-contained HTML report.")
-@QUIET
+@scenario_options.QUIET
 @OUTPUT
 @click.pass_context
 def compare(
@@ -97,7 +90,7 @@ def compare(
     from stowplan_lab.compare.comparison_report import comparison_html, comparison_page
     from stowplan_lab.sweeps import WorkersError
 
-    workers = workers_of(jobs=jobs, dask=dask)
+    workers = scenario_options.workers_of(jobs=jobs, dask=dask)
     progress = Progress(quiet=quiet)
     try:
         if recording is not None:
@@ -140,7 +133,7 @@ def _on_scenario(
     named = named_plugins(plugins)
     for config in configs:
         # Report invalid input before anything runs.
-        with reported(config), scenario_reported():
+        with reported(config), scenario_options.scenario_reported():
             simulation = Simulation(scenario, config=config, plugins=named)
         first = simulation.seed if first is None else first
     assert first is not None

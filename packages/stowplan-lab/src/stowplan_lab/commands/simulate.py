@@ -17,14 +17,7 @@ from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.ask.explain.text.tables import write
-from stowplan_lab.commands.scenario_options import (
-    DAYS_IN_SECONDS,
-    QUIET,
-    SCENARIO,
-    print_schema,
-    scenario_reported,
-    wanted,
-)
+from stowplan_lab.commands import scenario_options
 
 if TYPE_CHECKING:
     from stowplan_lab.simulation.simulate import Progress, Simulation
@@ -36,10 +29,10 @@ _ERASED = "\r\x1b[K"
 
 @click.command(
     cls=Command,
-    section=DAYS_IN_SECONDS,
+    section=scenario_options.DAYS_IN_SECONDS,
     short_help="Run a scenario (pods, nodes and faults from a file) in virtual time.",
 )
-@SCENARIO
+@scenario_options.SCENARIO
 @click.option(
     "--out", metavar="FOLDER", help="Write the results into this folder. Default: SCENARIO's name with -results."
 )
@@ -52,7 +45,7 @@ _ERASED = "\r\x1b[K"
 @click.option("--seed", type=int, metavar="N", help="Use this random seed. Default: the scenario's.")
 @PLUGINS
 @click.option("--no-decisions", is_flag=True, help="Do not write decisions.jsonl.")
-@QUIET
+@scenario_options.QUIET
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenarios, for editors, and exit.")
 @OUTPUT
 @click.pass_context
@@ -86,15 +79,15 @@ def simulate(
     if schema:
         from stowplan_lab.simulation.definition.scenario_fields import scenario_schema
 
-        print_schema(scenario_schema())
+        scenario_options.print_schema(scenario_schema())
         return
-    scenario = wanted(scenario)
+    scenario = scenario_options.wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-results")
     # NumPy and the scheduler are slow to import.
     from stowplan_lab.simulation.report.summary_text import summary_page
     from stowplan_lab.simulation.simulate import simulate_scenario
 
-    with reported(config), scenario_reported(), stop_signals() as stop:
+    with reported(config), scenario_options.scenario_reported(), stop_signals() as stop:
         shown = _Shown(stop, quiet=quiet)
         try:
             result = simulate_scenario(

@@ -15,17 +15,7 @@ from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.named_plugins import allow_current_directory, named_plugins
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.ask.explain.text.tables import write
-from stowplan_lab.commands.scenario_options import (
-    DAYS_IN_SECONDS,
-    QUIET,
-    SCENARIO,
-    SEEDS_FROM,
-    on_workers,
-    print_schema,
-    scenario_reported,
-    wanted,
-    workers_of,
-)
+from stowplan_lab.commands import scenario_options
 
 if TYPE_CHECKING:
     from stowplan_lab.tuning.tune import TuningResult
@@ -37,11 +27,11 @@ _EPILOG = "Exit codes: 0: done; 2: invalid input; 3: nothing better was found; 1
 
 @click.command(
     cls=Command,
-    section=DAYS_IN_SECONDS,
+    section=scenario_options.DAYS_IN_SECONDS,
     epilog=_EPILOG,
     short_help="Search for a better configuration on part of a scenario, judged on the rest.",
 )
-@SCENARIO
+@scenario_options.SCENARIO
 @click.option(
     "--config",
     metavar="FILE",
@@ -89,7 +79,7 @@ _EPILOG = "Exit codes: 0: done; 2: invalid input; 3: nothing better was found; 1
     metavar="N",
     help="Use this many seeds for the final evaluation.",
 )
-@SEEDS_FROM
+@scenario_options.SEEDS_FROM
 @PLUGINS
 @click.option("--resume", is_flag=True, help="Resume the search in FOLDER or --storage.")
 @click.option(
@@ -97,8 +87,8 @@ _EPILOG = "Exit codes: 0: done; 2: invalid input; 3: nothing better was found; 1
     metavar="URL",
     help="Keep the trials in this Optuna storage, such as sqlite:///tuning.db. Default: a file in FOLDER.",
 )
-@on_workers
-@QUIET
+@scenario_options.on_workers
+@scenario_options.QUIET
 @click.option("--schema", is_flag=True, help="Print the JSON schema of search spaces, for editors, and exit.")
 @OUTPUT
 @click.pass_context
@@ -128,9 +118,9 @@ def tune(
     if schema:
         from stowplan_lab.tuning.space import space_schema
 
-        print_schema(space_schema())
+        scenario_options.print_schema(space_schema())
         return
-    scenario = wanted(scenario)
+    scenario = scenario_options.wanted(scenario)
     folder = Path(out if out is not None else f"{Path(scenario).stem}-tuned")
     # NumPy and the scheduler are slow to import.
     from stowplan_lab.tuning.search_report import tuning_page
@@ -177,7 +167,7 @@ def _tuned(
     if objective is not None and ":" in objective:
         allow_current_directory()
     try:
-        with scenario_reported():
+        with scenario_options.scenario_reported():
             return tune_scenario(
                 scenario,
                 folder=folder,
@@ -189,7 +179,7 @@ def _tuned(
                 plugins=plugins,
                 storage=storage,
                 resume=resume,
-                workers=workers_of(jobs=jobs, dask=dask),
+                workers=scenario_options.workers_of(jobs=jobs, dask=dask),
                 progress=progress,
             )
     except TuningError as error:

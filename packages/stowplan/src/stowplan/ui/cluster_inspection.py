@@ -26,16 +26,8 @@ from stowplan.kube.api.types import PodGroup
 from stowplan.net.serving.requests.messages import JSON, Request, Response
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.inspection import records
 from stowplan.scheduler.inspection.queue_state import main_reason
-from stowplan.scheduler.inspection.records import (
-    GroupStateRecord,
-    GroupVerdictRecord,
-    QueuedPodRecord,
-    QueueRecord,
-    Record,
-    VerdictRecord,
-    encoded,
-)
 from stowplan.ui.page_routes import key_of, limit_of
 
 #: Number of kinds of pending pods that are judged; other pods are listed without a reason.
@@ -55,7 +47,7 @@ class JudgedCluster(Protocol):
 
     def group_verdict(self, group: str, /) -> GroupVerdict: ...
 
-    def group_record(self, group: str, /) -> GroupVerdictRecord: ...
+    def group_record(self, group: str, /) -> records.GroupVerdictRecord: ...
 
     def groups_of(self, pods: Iterable[PodInfo], /) -> list[str]: ...
 
@@ -69,7 +61,7 @@ class ClusterInspection:
     cluster: JudgedCluster
 
     def __post_init__(self) -> None:
-        self._queue: QueueRecord | None = None
+        self._queue: records.QueueRecord | None = None
         self._queue_of: object = None
 
     def pages(self, prefix: str) -> dict[str, Callable[[Request], Response]]:
@@ -95,7 +87,7 @@ class ClusterInspection:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def pod(self, key: str, *, suggestions: bool) -> VerdictRecord:
+    def pod(self, key: str, *, suggestions: bool) -> records.VerdictRecord:
         """The verdict on a pod; raises NotFound."""
         info = self._find(key)
         verdict = self.cluster.verdict(info)
@@ -121,43 +113,45 @@ class ClusterInspection:
                 return info
         raise NotFound(f'pod "{key}" not found')
 
-    def _group_of(self, info: PodInfo) -> GroupVerdictRecord | None:
+    def _group_of(self, info: PodInfo) -> records.GroupVerdictRecord | None:
         for group in self.cluster.groups_of([info]):
             return self.cluster.group_record(group)
         return None
 
     # -- the queue ----------------------------------------------------------------------------------------------------
 
-    def queue(self, limit: int) -> QueueRecord:
+    def queue(self, limit: int) -> records.QueueRecord:
         version = (self.cluster.engine.state.version, len(self.cluster.engine.state.pending))
         if self._queue is None or self._queue_of != version:
             self._queue, self._queue_of = self._judged_queue(), version
         pods = self._queue.pods[:limit]
         return replace(self._queue, pods=pods, left_out=len(self._queue.pods) - len(pods))
 
-    def _judged_queue(self) -> QueueRecord:
+    def _judged_queue(self) -> records.QueueRecord:
         state = self.cluster.engine.state
         waiting = [info for info in state.pending.values() if state.placed(info.uid) is None]
-        found: dict[str, QueuedPodRecord] = {}
+        found: dict[str, records.QueuedPodRecord] = {}
         for number, (first, others) in enumerate(kinds_of(self.cluster.engine, waiting)):
-            record = self._judged(first) if number < MAX_KINDS else QueuedPodRecord(pod=first.key, place=UNJUDGED)
+            record = (
+                self._judged(first) if number < MAX_KINDS else records.QueuedPodRecord(pod=first.key, place=UNJUDGED)
+            )
             found |= {key: replace(record, pod=key) for key in (first.key, *others)}
         pods = tuple(found[info.key] for info in waiting)
-        return QueueRecord(counts=dict(Counter(pod.place for pod in pods)), pods=pods, left_out=0)
+        return records.QueueRecord(counts=dict(Counter(pod.place for pod in pods)), pods=pods, left_out=0)
 
-    def _judged(self, info: PodInfo) -> QueuedPodRecord:
+    def _judged(self, info: PodInfo) -> records.QueuedPodRecord:
         verdict = self.cluster.verdict(info)
         if verdict.gated is not None:
-            return QueuedPodRecord(pod=info.key, place=GATED, gated_by=verdict.gated.plugin)
+            return records.QueuedPodRecord(pod=info.key, place=GATED, gated_by=verdict.gated.plugin)
         if verdict.error is not None:
-            return QueuedPodRecord(pod=info.key, place=UNJUDGED)
+            return records.QueuedPodRecord(pod=info.key, place=UNJUDGED)
         if verdict.node_name:
             groups = (self.cluster.group_verdict(group) for group in self.cluster.groups_of([info]))
             unfit = next((group for group in groups if not group.fits), None)
             if unfit is not None:
-                return QueuedPodRecord(pod=info.key, place=IN_GROUP, reason=unfit.in_words())
-            return QueuedPodRecord(pod=info.key, place=PLACEABLE)
-        return QueuedPodRecord(
+                return records.QueuedPodRecord(pod=info.key, place=IN_GROUP, reason=unfit.in_words())
+            return records.QueuedPodRecord(pod=info.key, place=PLACEABLE)
+        return records.QueuedPodRecord(
             pod=info.key,
             place=UNSCHEDULABLE,
             reason=main_reason(verdict.message),
@@ -166,7 +160,7 @@ class ClusterInspection:
 
     # -- nodes and groups ---------------------------------------------------------------------------------------------
 
-    def node(self, name: str) -> Record:
+    def node(self, name: str) -> records.Record:
         """The node's view; raises NotFound."""
         engine = self.cluster.engine
         if name not in engine.state.table.row_of:
@@ -176,7 +170,7 @@ class ClusterInspection:
         questions = ((self.cluster.verdict(first), (first.key, *others)) for first, others in kinds)
         return node_view(engine, name, questions).record()
 
-    def group(self, key: str) -> GroupStateRecord:
+    def group(self, key: str) -> records.GroupStateRecord:
         """The verdict on a group; raises NotFound."""
         state = self.cluster.engine.state
         group, members = state.objects.get(PodGroup, key), state.pod_groups
@@ -186,7 +180,7 @@ class ClusterInspection:
         members_waiting = [info for info in state.pending.values() if _is_of(info, key)]
         waiting = {info.key for info in members_waiting}
         judged = self.cluster.groups_of(members_waiting)
-        return GroupStateRecord(
+        return records.GroupStateRecord(
             pod_group=key,
             min_count=0 if gang is None else gang.min_count,
             condition=condition_of(group),
@@ -200,5 +194,5 @@ def _is_of(info: PodInfo, group: str) -> bool:
     return info.pod.spec.scheduling_group is not None and group_key(info.pod) == group
 
 
-def _json(record: Record) -> Response:
-    return Response(encoded(record), content_type=JSON)
+def _json(record: records.Record) -> Response:
+    return Response(records.encoded(record), content_type=JSON)

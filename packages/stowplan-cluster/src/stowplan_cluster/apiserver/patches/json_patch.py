@@ -15,15 +15,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.kube.api.api_errors import (
-    INVALID,
-    BadRequest,
-    FieldError,
-    Invalid,
-    RequestEntityTooLarge,
-    StatusDetails,
-    invalid,
-)
+from stowplan.kube.api import api_errors
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject, copy_of, json_type, same
@@ -54,7 +46,7 @@ def apply_json_patch(obj: JsonObject, patch: object) -> JsonObject:
         for operation in operations:
             _OPERATIONS.get(operation.get("op") or "", _unknown)(document, operation)
     except _DoesNotApplyError:
-        raise Invalid(_REFUSED, details=StatusDetails()) from None
+        raise api_errors.Invalid(_REFUSED, details=api_errors.StatusDetails()) from None
     return object_of(document.root)
 
 
@@ -64,7 +56,7 @@ def object_of(patched: object) -> JsonObject:
         return patched
     why = f"json: cannot unmarshal {json_type(patched)} into Go value of type map[string]interface {{}}"
     message = f"Invalid value: {go_quote(go_json(patched))}: {why}"
-    raise invalid("", "", "", [FieldError(INVALID, "patch", message)])
+    raise api_errors.invalid("", "", "", [api_errors.FieldError(api_errors.INVALID, "patch", message)])
 
 
 def _operations_of(patch: object) -> list[JsonObject]:
@@ -76,7 +68,7 @@ def _operations_of(patch: object) -> list[JsonObject]:
         _check_operation(operation)
     if len(patch) > MAX_OPERATIONS:
         limit = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
-        raise RequestEntityTooLarge(f"Request entity too large: {limit}")
+        raise api_errors.RequestEntityTooLarge(f"Request entity too large: {limit}")
     return [operation or {} for operation in patch]
 
 
@@ -92,8 +84,8 @@ def _check_operation(operation: object) -> None:
             raise _undecodable(f"json: cannot unmarshal {json_type(value)} into {where}")
 
 
-def _undecodable(why: str) -> BadRequest:
-    return BadRequest(f"error decoding patch: {why}")
+def _undecodable(why: str) -> api_errors.BadRequest:
+    return api_errors.BadRequest(f"error decoding patch: {why}")
 
 
 def _unknown(document: _Document, operation: JsonObject) -> None:
@@ -215,10 +207,10 @@ _OPERATIONS: dict[str, Callable[[_Document, JsonObject], None]] = {
 @bounded
 def apply_merge_patch(obj: JsonObject, patch: object) -> JsonObject:
     if patch is None:
-        raise BadRequest("Invalid JSON Patch")
+        raise api_errors.BadRequest("Invalid JSON Patch")
     if not isinstance(patch, dict):
         why = f"json: cannot unmarshal {json_type(patch)} into Go value of type map[string]interface {{}}"
-        raise BadRequest(f"error decoding patch: {why}")
+        raise api_errors.BadRequest(f"error decoding patch: {why}")
     return _merged(obj, patch)
 
 

@@ -17,50 +17,28 @@ from typing import NamedTuple
 from msgspec import field
 
 from stowplan.kube.cel import static_types as t
+from stowplan.kube.cel import syntax
 from stowplan.kube.cel.checker import Checked
 from stowplan.kube.cel.costs import IDENT, LIST, MAP
 from stowplan.kube.cel.device_selectors import DeviceSelector
 from stowplan.kube.cel.macros import ACCUMULATOR
-from stowplan.kube.cel.syntax import (
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.validation.call_costs import (
-    MOST,
-    NOTHING,
-    ONE,
-    TRAVERSAL,
-    UNKNOWN,
-    Argument,
-    Estimate,
-    Range,
-    estimate_of,
-    exactly,
-    most_of_a_device,
-)
+from stowplan_cluster.apiserver.validation import call_costs
 
 
 class _Entries(NamedTuple):
     """The sizes of a list's or map's entries."""
 
     is_list: bool
-    key: Range
-    value: Range
+    key: call_costs.Range
+    value: call_costs.Range
 
 
 class _Local(PlainStruct):
     """A variable of a macro."""
 
     path: tuple[str, ...]
-    size: Range | None
+    size: call_costs.Range | None
     entries: _Entries | None
 
 
@@ -71,72 +49,72 @@ def most_cost(selector: DeviceSelector) -> int:
 
 class _Estimator(PlainStruct):
     _checked: Checked
-    _costs: dict[Node, Range] = field(default_factory=dict)
-    _paths: dict[Node, tuple[str, ...]] = field(default_factory=dict)
-    _known: dict[Node, Range] = field(default_factory=dict)
-    _entries: dict[Node, _Entries] = field(default_factory=dict)
+    _costs: dict[syntax.Node, call_costs.Range] = field(default_factory=dict)
+    _paths: dict[syntax.Node, tuple[str, ...]] = field(default_factory=dict)
+    _known: dict[syntax.Node, call_costs.Range] = field(default_factory=dict)
+    _entries: dict[syntax.Node, _Entries] = field(default_factory=dict)
     _locals: dict[str, list[_Local]] = field(default_factory=dict)
 
-    def cost(self, node: Node) -> Range:
+    def cost(self, node: syntax.Node) -> call_costs.Range:
         """Recurses directly, to use few stack frames."""
         found = self._costs.get(node)
         if found is not None:
             return found
         match node:
-            case Literal():
-                found = NOTHING
-            case Ident():
+            case syntax.Literal():
+                found = call_costs.NOTHING
+            case syntax.Ident():
                 local = self._local(node.name)
                 self._paths[node] = local.path if local is not None else (node.name,)
-                found = exactly(IDENT)
-            case Select():
+                found = call_costs.exactly(IDENT)
+            case syntax.Select():
                 found = self._select(node)
-            case Call():
+            case syntax.Call():
                 found = self._call(node)
-            case ListLiteral():
+            case syntax.ListLiteral():
                 found = self._list(node)
-            case MapLiteral():
+            case syntax.MapLiteral():
                 found = self._map(node)
-            case StructLiteral():
-                found = NOTHING
-            case Comprehension():
+            case syntax.StructLiteral():
+                found = call_costs.NOTHING
+            case syntax.Comprehension():
                 found = self._bind(node) if _is_bind(node) else self._fold(node)
         self._costs[node] = found
         return found
 
-    def _select(self, node: Select) -> Range:
+    def _select(self, node: syntax.Select) -> call_costs.Range:
         if (name := self._checked.names.get(node)) is not None:
             # A type, or a variable with dots in its name.
             self._paths[node] = (name,)
-            return exactly(IDENT)
+            return call_costs.exactly(IDENT)
         cost = self.cost(node.operand)
         if node.test_only:
             return cost
         kinds = (t.TypeKind.MAP, t.TypeKind.STRUCT, t.TypeKind.PARAM)
         if self._checked.types[node.operand].kind in kinds:
-            cost = cost.plus(exactly(IDENT))
+            cost = cost.plus(call_costs.exactly(IDENT))
         self._paths[node] = (*self._path(node.operand), node.field)
         return cost
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> Range:
+    def _call(self, node: syntax.Call) -> call_costs.Range:
         if node.function == "dyn":
             (arg,) = node.args
-            cost = self.cost(arg).plus(ONE)
+            cost = self.cost(arg).plus(call_costs.ONE)
             self._copy(node, arg)
             return cost
         costs = [self.cost(arg) for arg in node.args]
         meaning = self._checked.calls.get(node)
         if meaning is None:
-            return NOTHING
-        target, total = None, NOTHING
+            return call_costs.NOTHING
+        target, total = None, call_costs.NOTHING
         if meaning.target is not None:
             total = self.cost(meaning.target)
             target = self._argument(meaning.target)
         args = [self._argument(arg) for arg in node.args]
-        found: Range | None = None
-        size: Range | None = None
+        found: call_costs.Range | None = None
+        size: call_costs.Range | None = None
         for overload in meaning.overloads:
             of_overload = self._of_overload(node, meaning.function.name, overload.id, target, args, costs)
             found = of_overload.cost if found is None else found.union(of_overload.cost)
@@ -151,66 +129,72 @@ class _Estimator(PlainStruct):
                 size = self._size(node)
         if size is not None:
             self._known[node] = size
-        return total.plus(found or NOTHING)
+        return total.plus(found or call_costs.NOTHING)
 
     def _of_overload(
         self,
-        node: Call,
+        node: syntax.Call,
         function: str,
         overload: str,
-        target: Argument | None,
-        args: list[Argument],
-        costs: list[Range],
-    ) -> Estimate:
+        target: call_costs.Argument | None,
+        args: list[call_costs.Argument],
+        costs: list[call_costs.Range],
+    ) -> call_costs.Estimate:
         if overload in ("logical_and", "logical_or"):
             # The second may be skipped.
             first, *others = costs
-            return Estimate(Range(first.least, _sum([first, *others]).most))
+            return call_costs.Estimate(call_costs.Range(first.least, _sum([first, *others]).most))
         if overload == "conditional":
             return self._conditional(node, args, costs)
         given = _sum(costs)
         if overload in ("add_string", "add_bytes", "add_list"):
             return self._addition(node, overload, args, given)
-        found = estimate_of(function, overload, target, args)
+        found = call_costs.estimate_of(function, overload, target, args)
         return found._replace(cost=found.cost.plus(given))
 
-    def _conditional(self, node: Call, args: list[Argument], costs: list[Range]) -> Estimate:
+    def _conditional(
+        self, node: syntax.Call, args: list[call_costs.Argument], costs: list[call_costs.Range]
+    ) -> call_costs.Estimate:
         first, second = (self._entries_of(arg) for arg in node.args[1:])
         if first is not None and second is not None:
             self._entries[node] = _joined(first, second)
-        return Estimate(costs[0].plus(costs[1].union(costs[2])), args[1].size.union(args[2].size))
+        return call_costs.Estimate(costs[0].plus(costs[1].union(costs[2])), args[1].size.union(args[2].size))
 
-    def _addition(self, node: Call, overload: str, args: list[Argument], given: Range) -> Estimate:
+    def _addition(
+        self, node: syntax.Call, overload: str, args: list[call_costs.Argument], given: call_costs.Range
+    ) -> call_costs.Estimate:
         first, second = (self._entries_of(arg) for arg in node.args)
         if first is not None and second is not None:
             self._entries[node] = _joined(first, second)
         size = args[0].size.plus(args[1].size)
-        return Estimate(given.plus(ONE if overload == "add_list" else size.by(TRAVERSAL)), size)
+        return call_costs.Estimate(
+            given.plus(call_costs.ONE if overload == "add_list" else size.by(call_costs.TRAVERSAL)), size
+        )
 
     # -- literals and macros ------------------------------------------------------------------------------------------
 
-    def _list(self, node: ListLiteral) -> Range:
-        cost = NOTHING
+    def _list(self, node: syntax.ListLiteral) -> call_costs.Range:
+        cost = call_costs.NOTHING
         for one in node.elements:
             cost = cost.plus(self.cost(one))
-        self._entries[node] = _Entries(True, ONE, self._union(node.elements))
-        return cost.plus(exactly(LIST))
+        self._entries[node] = _Entries(True, call_costs.ONE, self._union(node.elements))
+        return cost.plus(call_costs.exactly(LIST))
 
-    def _map(self, node: MapLiteral) -> Range:
-        cost = NOTHING
+    def _map(self, node: syntax.MapLiteral) -> call_costs.Range:
+        cost = call_costs.NOTHING
         for entry in node.entries:
             cost = cost.plus(self.cost(entry.key)).plus(self.cost(entry.value))
         keys, values = ([getattr(entry, part) for entry in node.entries] for part in ("key", "value"))
         self._entries[node] = _Entries(False, self._union(keys), self._union(values))
-        return cost.plus(exactly(MAP))
+        return cost.plus(call_costs.exactly(MAP))
 
-    def _union(self, nodes: list[Node]) -> Range:
-        found = NOTHING if not nodes else Range(MOST, 0)
+    def _union(self, nodes: list[syntax.Node]) -> call_costs.Range:
+        found = call_costs.NOTHING if not nodes else call_costs.Range(call_costs.MOST, 0)
         for node in nodes:
             found = found.union(self._size_or_unknown(node))
         return found
 
-    def _fold(self, node: Comprehension) -> Range:
+    def _fold(self, node: syntax.Comprehension) -> call_costs.Range:
         cost = self.cost(node.range).plus(self.cost(node.init))
         self._push(node.accumulator, _Local(self._path(node.init), self._size(node.init), self._entries_of(node.init)))
         pushed = self._push_variables(node)
@@ -220,18 +204,18 @@ class _Estimator(PlainStruct):
         cost = cost.plus(self.cost(node.result))
         self._locals[node.accumulator].pop()
         rounds = self._size_or_unknown(node.range)
-        if isinstance(node.init, Literal):
+        if isinstance(node.init, syntax.Literal):
             if (size := self._size(node.init)) is not None:
                 self._known[node] = size
-        elif isinstance(node.init, ListLiteral | MapLiteral):
+        elif isinstance(node.init, syntax.ListLiteral | syntax.MapLiteral):
             self._known[node] = rounds
             if (entries := self._entries_of(node.step)) is not None:
                 self._entries[node] = entries
         return cost.plus(rounds.times(step.plus(condition)))
 
-    def _push_variables(self, node: Comprehension) -> list[str]:
+    def _push_variables(self, node: syntax.Comprehension) -> list[str]:
         entries, path = self._entries_of(node.range), self._path(node.range)
-        sizes: tuple[Range | None, Range | None] = (None, None)
+        sizes: tuple[call_costs.Range | None, call_costs.Range | None] = (None, None)
         if entries is not None:
             is_list, *_ = entries
             sizes = entries.key, entries.value
@@ -250,7 +234,7 @@ class _Estimator(PlainStruct):
         self._push(node.variable, value if is_list else key)
         return [node.variable]
 
-    def _bind(self, node: Comprehension) -> Range:
+    def _bind(self, node: syntax.Comprehension) -> call_costs.Range:
         cost = self.cost(node.range).plus(self.cost(node.init))
         self._push(node.accumulator, _Local(self._path(node.init), self._size(node.init), self._entries_of(node.init)))
         cost = cost.plus(self.cost(node.result))
@@ -267,48 +251,48 @@ class _Estimator(PlainStruct):
     def _push(self, name: str, local: _Local) -> None:
         self._locals.setdefault(name, []).append(local)
 
-    def _path(self, node: Node) -> tuple[str, ...]:
-        if isinstance(node, Ident) and (local := self._local(node.name)) is not None:
+    def _path(self, node: syntax.Node) -> tuple[str, ...]:
+        if isinstance(node, syntax.Ident) and (local := self._local(node.name)) is not None:
             return local.path
         return self._paths.get(node, ())
 
-    def _argument(self, node: Node) -> Argument:
+    def _argument(self, node: syntax.Node) -> call_costs.Argument:
         path = self._path(node)
         path = () if path[:1] == (ACCUMULATOR,) else path
-        return Argument(node, self._checked.types[node], path, self._size_or_unknown(node))
+        return call_costs.Argument(node, self._checked.types[node], path, self._size_or_unknown(node))
 
-    def _at(self, path: tuple[str, ...]) -> Range | None:
-        most = most_of_a_device(path)
-        return None if most is None else Range(0, most)
+    def _at(self, path: tuple[str, ...]) -> call_costs.Range | None:
+        most = call_costs.most_of_a_device(path)
+        return None if most is None else call_costs.Range(0, most)
 
-    def _size_or_unknown(self, node: Node) -> Range:
-        return self._size(node) or UNKNOWN
+    def _size_or_unknown(self, node: syntax.Node) -> call_costs.Range:
+        return self._size(node) or call_costs.UNKNOWN
 
-    def _size(self, node: Node) -> Range | None:
+    def _size(self, node: syntax.Node) -> call_costs.Range | None:
         if (known := self._known.get(node)) is not None:
             return known
         match node:
-            case Literal():
-                return exactly(_length(node.value))
-            case ListLiteral():
-                return exactly(len(node.elements))
-            case MapLiteral():
-                return exactly(len(node.entries))
+            case syntax.Literal():
+                return call_costs.exactly(_length(node.value))
+            case syntax.ListLiteral():
+                return call_costs.exactly(len(node.elements))
+            case syntax.MapLiteral():
+                return call_costs.exactly(len(node.entries))
         if (found := self._at(self._path(node))) is not None:
             self._known[node] = found
             return found
         if _is_scalar(self._checked.types[node]):
-            return ONE
-        local = self._local(node.name) if isinstance(node, Ident) else None
+            return call_costs.ONE
+        local = self._local(node.name) if isinstance(node, syntax.Ident) else None
         return local.size if local is not None else None
 
-    def _entries_of(self, node: Node) -> _Entries | None:
+    def _entries_of(self, node: syntax.Node) -> _Entries | None:
         found = self._entries.get(node)
-        if found is None and isinstance(node, Ident) and (local := self._local(node.name)) is not None:
+        if found is None and isinstance(node, syntax.Ident) and (local := self._local(node.name)) is not None:
             return local.entries
         return found
 
-    def _copy(self, to: Node, of: Node) -> None:
+    def _copy(self, to: syntax.Node, of: syntax.Node) -> None:
         if (size := self._size(of)) is not None:
             self._known[to] = size
         if (entries := self._entries_of(of)) is not None:
@@ -319,8 +303,8 @@ def _length(value: object) -> int:
     return len(value) if isinstance(value, str | bytes) else 1
 
 
-def _sum(costs: Iterable[Range]) -> Range:
-    found = NOTHING
+def _sum(costs: Iterable[call_costs.Range]) -> call_costs.Range:
+    found = call_costs.NOTHING
     for cost in costs:
         found = found.plus(cost)
     return found
@@ -330,9 +314,9 @@ def _joined(first: _Entries, second: _Entries) -> _Entries:
     return _Entries(first.is_list, first.key.union(second.key), first.value.union(second.value))
 
 
-def _is_bind(node: Comprehension) -> bool:
-    is_empty = isinstance(node.range, ListLiteral) and not node.range.elements
-    never = isinstance(node.condition, Literal) and node.condition.value is False
+def _is_bind(node: syntax.Comprehension) -> bool:
+    is_empty = isinstance(node.range, syntax.ListLiteral) and not node.range.elements
+    never = isinstance(node.condition, syntax.Literal) and node.condition.value is False
     return is_empty and never and node.accumulator != ACCUMULATOR
 
 

@@ -27,16 +27,7 @@ from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.devices.device_views import (
-    GROUPS_API,
-    RESOURCE_CLAIMS,
-    SLICES,
-    TAINT_RULES,
-    ClaimingPod,
-    DeviceClaimKey,
-    GroupMembers,
-    may_claim,
-)
+from stowplan_cluster.controllers.devices import device_views
 from stowplan_cluster.controllers.events import NORMAL
 from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.views import Key
@@ -133,7 +124,7 @@ class _Eviction(NamedTuple):
 class DeviceTaintEvictionController:
     def __init__(self, registry: Registry) -> None:
         self.name = "device-taint-eviction-controller"
-        self.watches = (SLICES, TAINT_RULES, RESOURCE_CLAIMS, PODS)
+        self.watches = (device_views.SLICES, device_views.TAINT_RULES, device_views.RESOURCE_CLAIMS, PODS)
         self._client = ControllerClient(registry, "device-taint-eviction-controller")
         #: Slice -> the NoExecute taints of its devices.
         self._taints: dict[str, dict[_DeviceId, tuple[_Tainted, ...]]] = {}
@@ -142,8 +133,8 @@ class DeviceTaintEvictionController:
         self._reports: dict[RuleKey, float] = {}
         self._evicted: dict[str, int] = {}
         #: Claims with allocated devices; pods by group.
-        self._claims: dict[DeviceClaimKey, ResourceClaim] = {}
-        self._members = GroupMembers()
+        self._claims: dict[device_views.DeviceClaimKey, ResourceClaim] = {}
+        self._members = device_views.GroupMembers()
         #: When each pod was first found to need eviction.
         self._scheduled_since: dict[Key, float] = {}
 
@@ -151,14 +142,14 @@ class DeviceTaintEvictionController:
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
         stored = event.stored
-        if stored.resource == SLICES:
+        if stored.resource == device_views.SLICES:
             return self._follow_slice(event)
-        if stored.resource == TAINT_RULES:
+        if stored.resource == device_views.TAINT_RULES:
             return self._follow_rule(event)
-        if stored.resource == RESOURCE_CLAIMS:
+        if stored.resource == device_views.RESOURCE_CLAIMS:
             return self._follow_claim(event)
         self._members.follow(event)
-        if not may_claim(stored) or not self._evicts:
+        if not device_views.may_claim(stored) or not self._evicts:
             return ()
         key = Key(stored.namespace, stored.name, stored.uid)
         if event.type == "DELETED":
@@ -218,7 +209,7 @@ class DeviceTaintEvictionController:
         ]
 
     def _follow_claim(self, event: Event) -> Sequence[Hashable]:
-        key = DeviceClaimKey(event.stored.namespace, event.stored.name)
+        key = device_views.DeviceClaimKey(event.stored.namespace, event.stored.name)
         before = self._claims.pop(key, None)
         claim = decode_json(event.stored.data, ResourceClaim)
         if event.type != "DELETED" and claim.status.allocation is not None:
@@ -233,7 +224,7 @@ class DeviceTaintEvictionController:
         namespace = claim.metadata.namespace
         found: list[Key] = []
         for user in claim.status.reserved_for:
-            if (user.api_group, user.resource) == (GROUPS_API, "podgroups"):
+            if (user.api_group, user.resource) == (device_views.GROUPS_API, "podgroups"):
                 found += self._members.of(namespace, user.name)
             elif user.resource == "pods":
                 found.append(Key(namespace, user.name, user.uid))
@@ -245,7 +236,7 @@ class DeviceTaintEvictionController:
         if isinstance(key, RuleKey):
             return self._report(key)
         stored = self._client.find(PODS, key)
-        pod = None if stored is None else decode_json(stored.data, ClaimingPod)
+        pod = None if stored is None else decode_json(stored.data, device_views.ClaimingPod)
         if stored is None or pod is None or not _is_running(pod):
             self._scheduled_since.pop(key, None)
             return None
@@ -262,7 +253,7 @@ class DeviceTaintEvictionController:
             self._evicted[rule] = self._evicted.get(rule, 0) + 1
         return None
 
-    def _eviction_of(self, key: Key, pod: ClaimingPod) -> _Eviction | None:
+    def _eviction_of(self, key: Key, pod: device_views.ClaimingPod) -> _Eviction | None:
         """When to evict the pod, and because of which rules; None if it may stay."""
         found = [
             (tainted, seconds)
@@ -301,7 +292,7 @@ class DeviceTaintEvictionController:
     def _report(self, key: RuleKey) -> float | None:
         """Update a rule's status, unless that is not due yet; return the seconds until it is."""
         due, rule = self._reports.get(key), self._rules.get(key.name)
-        stored = self._client.find(TAINT_RULES, Key("", key.name, key.uid))
+        stored = self._client.find(device_views.TAINT_RULES, Key("", key.name, key.uid))
         if due is None or rule is None or stored is None:
             return None
         obj = stored.to_dict()
@@ -338,19 +329,19 @@ class DeviceTaintEvictionController:
                 pods.update(dict.fromkeys(user for user in self._users(claim) if self._uses(user, name)))
         published = sum(
             _selects(rule, (slice_.spec.driver, slice_.spec.pool.name, device.name))
-            for stored in self._client.store.list(SLICES)
+            for stored in self._client.store.list(device_views.SLICES)
             for slice_ in (decode_json(stored.data, ResourceSlice),)
             for device in slice_.spec.devices
         )
         return Affected(len(pods), len({pod.namespace for pod in pods}), published, allocated)
 
-    def _uses(self, key: Key, claim: DeviceClaimKey) -> bool:
+    def _uses(self, key: Key, claim: device_views.DeviceClaimKey) -> bool:
         stored = self._client.find(PODS, key)
-        pod = None if stored is None else decode_json(stored.data, ClaimingPod)
+        pod = None if stored is None else decode_json(stored.data, device_views.ClaimingPod)
         return pod is not None and _is_running(pod) and claim in pod.claims
 
 
-def _is_running(pod: ClaimingPod) -> bool:
+def _is_running(pod: device_views.ClaimingPod) -> bool:
     return not (pod.deleting or pod.done) and bool(pod.spec.node_name)
 
 

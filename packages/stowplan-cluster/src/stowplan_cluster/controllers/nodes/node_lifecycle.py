@@ -18,17 +18,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from stowplan.kube.api.taints import (
-    DISK_PRESSURE,
-    MEMORY_PRESSURE,
-    NETWORK_UNAVAILABLE,
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    NOT_READY,
-    PID_PRESSURE,
-    UNREACHABLE,
-    UNSCHEDULABLE,
-)
+from stowplan.kube.api import taints
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -43,15 +33,15 @@ STARTUP_GRACE_SECONDS = 60.0
 
 #: (condition, status) -> taint key.
 _TAINTS = {
-    ("Ready", "False"): NOT_READY,
-    ("Ready", "Unknown"): UNREACHABLE,
-    ("MemoryPressure", "True"): MEMORY_PRESSURE,
-    ("DiskPressure", "True"): DISK_PRESSURE,
-    ("PIDPressure", "True"): PID_PRESSURE,
-    ("NetworkUnavailable", "True"): NETWORK_UNAVAILABLE,
+    ("Ready", "False"): taints.NOT_READY,
+    ("Ready", "Unknown"): taints.UNREACHABLE,
+    ("MemoryPressure", "True"): taints.MEMORY_PRESSURE,
+    ("DiskPressure", "True"): taints.DISK_PRESSURE,
+    ("PIDPressure", "True"): taints.PID_PRESSURE,
+    ("NetworkUnavailable", "True"): taints.NETWORK_UNAVAILABLE,
 }
-_OWN_NO_SCHEDULE = frozenset({*_TAINTS.values(), UNSCHEDULABLE})
-_OWN_NO_EXECUTE = frozenset({NOT_READY, UNREACHABLE})
+_OWN_NO_SCHEDULE = frozenset({*_TAINTS.values(), taints.UNSCHEDULABLE})
+_OWN_NO_EXECUTE = frozenset({taints.NOT_READY, taints.UNREACHABLE})
 _MONITORED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -178,7 +168,7 @@ class NodeLifecycleController:
 
 
 def _is_own(taint: JsonObject) -> bool:
-    keys = {NO_SCHEDULE: _OWN_NO_SCHEDULE, NO_EXECUTE: _OWN_NO_EXECUTE}
+    keys = {taints.NO_SCHEDULE: _OWN_NO_SCHEDULE, taints.NO_EXECUTE: _OWN_NO_EXECUTE}
     return taint.get("key") in keys.get(taint.get("effect", ""), ())
 
 
@@ -186,7 +176,7 @@ def _wanted_taints(node: JsonObject) -> list[tuple[str, str]]:
     """The (key, effect) of all taints that this controller should set."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     keys = [_TAINTS.get((condition.get("type"), condition.get("status"))) for condition in conditions]
-    wanted = [(key, NO_SCHEDULE) for key in keys if key is not None]
+    wanted = [(key, taints.NO_SCHEDULE) for key in keys if key is not None]
     if node["spec"].get("unschedulable"):
-        wanted.append((UNSCHEDULABLE, NO_SCHEDULE))
-    return [*wanted, *((key, NO_EXECUTE) for key, _ in wanted if key in _OWN_NO_EXECUTE)]
+        wanted.append((taints.UNSCHEDULABLE, taints.NO_SCHEDULE))
+    return [*wanted, *((key, taints.NO_EXECUTE) for key, _ in wanted if key in _OWN_NO_EXECUTE)]

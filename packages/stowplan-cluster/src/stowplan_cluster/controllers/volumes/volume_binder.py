@@ -28,23 +28,7 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
-from stowplan_cluster.controllers.volumes.volume_matching import (
-    BIND_COMPLETED,
-    CLASSES,
-    NO_PROVISIONER,
-    PROVISIONED_BY,
-    SELECTED_NODE,
-    Binding,
-    ClaimKey,
-    Volumes,
-    annotations_of,
-    default_of,
-    fits,
-    is_default,
-    offered_of,
-    waits_for_consumer,
-    wanted_of,
-)
+from stowplan_cluster.controllers.volumes import volume_matching
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -64,23 +48,23 @@ class VolumeKey(NamedTuple):
 class VolumeBinder:
     def __init__(self, registry: Registry) -> None:
         self.name = "persistentvolume-binder-controller"
-        self.watches = (CLASSES, VOLUMES, CLAIMS)
+        self.watches = (volume_matching.CLASSES, VOLUMES, CLAIMS)
         self._client = ControllerClient(registry, "persistentvolume-controller")
-        self._binding = Binding(self._client)
-        self._volumes = Volumes()
+        self._binding = volume_matching.Binding(self._client)
+        self._volumes = volume_matching.Volumes()
         #: spec.volumeName -> claims that name the volume.
-        self._claimants: dict[str, dict[ClaimKey, None]] = {}
+        self._claimants: dict[str, dict[volume_matching.ClaimKey, None]] = {}
         #: Class -> claims without a suitable volume, in order of arrival.
-        self._waiting: dict[str, dict[ClaimKey, None]] = {}
+        self._waiting: dict[str, dict[volume_matching.ClaimKey, None]] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
         storage = event.stored.resource
-        if storage == CLASSES:
+        if storage == volume_matching.CLASSES:
             return self._follow_class(event)
         return self._follow_volume(event) if storage == VOLUMES else self._follow_claim(event)
 
     def reconcile(self, key: Any) -> float | None:
-        if isinstance(key, ClaimKey):
+        if isinstance(key, volume_matching.ClaimKey):
             stored = self._client.store.get(CLAIMS, key.namespace, key.name)
             if stored is not None:
                 self._sync_claim(stored)
@@ -95,7 +79,7 @@ class VolumeBinder:
 
     def _follow_class(self, event: Event) -> Sequence[Hashable]:
         waiting = [*self._waiting.get(event.stored.name, ())]
-        if event.type != "DELETED" and is_default(event.stored):
+        if event.type != "DELETED" and volume_matching.is_default(event.stored):
             waiting += self._waiting.get("", ())
         return waiting
 
@@ -107,14 +91,14 @@ class VolumeBinder:
         claims |= self._claimants.get(name, {})
         if event.type == "DELETED":
             return list(claims)
-        volume = offered_of(event.stored)
+        volume = volume_matching.offered_of(event.stored)
         self._volumes.put(volume)
         if volume.claim is not None:
             claims[volume.claim] = None
         return [VolumeKey(name), *claims]
 
     def _follow_claim(self, event: Event) -> Sequence[Hashable]:
-        key = ClaimKey(event.stored.namespace, event.stored.name)
+        key = volume_matching.ClaimKey(event.stored.namespace, event.stored.name)
         before = _volume_name(event.previous) if event.previous is not None else ""
         name = _volume_name(event.stored) if event.type != "DELETED" else ""
         if before != name:
@@ -128,7 +112,7 @@ class VolumeBinder:
         volumes = dict.fromkeys([*self._volumes.of_claim(key), *(one for one in (before, name) if one)])
         return [key, *(VolumeKey(volume) for volume in volumes)]
 
-    def _stop_waiting(self, key: ClaimKey, event: Event) -> None:
+    def _stop_waiting(self, key: volume_matching.ClaimKey, event: Event) -> None:
         """Remove a claim from those that wait; its next reconcile adds it again if needed."""
         class_name = _class_of(event.previous.to_dict() if event.previous is not None else event.stored.to_dict())
         left = self._waiting.get(class_name or "", {})
@@ -143,7 +127,7 @@ class VolumeBinder:
             return
         for key in list(self._waiting.get(volume.kind.class_name, ())):
             stored = self._client.store.get(CLAIMS, key.namespace, key.name)
-            if stored is not None and fits(volume, wanted_of(stored)):
+            if stored is not None and volume_matching.fits(volume, volume_matching.wanted_of(stored)):
                 self._sync_claim(stored)
                 current = self._volumes.get(name)
                 if current is None or not current.free:
@@ -153,7 +137,7 @@ class VolumeBinder:
 
     def _sync_claim(self, stored: Stored) -> None:
         claim = stored.to_dict()
-        if BIND_COMPLETED in annotations_of(claim):
+        if volume_matching.BIND_COMPLETED in volume_matching.annotations_of(claim):
             self._sync_bound_claim(stored, claim)
         elif claim["spec"].get("volumeName"):
             self._sync_reserving_claim(stored, claim)
@@ -164,18 +148,18 @@ class VolumeBinder:
         """A claim without volumeName."""
         name = _class_of(claim)
         class_ = self._class(name or "")
-        delayed = class_ is not None and waits_for_consumer(class_)
-        volume = self._volumes.best_for(wanted_of(stored), reserved_only=delayed)
+        delayed = class_ is not None and volume_matching.waits_for_consumer(class_)
+        volume = self._volumes.best_for(volume_matching.wanted_of(stored), reserved_only=delayed)
         if volume is not None:
             self._bind(volume.name, stored)
             return
-        default = default_of(self._client.store.list(CLASSES)) if name is None else None
+        default = volume_matching.default_of(self._client.store.list(volume_matching.CLASSES)) if name is None else None
         if default is not None:
             claim["spec"]["storageClassName"] = default
             self._client.update(stored, claim)
             return
-        self._waiting.setdefault(name or "", {})[ClaimKey(stored.namespace, stored.name)] = None
-        if delayed and SELECTED_NODE not in annotations_of(claim):
+        self._waiting.setdefault(name or "", {})[volume_matching.ClaimKey(stored.namespace, stored.name)] = None
+        if delayed and volume_matching.SELECTED_NODE not in volume_matching.annotations_of(claim):
             message = "waiting for first consumer to be created before binding"
             self._client.events.record(claim, NORMAL, "WaitForFirstConsumer", message)
         elif name:
@@ -192,13 +176,16 @@ class VolumeBinder:
             self._client.events.record(claim, WARNING, "ProvisioningFailed", message)
             return
         provisioner = class_["provisioner"]
-        if provisioner == NO_PROVISIONER:
+        if provisioner == volume_matching.NO_PROVISIONER:
             message = f"no volume plugin matched name: {provisioner}"
             self._client.events.record(claim, WARNING, "ProvisioningFailed", message)
             return
-        if annotations_of(claim).get(STORAGE_PROVISIONER) != provisioner:
+        if volume_matching.annotations_of(claim).get(STORAGE_PROVISIONER) != provisioner:
             names = (_BETA_STORAGE_PROVISIONER, STORAGE_PROVISIONER)
-            claim["metadata"]["annotations"] = {**annotations_of(claim), **dict.fromkeys(names, provisioner)}
+            claim["metadata"]["annotations"] = {
+                **volume_matching.annotations_of(claim),
+                **dict.fromkeys(names, provisioner),
+            }
             self._client.update(stored, claim)
             message = (
                 f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually "
@@ -210,7 +197,7 @@ class VolumeBinder:
     def _sync_reserving_claim(self, stored: Stored, claim: JsonObject) -> None:
         """A claim with volumeName."""
         name = claim["spec"]["volumeName"]
-        volume, wanted = self._volumes.get(name), wanted_of(stored)
+        volume, wanted = self._volumes.get(name), volume_matching.wanted_of(stored)
         if volume is None:
             self._binding.set_claim_phase(stored, "Pending")
         elif volume.claim is None and (why := volume.mismatch(wanted)):
@@ -270,13 +257,15 @@ class VolumeBinder:
         elif not named:
             # The claim's reconcile completes the binding, unless the volume mode differs.
             self._record_mode_mismatch(volume, claim)
-        elif PROVISIONED_BY in annotations_of(volume) and _policy_of(volume) == "Delete":
+        elif (
+            volume_matching.PROVISIONED_BY in volume_matching.annotations_of(volume) and _policy_of(volume) == "Delete"
+        ):
             self._release(stored, volume)
         else:
             self._binding.unbind(stored)
 
     def _record_mode_mismatch(self, volume: JsonObject, claim: Stored) -> None:
-        offered, wanted = self._volumes.get(volume["metadata"]["name"]), wanted_of(claim)
+        offered, wanted = self._volumes.get(volume["metadata"]["name"]), volume_matching.wanted_of(claim)
         if offered is None or offered.kind.mode == wanted.kind.mode:
             return
         why = "due to incompatible volumeMode."
@@ -295,7 +284,7 @@ class VolumeBinder:
             self._client.events.record(volume, WARNING, "VolumeFailedRecycle", message)
 
     def _class(self, name: str) -> JsonObject | None:
-        stored = self._client.store.get(CLASSES, "", name) if name else None
+        stored = self._client.store.get(volume_matching.CLASSES, "", name) if name else None
         return stored.to_dict() if stored is not None else None
 
 

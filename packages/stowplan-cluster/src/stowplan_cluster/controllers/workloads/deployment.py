@@ -23,26 +23,8 @@ from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import PODS, decode_pod
 from stowplan_cluster.controllers.views import DEPLOYMENTS, REPLICA_SETS, Deployment, Key, ReplicaSet
+from stowplan_cluster.controllers.workloads import deployment_status
 from stowplan_cluster.controllers.workloads import deployment_status as reasons
-from stowplan_cluster.controllers.workloads.deployment_status import (
-    DESIRED_REPLICAS,
-    MAX_REPLICAS,
-    PROGRESSING,
-    RECREATE,
-    REVISION,
-    REVISION_HISTORY,
-    DeploymentStatus,
-    has_deadline,
-    is_complete,
-    number_in,
-    oldest_first,
-    proportional_sizes,
-    replicas_annotations,
-    revision_of,
-    size_of_new,
-    sizes_of_old,
-    wanted,
-)
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import (
     MAX_NAME,
@@ -55,10 +37,10 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
 #: Annotations of a Deployment that are not copied to its ReplicaSets.
 _OWN_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration",
-    REVISION,
-    REVISION_HISTORY,
-    DESIRED_REPLICAS,
-    MAX_REPLICAS,
+    deployment_status.REVISION,
+    deployment_status.REVISION_HISTORY,
+    deployment_status.DESIRED_REPLICAS,
+    deployment_status.MAX_REPLICAS,
     "deprecated.deployment.rollback.to",
 )
 #: Maximum length of the annotation with a ReplicaSet's former revisions.
@@ -82,7 +64,7 @@ class DeploymentController:
         if stored is None:
             return None
         deployment = DEPLOYMENTS.decode(stored)
-        sets = oldest_first(self._sets.claim(deployment))
+        sets = deployment_status.oldest_first(self._sets.claim(deployment))
         return _Rollout(self._client, stored, deployment, sets).advance()
 
 
@@ -98,7 +80,7 @@ class _Rollout:
         template = deployment.spec.template
         self._new = next((one for one in sets if same_template(one.spec.template, template)), None)
         self._old = [one for one in sets if one is not self._new]
-        self._status = DeploymentStatus(deployment, now=client.now)
+        self._status = deployment_status.DeploymentStatus(deployment, now=client.now)
         #: The Deployment's revision; "" if it has none yet.
         self._revision = ""
 
@@ -110,7 +92,7 @@ class _Rollout:
         self._keep_new_up_to_date()
         if deployment.spec.paused or self._is_scaling():
             return self._scale()
-        if deployment.spec.strategy.type == RECREATE:
+        if deployment.spec.strategy.type == deployment_status.RECREATE:
             self._recreate()
         else:
             self._roll()
@@ -118,7 +100,7 @@ class _Rollout:
 
     def _write(self, status: JsonObject) -> float | None:
         # On the main endpoint this would increment the generation.
-        annotations = {REVISION: self._revision} if self._revision else {}
+        annotations = {deployment_status.REVISION: self._revision} if self._revision else {}
         self._client.update_status(self._stored, status, annotations=annotations)
         return self._status.seconds_to_deadline(status)
 
@@ -136,8 +118,8 @@ class _Rollout:
         elif self._new is not None and self._is_saturated(self._new):
             for one in self._old:
                 self._resize(one, 0)
-        elif self._deployment.spec.strategy.type != RECREATE:
-            sizes = proportional_sizes(self._deployment, active)
+        elif self._deployment.spec.strategy.type != deployment_status.RECREATE:
+            sizes = deployment_status.proportional_sizes(self._deployment, active)
             for one in active:
                 self._resize(one, sizes[one.metadata.name], annotate=True)
         if self._deployment.spec.paused:
@@ -148,22 +130,22 @@ class _Rollout:
         new = self._new or self._create_new()
         if new is None:
             return
-        all_sets = wanted([*self._old, new])
+        all_sets = deployment_status.wanted([*self._old, new])
         size = new.spec.replicas
         if size > self._deployment.spec.replicas:
             target = self._deployment.spec.replicas
         else:
-            target = size_of_new(self._deployment, size, all_sets)
+            target = deployment_status.size_of_new(self._deployment, size, all_sets)
         if self._resize(new, target) or self._shrink_old(new):
             return
-        if is_complete(self._deployment, self._deployment.status):
+        if deployment_status.is_complete(self._deployment, self._deployment.status):
             self._forget_history()
 
     def _shrink_old(self, new: ReplicaSet) -> bool:
         active = [one for one in self._old if one.spec.replicas > 0]
         if not active:
             return False
-        sizes = sizes_of_old(self._deployment, active, new)
+        sizes = deployment_status.sizes_of_old(self._deployment, active, new)
         resized = [self._resize(one, sizes[one.metadata.name]) for one in active]
         return any(resized)
 
@@ -175,7 +157,7 @@ class _Rollout:
         if new is None:
             return
         self._resize(new, self._deployment.spec.replicas)
-        if is_complete(self._deployment, self._deployment.status):
+        if deployment_status.is_complete(self._deployment, self._deployment.status):
             self._forget_history()
 
     def _old_pods_run(self) -> bool:
@@ -185,21 +167,25 @@ class _Rollout:
     def _is_scaling(self) -> bool:
         """Whether spec.replicas changed since some active ReplicaSet was sized."""
         sets = [*self._old, *([self._new] if self._new is not None else [])]
-        desired = (number_in(one.metadata.annotations, DESIRED_REPLICAS) for one in sets if one.spec.replicas > 0)
+        desired = (
+            deployment_status.number_in(one.metadata.annotations, deployment_status.DESIRED_REPLICAS)
+            for one in sets
+            if one.spec.replicas > 0
+        )
         return any(number is not None and number != self._deployment.spec.replicas for number in desired)
 
     def _is_saturated(self, new: ReplicaSet) -> bool:
         replicas = self._deployment.spec.replicas
         return (
             new.spec.replicas == replicas
-            and number_in(new.metadata.annotations, DESIRED_REPLICAS) == replicas
+            and deployment_status.number_in(new.metadata.annotations, deployment_status.DESIRED_REPLICAS) == replicas
             and new.status.get("availableReplicas", 0) == replicas
         )
 
     def _resize(self, replica_set: ReplicaSet, size: int, *, annotate: bool = False) -> bool:
         """Set a ReplicaSet's size; return whether it changed. `annotate` updates the annotations in any case."""
         before = replica_set.spec.replicas
-        annotations = replicas_annotations(self._deployment)
+        annotations = deployment_status.replicas_annotations(self._deployment)
         if size == before and (not annotate or annotations.items() <= replica_set.metadata.annotations.items()):
             return False
         obj = self._to_dict(replica_set)
@@ -218,7 +204,7 @@ class _Rollout:
         excess = len(alive) - limit
         if limit == MAX_INT32 or excess <= 0:
             return
-        for one in sorted(oldest_first(alive), key=revision_of)[:excess]:
+        for one in sorted(deployment_status.oldest_first(alive), key=deployment_status.revision_of)[:excess]:
             observed = one.status.get("observedGeneration", 0) >= one.metadata.generation
             if not one.spec.replicas and not one.status.get("replicas", 0) and observed:
                 metadata = one.metadata
@@ -238,20 +224,25 @@ class _Rollout:
             metadata["annotations"] = annotations
             spec["minReadySeconds"] = seconds
             self._replace(self._new, self._update(self._new, obj))
-        self._revision = annotations.get(REVISION, "")
-        if has_deadline(self._deployment) and self._status.progressing is None:
+        self._revision = annotations.get(deployment_status.REVISION, "")
+        if deployment_status.has_deadline(self._deployment) and self._status.progressing is None:
             message = f'Found new replica set "{self._new.metadata.name}"'
-            self._status.set(PROGRESSING, "True", reasons.FOUND_NEW_REPLICA_SET, message)
+            self._status.set(deployment_status.PROGRESSING, "True", reasons.FOUND_NEW_REPLICA_SET, message)
 
     def _annotations_of_new(self, present: dict[str, str]) -> dict[str, str]:
-        revision = max((revision_of(one) for one in self._old), default=0) + 1
+        revision = max((deployment_status.revision_of(one) for one in self._old), default=0) + 1
         taken_over = self._deployment.metadata.annotations.items()
         annotations = present | {name: value for name, value in taken_over if name not in _OWN_ANNOTATIONS}
-        before, number = present.get(REVISION), number_in(present, REVISION)
+        before, number = (
+            present.get(deployment_status.REVISION),
+            deployment_status.number_in(present, deployment_status.REVISION),
+        )
         if before is None or (number is not None and number < revision):
-            annotations[REVISION] = str(revision)
+            annotations[deployment_status.REVISION] = str(revision)
             if before is not None:
-                annotations[REVISION_HISTORY] = _longer_history(present.get(REVISION_HISTORY, ""), before)
+                annotations[deployment_status.REVISION_HISTORY] = _longer_history(
+                    present.get(deployment_status.REVISION_HISTORY, ""), before
+                )
         return annotations
 
     def _create_new(self) -> ReplicaSet | None:
@@ -271,10 +262,10 @@ class _Rollout:
         if size:
             message = f"Scaled up replica set {name} from 0 to {size}"
             self._client.events.record(subject_of(self._deployment), NORMAL, "ScalingReplicaSet", message)
-        self._revision = obj["metadata"]["annotations"][REVISION]
-        if has_deadline(self._deployment):
+        self._revision = obj["metadata"]["annotations"][deployment_status.REVISION]
+        if deployment_status.has_deadline(self._deployment):
             message = f'Created new replica set "{name}"'
-            self._status.set(PROGRESSING, "True", reasons.NEW_REPLICA_SET_CREATED, message)
+            self._status.set(deployment_status.PROGRESSING, "True", reasons.NEW_REPLICA_SET_CREATED, message)
         return self._new
 
     def _new_replica_set(self) -> JsonObject:
@@ -289,7 +280,7 @@ class _Rollout:
             "name": f"{deployment.metadata.name[: MAX_NAME - 1 - len(hashed)]}-{hashed}",
             "namespace": deployment.metadata.namespace,
             "labels": dict(labels),
-            "annotations": self._annotations_of_new({}) | replicas_annotations(deployment),
+            "annotations": self._annotations_of_new({}) | deployment_status.replicas_annotations(deployment),
             "ownerReferences": [owner_reference(deployment)],
         }
         return {
@@ -297,7 +288,7 @@ class _Rollout:
             "kind": REPLICA_SETS.kind,
             "metadata": metadata,
             "spec": {
-                "replicas": size_of_new(deployment, 0, wanted(self._old)),
+                "replicas": deployment_status.size_of_new(deployment, 0, deployment_status.wanted(self._old)),
                 "minReadySeconds": deployment.spec.min_ready_seconds,
                 "selector": selector,
                 "template": template,
@@ -306,8 +297,8 @@ class _Rollout:
 
     def _report_create_error(self, name: str, error: ApiError) -> None:
         message = f'Failed to create new replica set "{name}": {error}'
-        if has_deadline(self._deployment):
-            self._status.set(PROGRESSING, "False", reasons.REPLICA_SET_CREATE_ERROR, message)
+        if deployment_status.has_deadline(self._deployment):
+            self._status.set(deployment_status.PROGRESSING, "False", reasons.REPLICA_SET_CREATE_ERROR, message)
             self._client.update_status(self._stored, {**self._deployment.status, "conditions": self._status.conditions})
         self._client.events.record(subject_of(self._deployment), WARNING, reasons.REPLICA_SET_CREATE_ERROR, message)
 

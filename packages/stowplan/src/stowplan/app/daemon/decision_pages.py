@@ -51,24 +51,7 @@ from stowplan.scheduler.engine.groups.group_questions import WITHOUT_GATE as GRO
 from stowplan.scheduler.engine.groups.group_stories import story_key
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 from stowplan.scheduler.framework.requests import Ask, Outcome
-from stowplan.scheduler.inspection.queue_state import (
-    BEING_BOUND,
-    ON_ITS_WAY,
-    WAITS_ON_PERMIT,
-    queued_pod_record,
-    scheduler_record,
-)
-from stowplan.scheduler.inspection.records import (
-    DecisionsRecord,
-    GroupStateRecord,
-    NodeRecord,
-    OnPermitRecord,
-    QueueRecord,
-    Record,
-    SchedulerRecord,
-    VerdictRecord,
-    encoded,
-)
+from stowplan.scheduler.inspection import queue_state, records
 from stowplan.ui.page_routes import PREFIX, key_of, limit_of
 
 if TYPE_CHECKING:
@@ -86,7 +69,7 @@ _WAITING = 8
 #: Larger groups are not judged; and the limit of pods times placed pods for the search for victims.
 _MAX_MEMBERS, _MAX_SEARCH = 1000, 20_000
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=records.Record)
 
 
 class SchedulerPages:
@@ -122,7 +105,7 @@ class SchedulerPages:
 
     def _decisions(self, request: Request) -> Response:
         decisions = self._scheduler.stories.last_decisions(limit_of(request))
-        record = DecisionsRecord(decisions=tuple(one.record() for one in decisions))
+        record = records.DecisionsRecord(decisions=tuple(one.record() for one in decisions))
         return _json(_with_page(record, request, lambda: decisions_page(record)))
 
     def _pending(self, request: Request) -> Response:
@@ -131,12 +114,12 @@ class SchedulerPages:
         on_permit = list(islice(self._scheduler.waiting_pods, limit_of(request)))
         counts = dict(queue.counts())
         left_out = sum(counts.values()) - len(waiting)
-        record = QueueRecord(
+        record = records.QueueRecord(
             counts=counts,
-            pods=tuple(map(queued_pod_record, waiting)),
+            pods=tuple(map(queue_state.queued_pod_record, waiting)),
             left_out=left_out,
             on_permit=tuple(
-                OnPermitRecord(pod=one.pod.key, node=one.pod.node_name, plugins=one.pending_plugins)
+                records.OnPermitRecord(pod=one.pod.key, node=one.pod.node_name, plugins=one.pending_plugins)
                 for one in on_permit
             ),
             on_permit_left_out=len(self._scheduler.waiting_pods) - len(on_permit),
@@ -161,7 +144,7 @@ class SchedulerPages:
     async def _judged_group(self, request: Request) -> Response:
         return _json(self._group_record(request, judged=True))
 
-    def _group_record(self, request: Request, *, judged: bool = False) -> GroupStateRecord:
+    def _group_record(self, request: Request, *, judged: bool = False) -> records.GroupStateRecord:
         scheduler, key = self._scheduler, key_of(request, f"{PREFIX}podgroups/")
         group, members = scheduler.state.objects.get(PodGroup, key), scheduler.state.pod_groups
         if group is None and not members.known(key):
@@ -170,11 +153,11 @@ class SchedulerPages:
         gang = None if group is None else group.spec.scheduling_policy.gang
         story = scheduler.stories.of(story_key(key))
         verdict, note = self._group_verdict(key) if judged else (None, "")
-        record = GroupStateRecord(
+        record = records.GroupStateRecord(
             pod_group=key,
             min_count=0 if gang is None else gang.min_count,
             condition=condition_of(group),
-            waiting=tuple(queued_pod_record(one) for one in queued if one is not None),
+            waiting=tuple(queue_state.queued_pod_record(one) for one in queued if one is not None),
             have_node={info.key: info.node_name for info in members.placed(key)},
             verdict=None if verdict is None else verdict.record(),
             note=note,
@@ -249,7 +232,7 @@ class SchedulerPages:
         if info is None:
             if known.story is None:
                 raise NotFound(self._unknown(key))
-            record = VerdictRecord(kind="Explain", pod=key, scheduler=known, leader=self._other_leader())
+            record = records.VerdictRecord(kind="Explain", pod=key, scheduler=known, leader=self._other_leader())
             return _json(_with_page(record, request, lambda: _page_of_deleted(key, known, wide=_is_wide(request))))
         self._check_profile(key, info)
         try:
@@ -264,7 +247,9 @@ class SchedulerPages:
             name = info.pod.spec.scheduler_name
             raise NotFound(f'pod "{key}" is for scheduler "{name}", which has no profile here: ask that one')
 
-    async def _judgement(self, info: PodInfo, known: SchedulerRecord, request: Request) -> VerdictRecord:
+    async def _judgement(
+        self, info: PodInfo, known: records.SchedulerRecord, request: Request
+    ) -> records.VerdictRecord:
         wide = _is_wide(request)
         too_wide = wide and self._scheduler.state.table.count > _MAX_WIDE
         note = [Line(((_TOO_WIDE, "dim"),))] if too_wide else []
@@ -278,7 +263,7 @@ class SchedulerPages:
             _ = advise(self._scheduler.engine, verdict, _TRIES).advice
         # A page does not include the scores, which may be a megabyte.
         if _wants_page(request):
-            record = VerdictRecord(kind="Explain", pod=verdict.key)
+            record = records.VerdictRecord(kind="Explain", pod=verdict.key)
         else:
             record = detailed(self._scheduler.engine, verdict) if wants_advice else verdict.record()
         group = self._group_of(info)
@@ -297,7 +282,7 @@ class SchedulerPages:
                     self._scheduler.engine,
                     verdict,
                     wide=wide and not too_wide,
-                    on_its_way=known.place if known.place in ON_ITS_WAY else "",
+                    on_its_way=known.place if known.place in queue_state.ON_ITS_WAY else "",
                     group=group,
                 ),
                 *note,
@@ -327,7 +312,7 @@ class SchedulerPages:
         if not _wants_page(request):
             return _json(view.record())
         page = page_to_json([*self._caveat(), *node_page(view, wide=_is_wide(request)), *note])
-        return _json(msgspec.structs.replace(NodeRecord(kind="ExplainNode", node=name), page=page))
+        return _json(msgspec.structs.replace(records.NodeRecord(kind="ExplainNode", node=name), page=page))
 
     def _kinds_of_pending(self) -> list[tuple[PodInfo, tuple[str, ...]]]:
         """Pending pods of our profiles by kind, the most frequent first."""
@@ -357,23 +342,27 @@ class SchedulerPages:
         placed = None if story is None else scheduler.state.placed(story.uid)
         return placed or next((info for info in scheduler.state.placed_pods() if info.key == key), None)
 
-    def _known(self, key: str, info: PodInfo | None) -> SchedulerRecord:
+    def _known(self, key: str, info: PodInfo | None) -> records.SchedulerRecord:
         """What the scheduler knows about the pod."""
         scheduler, story = self._scheduler, self._scheduler.stories.of(key)
         if info is None:
-            return scheduler_record(story=story)
+            return queue_state.scheduler_record(story=story)
         queued = scheduler.queue.get(key)
         if info.node_name:
-            return scheduler_record(self._on_a_node(info), queued=queued, node=info.node_name, story=story)
+            return queue_state.scheduler_record(self._on_a_node(info), queued=queued, node=info.node_name, story=story)
         if queued is not None:
-            return scheduler_record(queued.place.value, queued=queued, story=story)
+            return queue_state.scheduler_record(queued.place.value, queued=queued, story=story)
         place = "in flight" if scheduler.queue.is_in_flight(info.uid) else "not in the queue"
-        return scheduler_record(place, story=story)
+        return queue_state.scheduler_record(place, story=story)
 
     def _on_a_node(self, info: PodInfo) -> str:
         if not self._scheduler.state.is_assumed(info.uid):
             return "bound to"
-        return WAITS_ON_PERMIT if self._scheduler.waiting_pods.get(info.uid) is not None else BEING_BOUND
+        return (
+            queue_state.WAITS_ON_PERMIT
+            if self._scheduler.waiting_pods.get(info.uid) is not None
+            else queue_state.BEING_BOUND
+        )
 
     def _unknown(self, key: str) -> str:
         names = joined(sorted(self._scheduler.engine.frameworks))
@@ -387,7 +376,7 @@ class SchedulerPages:
 # -- requests and responses --------------------------------------------------------------------------------------------
 
 
-def _page_of_deleted(key: str, known: SchedulerRecord, *, wide: bool) -> list[Block]:
+def _page_of_deleted(key: str, known: records.SchedulerRecord, *, wide: bool) -> list[Block]:
     return [Line(((key, "name"), (" is gone", "pending"))), *scheduler_blocks(known, wide=wide)]
 
 
@@ -409,5 +398,5 @@ def _wants_page(request: Request) -> bool:
     raise BadRequest(f"page: want text or wide, got {request.first('page')!r}")
 
 
-def _json(record: Record) -> Response:
-    return Response(encoded(record), content_type=JSON)
+def _json(record: records.Record) -> Response:
+    return Response(records.encoded(record), content_type=JSON)

@@ -37,16 +37,7 @@ from stowplan.net.client.http.responses import Subject
 from stowplan.net.client.http.transport import Limits, Request, Transport
 from stowplan.net.client.http.user_agent import user_agent
 from stowplan.net.client.local_sockets import LocalSocketError, check_socket, sockets_of, why_no_sockets
-from stowplan.scheduler.inspection.records import (
-    SCHEMA_VERSION,
-    DecisionsRecord,
-    GroupStateRecord,
-    NodeRecord,
-    QueueRecord,
-    Record,
-    SchedulerRecord,
-    VerdictRecord,
-)
+from stowplan.scheduler.inspection import records
 from stowplan.ui.source_records import ConfigurationRecord
 
 #: Why a scheduler that may be running is not queried.
@@ -81,7 +72,7 @@ async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") ->
     for connection in await _connections(endpoint):
         key = pod if "/" in pod else f"{connection.namespace}/{pod}"
         try:
-            return await _fetch(connection, f"/stowplan/explain/{key}", page, VerdictRecord, **query)
+            return await _fetch(connection, f"/stowplan/explain/{key}", page, records.VerdictRecord, **query)
         except InputError as error:
             # Another one may have a profile for it.
             refused = error
@@ -91,21 +82,21 @@ async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") ->
 
 async def fetch_node(endpoint: SchedulerEndpoint, name: str, *, page: str = "") -> dict[str, Any]:
     """The document about a node; raises InputError."""
-    return await _fetch(await _connection(endpoint), f"/stowplan/nodes/{name}", page, NodeRecord)
+    return await _fetch(await _connection(endpoint), f"/stowplan/nodes/{name}", page, records.NodeRecord)
 
 
 async def fetch_group(endpoint: SchedulerEndpoint, group: str, *, page: str = "") -> dict[str, Any]:
     """The document about a pod group, `name` or `namespace/name`; raises InputError."""
     connection = await _connection(endpoint)
     key = group if "/" in group else f"{connection.namespace}/{group}"
-    return await _fetch(connection, f"/stowplan/podgroups/{key}", page, GroupStateRecord, verdict="true")
+    return await _fetch(connection, f"/stowplan/podgroups/{key}", page, records.GroupStateRecord, verdict="true")
 
 
 async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[str, Any]:
     """Its queue and last decisions, in one document; raises InputError."""
     connection = await _connection(endpoint)
-    pending = await _fetch(connection, "/stowplan/pending", page, QueueRecord)
-    decisions = await _fetch(connection, "/stowplan/decisions", page, DecisionsRecord)
+    pending = await _fetch(connection, "/stowplan/pending", page, records.QueueRecord)
+    decisions = await _fetch(connection, "/stowplan/decisions", page, records.DecisionsRecord)
     pages = {"page": [*pending.get("page", ()), {"type": "line"}, *decisions.get("page", ())]} if page else {}
     return pending | decisions | pages
 
@@ -114,23 +105,23 @@ async def fetch_decisions(endpoint: SchedulerEndpoint) -> tuple[ConfigurationRec
     """Its configuration, and the nodes of pods that it has not bound yet; raises InputError."""
     connection = await _connection(endpoint)
     configuration = await _fetch(connection, "/stowplan/configuration", "", ConfigurationRecord)
-    pending = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
+    pending = await _fetch(connection, "/stowplan/pending", "", records.QueueRecord, limit=_MOST)
     return msgspec.convert(configuration, ConfigurationRecord), _on_permit(pending)
 
 
 def _on_permit(document: Mapping[str, Any]) -> dict[str, str]:
-    return {one.pod: one.node for one in msgspec.convert(document, QueueRecord).on_permit}
+    return {one.pod: one.node for one in msgspec.convert(document, records.QueueRecord).on_permit}
 
 
 # -- schedulers that need not be named ------------------------------------------------------------------------------
 
 
-async def known_to_local_scheduler(pod: str, live: ClusterFlags) -> SchedulerRecord | None:
+async def known_to_local_scheduler(pod: str, live: ClusterFlags) -> records.SchedulerRecord | None:
     """A pod as known by the first scheduler that is found and knows it."""
     for connection in _local_connections(live):
         with suppress(*_UNAVAILABLE):
-            found = await _fetch(connection, f"/stowplan/explain/{pod}", "", VerdictRecord, extenders="false")
-            return msgspec.convert(found, VerdictRecord).scheduler
+            found = await _fetch(connection, f"/stowplan/explain/{pod}", "", records.VerdictRecord, extenders="false")
+            return msgspec.convert(found, records.VerdictRecord).scheduler
     return None
 
 
@@ -139,7 +130,7 @@ async def on_permit_in_local_scheduler(live: ClusterFlags) -> dict[str, str]:
     nodes: dict[str, str] = {}
     for connection in _local_connections(live):
         with suppress(*_UNAVAILABLE):
-            found = await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit=_MOST)
+            found = await _fetch(connection, "/stowplan/pending", "", records.QueueRecord, limit=_MOST)
             nodes |= _on_permit(found)
     return nodes
 
@@ -166,7 +157,7 @@ async def _answering(endpoint: SchedulerEndpoint) -> list[Connection]:
     found = []
     for connection in _local_connections(endpoint.live):
         with suppress(*_UNAVAILABLE):
-            await _fetch(connection, "/stowplan/pending", "", QueueRecord, limit="0")
+            await _fetch(connection, "/stowplan/pending", "", records.QueueRecord, limit="0")
             found.append(connection)
     if found:
         return found
@@ -204,7 +195,7 @@ def _at_socket(path: Path, namespace: str) -> Connection:
 
 async def check_scheduler(endpoint: SchedulerEndpoint) -> None:
     """Raise InputError unless there is a scheduler that lets us read its queue."""
-    await _fetch(await _connection(endpoint), "/stowplan/pending", "", QueueRecord, limit="0")
+    await _fetch(await _connection(endpoint), "/stowplan/pending", "", records.QueueRecord, limit="0")
 
 
 def page_of(document: Mapping[str, Any], endpoint: SchedulerEndpoint) -> list[Block]:
@@ -290,7 +281,9 @@ def _tls(endpoint: SchedulerEndpoint, credentials: Any, *, known: Connection | N
     return tls
 
 
-async def _fetch(connection: Connection, path: str, page: str, record: type[Record], **query: str) -> dict[str, Any]:
+async def _fetch(
+    connection: Connection, path: str, page: str, record: type[records.Record], **query: str
+) -> dict[str, Any]:
     """The response document, validated as one of these records."""
     url = f"{connection.shown}{path}"
     try:
@@ -299,8 +292,8 @@ async def _fetch(connection: Connection, path: str, page: str, record: type[Reco
         version = document.get("schemaVersion")
         if version is None:
             raise InputError(_incompatible(url, "its documents have no schemaVersion"))
-        if version != SCHEMA_VERSION:
-            why = f"their schemaVersion is {version}, and this command reads {SCHEMA_VERSION}"
+        if version != records.SCHEMA_VERSION:
+            why = f"their schemaVersion is {version}, and this command reads {records.SCHEMA_VERSION}"
             raise InputError(_incompatible(url, why))
         msgspec.convert(document, record)
     except msgspec.MsgspecError as error:

@@ -21,15 +21,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.explanations.formatting import amount, taint_text
 from stowplan.scheduler.framework.explanations.preemption import Eviction
-from stowplan.scheduler.inspection.records import (
-    HelpRecord,
-    NodeRecord,
-    PodOnNodeRecord,
-    RefusesRecord,
-    ResourceRecord,
-    TakesRecord,
-    UntriedRecord,
-)
+from stowplan.scheduler.inspection import records
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cluster.state import ClusterState
@@ -63,8 +55,8 @@ class Use(NamedTuple):
     def text(self, number: int) -> str:
         return f"{number:,}" if self.resource == PODS else amount(self.resource, number)
 
-    def record(self) -> ResourceRecord:
-        return ResourceRecord(requested=self.text(self.used), allocatable=self.text(self.total))
+    def record(self) -> records.ResourceRecord:
+        return records.ResourceRecord(requested=self.text(self.used), allocatable=self.text(self.total))
 
 
 class Trouble(NamedTuple):
@@ -136,9 +128,9 @@ class NodeView(PlainStruct, frozen=True, kw_only=True):
         labels = self.node.metadata.labels
         return {key: labels[key] for key in _PLACES if key in labels}
 
-    def record(self) -> NodeRecord:
+    def record(self) -> records.NodeRecord:
         """The record, including suggestions, which are computed for the most frequent kinds of rejected pods."""
-        return NodeRecord(
+        return records.NodeRecord(
             kind="ExplainNode",
             node=self.name,
             unschedulable=self.node.spec.unschedulable,
@@ -149,15 +141,15 @@ class NodeView(PlainStruct, frozen=True, kw_only=True):
             pods=tuple(_pod_record(info) for info in self.pods),
             nominated=tuple(info.key for info in self.nominated),
             takes=tuple(
-                TakesRecord(pods=answer.keys, goes_to=answer.verdict.node_name, points_behind=answer.behind)
+                records.TakesRecord(pods=answer.keys, goes_to=answer.verdict.node_name, points_behind=answer.behind)
                 for answer in self.taken
             ),
             refuses=tuple(self._refused(answer, i < MAX_HELPED) for i, answer in enumerate(self.refused)),
-            untried=tuple(UntriedRecord(pods=keys, reason=reason) for keys, reason in self.untried),
+            untried=tuple(records.UntriedRecord(pods=keys, reason=reason) for keys, reason in self.untried),
         )
 
-    def _refused(self, answer: Answer, helped: bool) -> RefusesRecord:
-        return RefusesRecord(
+    def _refused(self, answer: Answer, helped: bool) -> records.RefusesRecord:
+        return records.RefusesRecord(
             pods=answer.keys,
             plugin=answer.plugin,
             code=answer.code,
@@ -166,7 +158,7 @@ class NodeView(PlainStruct, frozen=True, kw_only=True):
             goes_to=answer.verdict.node_name,
             victims=() if answer.eviction is None else tuple(victim.key for victim in answer.eviction.victims),
             suggestions=tuple(
-                HelpRecord(text=found.deed, changes=found.changes_data, note=found.note)
+                records.HelpRecord(text=found.deed, changes=found.changes_data, note=found.note)
                 for found in (answer.help(self.row) if helped else ())
             ),
         )
@@ -241,6 +233,8 @@ def _refusal(view: NodeView, engine: Engine, verdict: Verdict, keys: tuple[str, 
     )
 
 
-def _pod_record(info: PodInfo) -> PodOnNodeRecord:
+def _pod_record(info: PodInfo) -> records.PodOnNodeRecord:
     requests = {name: amount(name, number) for name, number in info.shape.used.items() if number}
-    return PodOnNodeRecord(pod=info.key, priority=info.priority, requests=requests, terminating=info.terminating)
+    return records.PodOnNodeRecord(
+        pod=info.key, priority=info.priority, requests=requests, terminating=info.terminating
+    )

@@ -11,20 +11,9 @@ from contextlib import contextmanager
 from msgspec import field
 
 from stowplan.kube.cel import static_types as t
+from stowplan.kube.cel import syntax
 from stowplan.kube.cel.cel_errors import Issues
 from stowplan.kube.cel.declarations import Function, Overload
-from stowplan.kube.cel.syntax import (
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-    qualified_name,
-)
 from stowplan.kube.cel.values import type_of
 from stowplan.kube.structs import PlainStruct
 
@@ -48,21 +37,21 @@ class Resolution(PlainStruct, frozen=True):
     function: Function
     overloads: tuple[Overload, ...]
     #: None also for a member call whose target is a namespace, as in `optional.of(1)`.
-    target: Node | None
+    target: syntax.Node | None
 
 
 class Checked(PlainStruct):
     """The checker's results for each node."""
 
-    types: dict[Node, t.Type] = field(default_factory=dict)
-    calls: dict[Call, Resolution] = field(default_factory=dict)
+    types: dict[syntax.Node, t.Type] = field(default_factory=dict)
+    calls: dict[syntax.Call, Resolution] = field(default_factory=dict)
     #: Identifiers and selections that name a variable or a type.
-    names: dict[Node, str] = field(default_factory=dict)
+    names: dict[syntax.Node, str] = field(default_factory=dict)
     #: The subset that names a type.
-    type_values: dict[Node, t.Type] = field(default_factory=dict)
+    type_values: dict[syntax.Node, t.Type] = field(default_factory=dict)
 
 
-def checked(root: Node, declarations: Declarations, issues: Issues) -> Checked:
+def checked(root: syntax.Node, declarations: Declarations, issues: Issues) -> Checked:
     checker = _Checker(declarations, issues)
     checker.check(root)
     found = checker.found
@@ -80,34 +69,34 @@ class _Checker:
         self._scopes: list[dict[str, t.Type]] = []
         self._free = 0
 
-    def check(self, node: Node) -> t.Type:
+    def check(self, node: syntax.Node) -> t.Type:
         """The type of a node, cached. Recurses directly, to use few stack frames."""
         type = self.found.types.get(node)
         if type is not None:
             return type
         match node:
-            case Literal():
+            case syntax.Literal():
                 type = type_of(node.value)
-            case Ident():
+            case syntax.Ident():
                 type = self._ident(node)
-            case Select():
+            case syntax.Select():
                 type = self._select(node)
-            case Call():
+            case syntax.Call():
                 type = self._call(node)
-            case ListLiteral():
+            case syntax.ListLiteral():
                 type = self._list(node)
-            case MapLiteral():
+            case syntax.MapLiteral():
                 type = self._map(node)
-            case StructLiteral():
+            case syntax.StructLiteral():
                 type = self._struct(node)
-            case Comprehension():
+            case syntax.Comprehension():
                 type = self._comprehension(node)
         self.found.types[node] = type
         return type
 
     # --- Names and fields.
 
-    def _lookup(self, node: Node, name: str) -> t.Type | None:
+    def _lookup(self, node: syntax.Node, name: str) -> t.Type | None:
         is_absolute = name.startswith(".")
         name = name.removeprefix(".")
         if not is_absolute:
@@ -126,7 +115,7 @@ class _Checker:
         self.found.type_values[node] = value
         return t.type_of(value)
 
-    def _ident(self, node: Ident) -> t.Type:
+    def _ident(self, node: syntax.Ident) -> t.Type:
         type = self._lookup(node, node.name)
         if type is None:
             self._undeclared(node.offset, node.name)
@@ -136,8 +125,8 @@ class _Checker:
     def _undeclared(self, offset: int, name: str) -> None:
         self._issues.report(offset, f"undeclared reference to '{name}' (in container '')")
 
-    def _select(self, node: Select) -> t.Type:
-        name = qualified_name(node)
+    def _select(self, node: syntax.Select) -> t.Type:
+        name = syntax.qualified_name(node)
         if name is not None:
             type = self._lookup(node, name)
             if type is not None:
@@ -145,14 +134,14 @@ class _Checker:
         result = self._field(node, node.operand, node.field, optional=False)
         return t.BOOL if node.test_only else self._now(result)
 
-    def _field(self, node: Node, operand: Node, name: str, *, optional: bool) -> t.Type:
+    def _field(self, node: syntax.Node, operand: syntax.Node, name: str, *, optional: bool) -> t.Type:
         operand_type = self._now(self.check(operand))
         inner = operand_type.optional_of
         target = inner or operand_type
         result = self._field_type(node, target, name)
         return t.optional_of(result) if inner or optional else result
 
-    def _field_type(self, node: Node, target: t.Type, name: str) -> t.Type:
+    def _field_type(self, node: syntax.Node, target: t.Type, name: str) -> t.Type:
         match target.kind:
             case t.TypeKind.MAP:
                 return target.params[1]
@@ -174,14 +163,14 @@ class _Checker:
 
     # --- Calls.
 
-    def _call(self, node: Call) -> t.Type:
+    def _call(self, node: syntax.Call) -> t.Type:
         if node.function == "_?._":
             return self._optional_select(node)
         for arg in node.args:
             self.check(arg)
         target = node.target
         if target is not None:
-            namespace = qualified_name(target)
+            namespace = syntax.qualified_name(target)
             function = self._function(f"{namespace}.{node.function}") if namespace is not None else None
             if function is not None:
                 return self._resolved(node, function, None)
@@ -195,16 +184,16 @@ class _Checker:
     def _function(self, name: str) -> Function | None:
         return self._declarations.functions.get(name.removeprefix("."))
 
-    def _optional_select(self, node: Call) -> t.Type:
+    def _optional_select(self, node: syntax.Call) -> t.Type:
         operand, field = node.args
-        name = field.value if isinstance(field, Literal) else ""
+        name = field.value if isinstance(field, syntax.Literal) else ""
         result = self._field(node, operand, str(name), optional=True)
         function = self._declarations.functions["_?._"]
         self.found.types[field] = t.STRING
         self.found.calls[node] = Resolution(function, function.overloads, None)
         return self._now(result)
 
-    def _resolved(self, node: Call, function: Function, target: Node | None) -> t.Type:
+    def _resolved(self, node: syntax.Call, function: Function, target: syntax.Node | None) -> t.Type:
         args = node.args if target is None else [target, *node.args]
         given = [self.found.types[arg] for arg in args]
         if function.name in ("_&&_", "_||_"):
@@ -242,7 +231,7 @@ class _Checker:
             return None
         return self._now(t.substituted(fresh, overload.result))
 
-    def _logical(self, node: Call, function: Function, args: list[Node], given: list[t.Type]) -> t.Type:
+    def _logical(self, node: syntax.Call, function: Function, args: list[syntax.Node], given: list[t.Type]) -> t.Type:
         fits = True
         for arg, type in zip(args, given, strict=True):
             if not self._assign(type, t.BOOL):
@@ -253,14 +242,14 @@ class _Checker:
 
     # --- Literals of aggregates.
 
-    def _list(self, node: ListLiteral) -> t.Type:
+    def _list(self, node: syntax.ListLiteral) -> t.Type:
         joined: t.Type | None = None
         for index, element in enumerate(node.elements):
             type = self.check(element)
             joined = self._joined(joined, self._given(element, type) if index in node.optional else type)
         return t.list_of(joined or self._new_free())
 
-    def _map(self, node: MapLiteral) -> t.Type:
+    def _map(self, node: syntax.MapLiteral) -> t.Type:
         keys: t.Type | None = None
         values: t.Type | None = None
         for entry in node.entries:
@@ -269,7 +258,7 @@ class _Checker:
             values = self._joined(values, self._given(entry.value, type) if entry.optional else type)
         return t.map_of(keys or self._new_free(), values or self._new_free())
 
-    def _given(self, node: Node, type: t.Type) -> t.Type:
+    def _given(self, node: syntax.Node, type: t.Type) -> t.Type:
         """The type that `?node` adds to an aggregate."""
         inner = type.optional_of
         if inner is None and not type.is_dynamic:
@@ -282,7 +271,7 @@ class _Checker:
             return current
         return t.most_general(previous, current) if self._assign(previous, current) else t.DYN
 
-    def _struct(self, node: StructLiteral) -> t.Type:
+    def _struct(self, node: syntax.StructLiteral) -> t.Type:
         """Kubernetes' environments have no message types to construct; well-known ones are not supported either."""
         name = node.type_name.removeprefix(".")
         if name in self._declarations.type_names:
@@ -295,7 +284,7 @@ class _Checker:
 
     # --- Comprehensions.
 
-    def _comprehension(self, node: Comprehension) -> t.Type:
+    def _comprehension(self, node: syntax.Comprehension) -> t.Type:
         range_type = self.check(node.range)
         accumulator = self.check(node.init)
         range_type = self._now(range_type)
@@ -306,7 +295,7 @@ class _Checker:
             result = self.check(node.result)
         return self._now(result)
 
-    def _variables(self, node: Comprehension, range_type: t.Type) -> dict[str, t.Type]:
+    def _variables(self, node: syntax.Comprehension, range_type: t.Type) -> dict[str, t.Type]:
         match range_type.kind:
             case t.TypeKind.LIST:
                 element = range_type.params[0]
@@ -333,12 +322,12 @@ class _Checker:
 
     # --- Types.
 
-    def _expect(self, node: Node, wanted: t.Type) -> None:
+    def _expect(self, node: syntax.Node, wanted: t.Type) -> None:
         type = self.check(node)
         if not self._assign(wanted, type):
             self._mismatch(node, wanted, type)
 
-    def _mismatch(self, node: Node, wanted: t.Type, type: t.Type) -> None:
+    def _mismatch(self, node: syntax.Node, wanted: t.Type, type: t.Type) -> None:
         self._issues.report(node.offset, f"expected type '{wanted.shown}' but found '{type.shown}'")
 
     def _assign(self, given: t.Type, wanted: t.Type) -> bool:

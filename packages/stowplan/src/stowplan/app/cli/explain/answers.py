@@ -28,14 +28,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.status import Code
-from stowplan.scheduler.inspection.records import (
-    GroupVerdictRecord,
-    SummaryRecord,
-    VerdictListRecord,
-    VerdictRecord,
-    WorkloadRecord,
-    document,
-)
+from stowplan.scheduler.inspection import records
 
 if TYPE_CHECKING:
     from stowplan.app.sources.cluster_source import ClusterSource
@@ -102,17 +95,19 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
     workloads = _workloads(about, selection, groups)
 
     @cache
-    def summary_record() -> SummaryRecord:
+    def summary_record() -> records.SummaryRecord:
         return summary(groups, about.relief(groups), about.together(groups))
 
     def data() -> dict[str, Any]:
         if selection.is_one_pod and groups:
             record = _record(detailed, engine, groups[0], reported[0])
-            return document(replace(record, pod_group=_group_of(about, pods), relief=about.more_nodes(groups[0])))
+            return records.document(
+                replace(record, pod_group=_group_of(about, pods), relief=about.more_nodes(groups[0]))
+            )
         found = tuple(_record(summarized, engine, *one) for one in zip(groups, reported, strict=True))
         named = tuple(workload for workload, _ in workloads)
-        return document(
-            VerdictListRecord(kind="ExplainList", workloads=named, summary=summary_record(), verdicts=found)
+        return records.document(
+            records.VerdictListRecord(kind="ExplainList", workloads=named, summary=summary_record(), verdicts=found)
         )
 
     def page() -> list[Block]:
@@ -185,7 +180,7 @@ def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodI
 
 def _workloads(
     about: ClusterSource, selection: Selection, groups: Sequence[Group]
-) -> list[tuple[WorkloadRecord, Counter[str]]]:
+) -> list[tuple[records.WorkloadRecord, Counter[str]]]:
     """The named workloads, and how many of their selected pods are in each state."""
     states = {key: group.state for group in groups for key in group.keys}
     found = []
@@ -199,7 +194,7 @@ def _workloads(
     return found
 
 
-def _group_of(about: ClusterSource, pods: Sequence[PodInfo]) -> GroupVerdictRecord | None:
+def _group_of(about: ClusterSource, pods: Sequence[PodInfo]) -> records.GroupVerdictRecord | None:
     """The verdict on the pod's group."""
     for group in about.groups_of(pods):
         return about.group_record(group)
@@ -225,8 +220,8 @@ def _most_first(found: list[_Told], wide: bool) -> list[_Told]:
 
 
 def _record(
-    made: Callable[..., VerdictRecord], engine: Engine, group: Group, reported: ReportedStatus | None
-) -> VerdictRecord:
+    made: Callable[..., records.VerdictRecord], engine: Engine, group: Group, reported: ReportedStatus | None
+) -> records.VerdictRecord:
     # The record includes advice that was requested.
     _ = group.verdict.advice
     record = made(engine, group.verdict, group.alike) if made is summarized else made(engine, group.verdict)
@@ -240,7 +235,7 @@ def about_group(about: ClusterSource, wanted: Reference, output: str) -> Answer:
     verdict = about.cluster.explain_group(about.find_group(wanted), extenders=about.extenders)
     found = group_relief(about.cluster, verdict)
     return Answer(
-        lambda: document(replace(verdict.record(), relief=tuple(found))),
+        lambda: records.document(replace(verdict.record(), relief=tuple(found))),
         lambda: group_page(verdict, found, wide=output == "wide"),
         some_without_node=lambda: not verdict.fits,
         unjudged=[verdict.status.code == Code.Error],
@@ -252,7 +247,7 @@ def about_group(about: ClusterSource, wanted: Reference, output: str) -> Answer:
 
 def about_node(about: ClusterSource, wanted: Reference, output: str) -> Answer:
     view = _view(about, about.find_node(wanted))
-    return Answer(lambda: document(view.record()), lambda: node_page(view, wide=output == "wide"))
+    return Answer(lambda: records.document(view.record()), lambda: node_page(view, wide=output == "wide"))
 
 
 def _view(about: ClusterSource, name: str) -> NodeView:

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.cluster_options import (
-    NO,
-    cluster_of,
-    cluster_options,
-    config_option,
-    exit_code_option,
-    role_option,
-    scheduler_options,
-)
+from stowplan.app.cli import cluster_options
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.cli.shell_completion import complete_file, complete_namespace, complete_pod, complete_question
 from stowplan.app.command_line.error_reporting import InputError, reported
@@ -35,7 +27,7 @@ if TYPE_CHECKING:
     metavar="[[KIND/][NS/]NAME… | KIND NAME… | node NAME | podgroup NAME | pending]",
     shell_complete=complete_question,
 )
-@cluster_options
+@cluster_options.cluster_options
 @click.option(
     "--recording",
     metavar="FILE",
@@ -45,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--at", metavar="TIME", help="Ask about this moment, such as 2026-11-20T12:03 (UTC). Default: the recording's end."
 )
-@config_option()
+@cluster_options.config_option()
 @click.option("--no-extenders", is_flag=True, help="Do not call the extenders of the configuration.")
 @click.option(
     "--pod",
@@ -83,10 +75,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="Wait this long between the answers of --watch.",
 )
-@exit_code_option("any of the pods gets no node")
+@cluster_options.exit_code_option("any of the pods gets no node")
 @output_option("text", "wide", "json", "yaml", more="; wide explains every group of pods and every node")
-@role_option
-@scheduler_options
+@cluster_options.role_option
+@cluster_options.scheduler_options
 def explain(**given: Any) -> None:
     """Show which node a pod gets and why, why every other node was refused, and what would help a pod that fits
     nowhere. Or show what is on a node, which pending pods it takes and why it refuses the others.
@@ -153,7 +145,7 @@ def explain(**given: Any) -> None:
     if unjudged and (all(unjudged) or (options.exit_code and any(unjudged))):
         raise SystemExit(InputError.exit_code)
     if options.exit_code and found.some_without_node():
-        raise SystemExit(NO)
+        raise SystemExit(cluster_options.NO)
 
 
 def _cluster(question: Question, options: Options, selection: Selection, moment: float | None) -> ClusterSource:
@@ -162,7 +154,7 @@ def _cluster(question: Question, options: Options, selection: Selection, moment:
 
         found = ClusterSource.of_recording(options.recording, moment, options.config, options.plugins)
     else:
-        found = cluster_of(
+        found = cluster_options.cluster_of(
             files=options.files,
             recursive=options.recursive,
             live=options.live,

@@ -17,22 +17,14 @@ from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.kube.api.types import Event, Pod, PodCondition
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import count, listed
+from stowplan.scheduler.inspection import records
 from stowplan.scheduler.inspection.queue_state import ON_ITS_WAY, WAITS_FOR_CLAIM
-from stowplan.scheduler.inspection.records import (
-    ConditionRecord,
-    DecisionsRecord,
-    EventRecord,
-    GroupStateRecord,
-    QueueRecord,
-    SchedulerRecord,
-    StepRecord,
-)
 
 #: Number of steps of a story in the short form; the last ones.
 _STEPS = 8
 
 
-def scheduler_blocks(record: SchedulerRecord, *, wide: bool, asked_for_story: bool = True) -> list[Block]:
+def scheduler_blocks(record: records.SchedulerRecord, *, wide: bool, asked_for_story: bool = True) -> list[Block]:
     """What the scheduler knows about one pod."""
     blocks: list[Block] = [Line(), Line((("What this scheduler knows of it", "head"),)), Line(_state(record), 2)]
     story = record.story
@@ -48,7 +40,7 @@ def scheduler_blocks(record: SchedulerRecord, *, wide: bool, asked_for_story: bo
     return [*blocks, _steps(shown)]
 
 
-def group_state_page(record: GroupStateRecord, *, wide: bool) -> list[Block]:
+def group_state_page(record: records.GroupStateRecord, *, wide: bool) -> list[Block]:
     """What the scheduler knows about a pod group."""
     gang = f", a gang of at least {record.min_count:,}" if record.min_count else ""
     counts = f": {count(len(record.have_node), 'pod')} with a node, {len(record.waiting):,} in the queue{gang}"
@@ -80,7 +72,7 @@ def group_state_page(record: GroupStateRecord, *, wide: bool) -> list[Block]:
     return blocks
 
 
-def _state(record: SchedulerRecord) -> Cell:
+def _state(record: records.SchedulerRecord) -> Cell:
     parts = [count(record.attempts, "attempt")] if record.attempts else []
     if record.backoff_until:
         parts.append(f"until {seconds_of(record.backoff_until)}")
@@ -94,7 +86,7 @@ def _state(record: SchedulerRecord) -> Cell:
     return ((f"{record.place or 'gone'}{where}", "pending" if record.since else ""), (more, "dim"))
 
 
-def _steps(steps: Sequence[StepRecord]) -> Grid:
+def _steps(steps: Sequence[records.StepRecord]) -> Grid:
     """A message that an attempt repeats is shown once."""
     rows: list[list[Cell]] = []
     said = ""
@@ -107,7 +99,7 @@ def _steps(steps: Sequence[StepRecord]) -> Grid:
     return Grid(rows)
 
 
-def queue_page(record: QueueRecord, *, summary: str) -> list[Block]:
+def queue_page(record: records.QueueRecord, *, summary: str) -> list[Block]:
     """The waiting pods in a scheduler's queue."""
     blocks: list[Block] = [Line(((summary, "head"),))]
     if record.pods:
@@ -127,7 +119,7 @@ def queue_page(record: QueueRecord, *, summary: str) -> list[Block]:
     return blocks
 
 
-def decisions_page(record: DecisionsRecord) -> list[Block]:
+def decisions_page(record: records.DecisionsRecord) -> list[Block]:
     """The last decisions, newest first."""
     if not record.decisions:
         return [Line("Nothing was decided yet.")]
@@ -155,11 +147,11 @@ class ReportedStatus(PlainStruct, frozen=True):
     #: Newest first. None: not requested, or not readable.
     events: tuple[Event, ...] | None = None
     #: The scheduler's own record of the pod, if it was available.
-    known: SchedulerRecord | None = None
+    known: records.SchedulerRecord | None = None
 
     @classmethod
     def about(
-        cls, pod: Pod, events: Sequence[Event] | None = None, known: SchedulerRecord | None = None
+        cls, pod: Pod, events: Sequence[Event] | None = None, known: records.SchedulerRecord | None = None
     ) -> ReportedStatus:
         found = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
         newest = None if events is None else tuple(sorted(events, key=last_reported_time, reverse=True))
@@ -173,13 +165,13 @@ class ReportedStatus(PlainStruct, frozen=True):
             return "", ""
         return place, self.known.node
 
-    def record(self) -> SchedulerRecord | None:
+    def record(self) -> records.SchedulerRecord | None:
         """None if there is nothing to report."""
         if self.condition is None and self.events is None:
             return self.known
         events = None if self.events is None else tuple(_event(event) for event in self.events)
         return msgspec.structs.replace(
-            self.known or SchedulerRecord(),
+            self.known or records.SchedulerRecord(),
             condition=None if self.condition is None else _condition(self.condition),
             events=events,
         )
@@ -254,8 +246,8 @@ def _listed(events: Sequence[Event], said: Collection[str], most: int) -> list[B
     return [*blocks, *more]
 
 
-def _condition(condition: PodCondition) -> ConditionRecord:
-    return ConditionRecord(
+def _condition(condition: PodCondition) -> records.ConditionRecord:
+    return records.ConditionRecord(
         status=condition.status,
         reason=condition.reason,
         message=condition.message,
@@ -263,8 +255,8 @@ def _condition(condition: PodCondition) -> ConditionRecord:
     )
 
 
-def _event(event: Event) -> EventRecord:
-    return EventRecord(
+def _event(event: Event) -> records.EventRecord:
+    return records.EventRecord(
         time=last_reported_time(event),
         type=event.type,
         reason=event.reason,

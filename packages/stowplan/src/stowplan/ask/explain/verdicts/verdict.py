@@ -20,15 +20,8 @@ from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.explanations.preemption import Preemption
 from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.inspection import records
 from stowplan.scheduler.inspection.frames import to_frame as frame_of
-from stowplan.scheduler.inspection.records import (
-    CandidateRecord,
-    ExtenderResultRecord,
-    PreemptionRecord,
-    StatusRecord,
-    VerdictRecord,
-    document,
-)
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cluster.state import ClusterState
@@ -149,9 +142,9 @@ class Verdict(Judgement):
 
     def to_dict(self) -> dict[str, Any]:
         """The `record` as JSON-able data."""
-        return document(self.record())
+        return records.document(self.record())
 
-    def record(self, *, most: int | None = None) -> VerdictRecord:
+    def record(self, *, most: int | None = None) -> records.VerdictRecord:
         """The verdict as a record. Suggestions are included once they were computed, as they cost many times the rest.
 
         `most`: only list this many of the feasible nodes, the best ones, and no rejected ones; None: all.
@@ -160,12 +153,12 @@ class Verdict(Judgement):
         advised: dict[str, Any] = {} if advice is None else advice.fields()
         nominated_node = self.pod.pod.status.nominated_node_name
         if self.gated is not None:
-            return VerdictRecord(
+            return records.VerdictRecord(
                 kind="Explain", pod=self.key, error="gated", absent_nodes_status=_status(self.gated), **advised
             )
         if self.error is not None:
             results = self._extender_results()
-            return VerdictRecord(
+            return records.VerdictRecord(
                 kind="Explain", pod=self.key, error=self.error.message, nominated_node=nominated_node, extenders=results
             )
         fields: dict[str, Any] = {"node": self.node_name, "nominated": self.nominated}
@@ -180,11 +173,11 @@ class Verdict(Judgement):
             fields |= {"message": self.message, "full_message": self.full_message}
             fields |= {"preemption": self._preemption(), **advised}
         fields |= {"extenders": self._extender_results(), "not_asked": dict(self.not_asked)}
-        return VerdictRecord(kind="Explain", pod=self.key, **fields)
+        return records.VerdictRecord(kind="Explain", pod=self.key, **fields)
 
-    def _extender_results(self) -> tuple[ExtenderResultRecord, ...]:
+    def _extender_results(self) -> tuple[records.ExtenderResultRecord, ...]:
         return tuple(
-            ExtenderResultRecord(
+            records.ExtenderResultRecord(
                 extender=word.extender,
                 verb=word.verb,
                 asked=word.asked,
@@ -202,7 +195,7 @@ class Verdict(Judgement):
             "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
         }
 
-    def _rejected(self, diagnosis: Diagnosis) -> dict[str, StatusRecord]:
+    def _rejected(self, diagnosis: Diagnosis) -> dict[str, records.StatusRecord]:
         rows = np.flatnonzero(diagnosis.valid & diagnosis.examined)
         statuses = ((row, diagnosis.status(row)) for row in rows.tolist())
         return {self.names[row]: _status(status) for row, status in statuses if status is not None}
@@ -214,21 +207,21 @@ class Verdict(Judgement):
             "totals": {self.names[row]: int(self.totals[row]) for row in rows},
         }
 
-    def _preemption(self) -> PreemptionRecord | None:
+    def _preemption(self) -> records.PreemptionRecord | None:
         found = self.preemption
         if found is None:
             return None
-        return PreemptionRecord(
+        return records.PreemptionRecord(
             plugin=found.plugin,
             eligible=not found.ineligible_reason,
             reason=found.ineligible_reason,
             candidates={
-                name: CandidateRecord(victims=tuple(v.key for v in c.victims), pdb_violations=c.pdb_violations)
+                name: records.CandidateRecord(victims=tuple(v.key for v in c.victims), pdb_violations=c.pdb_violations)
                 for name, c in found.candidates.items()
             },
             selected=found.best,
         )
 
 
-def _status(status: Status) -> StatusRecord:
-    return StatusRecord(plugin=status.plugin, code=status.code.name, reasons=tuple(status.shown_reasons))
+def _status(status: Status) -> records.StatusRecord:
+    return records.StatusRecord(plugin=status.plugin, code=status.code.name, reasons=tuple(status.shown_reasons))

@@ -20,19 +20,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from stowplan.net.client.endpoint.tls import TlsSettings
+from stowplan.net.client.http import failures
 from stowplan.net.client.http.dialing import Address, dial
-from stowplan.net.client.http.failures import (
-    CUT_OFF,
-    INCOMPLETE,
-    NO_ANSWER,
-    SILENT,
-    Failure,
-    NotAnswered,
-    broken,
-    not_connected,
-    not_http,
-    os_error_message,
-)
 from stowplan.net.client.http.http1 import AnswerReader, ConnectionLost, NotHttp
 from stowplan.net.client.http.responses import Answer
 
@@ -90,10 +79,10 @@ class HttpConnection(asyncio.Protocol):
         if self._answered is None:
             return None
         if now >= self._answer_due:
-            self.give_up(INCOMPLETE)
+            self.give_up(failures.INCOMPLETE)
             return None
         if now >= self._heard + silence:
-            self.give_up(SILENT)
+            self.give_up(failures.SILENT)
             return None
         return min(self._answer_due, self._heard + silence)
 
@@ -102,7 +91,7 @@ class HttpConnection(asyncio.Protocol):
         answered, self._answered, self._reader = self._answered, None, None
         self.abort()
         if answered is not None and not answered.done():
-            answered.set_exception(broken(why, lasting=lasting))
+            answered.set_exception(failures.broken(why, lasting=lasting))
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -124,7 +113,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             answer = reader.feed(data)
         except NotHttp as error:
-            self.give_up(not_http(str(error)))
+            self.give_up(failures.not_http(str(error)))
             return
         if answer is not None:
             self._complete(answer, keep=reader.keep)
@@ -141,14 +130,14 @@ class HttpConnection(asyncio.Protocol):
         if reader is None:
             return
         if error is not None:
-            self.give_up(os_error_message(error))
+            self.give_up(failures.os_error_message(error))
             return
         try:
             self._complete(reader.end(), keep=False)
         except NotHttp as wrong:
-            self.give_up(not_http(str(wrong)))
+            self.give_up(failures.not_http(str(wrong)))
         except ConnectionLost:
-            self.give_up(CUT_OFF if reader.begun else NO_ANSWER)
+            self.give_up(failures.CUT_OFF if reader.begun else failures.NO_ANSWER)
 
     def _complete(self, answer: Answer, *, keep: bool) -> None:
         answered, self._answered, self._reader = self._answered, None, None
@@ -172,8 +161,8 @@ LETTING_GO = 0.5
 _CLOSED = "this client has been closed"
 
 
-def _closed() -> NotAnswered:
-    return NotAnswered(Failure(_CLOSED, sent=False, lasting=True))
+def _closed() -> failures.NotAnswered:
+    return failures.NotAnswered(failures.Failure(_CLOSED, sent=False, lasting=True))
 
 
 def _nothing() -> None:
@@ -303,7 +292,7 @@ class ConnectionPool:
         except BaseException as error:
             self._give_back(waiter)
             if isinstance(error, TimeoutError):
-                raise NotAnswered(not_connected(error)) from None
+                raise failures.NotAnswered(failures.not_connected(error)) from None
             raise
 
     def _give_back(self, waiter: asyncio.Future[HttpConnection]) -> None:
@@ -351,7 +340,7 @@ class ConnectionPool:
         if error is None:
             self.free(task.result())
         elif isinstance(error, OSError | UnicodeError):
-            self._refuse(NotAnswered(not_connected(error)))
+            self._refuse(failures.NotAnswered(failures.not_connected(error)))
         else:
             self._refuse(error)
         self._dial_for_waiting()
