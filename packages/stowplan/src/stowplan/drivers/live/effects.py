@@ -195,7 +195,7 @@ class Effects:
         self._answer(number, await self.ask_extender(ask))
 
     async def ask_extender(self, ask: Ask) -> Outcome:
-        """An extender's answer."""
+        """An extender's answer. A timeout is `Refused`: only clients other than ours raise OutcomeUnknown."""
         extender_client = self._extender_clients.get(ask.who)
         if extender_client is None:
             return Refused(LookupError(f"there is no client for extender {ask.who}"))

@@ -44,7 +44,7 @@ class _PerhapsNotServedError(Exception):
 
 
 class Receiver(Protocol):
-    """Receives changes from informers: `engine.event_handlers.EventHandlers`."""
+    """Receives changes from informers: `Scheduler`, which makes inputs of the engine of them."""
 
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]], /) -> None: ...
 

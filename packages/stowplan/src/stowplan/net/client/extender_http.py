@@ -1,7 +1,9 @@
 """HTTP requests to extenders, over persistent connections with per-extender TLS and timeout.
 
-The result is a status and a body of limited length. Redirects are not followed. An idle connection that the server
-closes may fail just when it is used again: questions are then retried once on a new connection; a binding is not.
+The result is a status and a body of limited length. The timeout (`httpTimeout`, 5 s by default) covers one request
+from connection to body; nothing else limits how long a scheduling cycle waits for an extender. Redirects are not
+followed. An idle connection that the server closes may fail just when it is used again: questions are then retried once
+on a new connection, with a new timeout; a binding is not.
 
 Upstream: makeTransport and send in pkg/scheduler/extender.go.
 """

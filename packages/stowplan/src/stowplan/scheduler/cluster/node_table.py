@@ -160,7 +160,10 @@ class NodeTable:
         return row
 
     def update(self, row: int, node: Node) -> bool:
-        """Replace the node object; return whether anything changed that plugins can observe."""
+        """Replace the node object; return whether anything changed that plugins may depend on (`_same`).
+
+        If not, the generation stays, and with it all results that are reused.
+        """
         old = self.nodes[row]
         assert old is not None
         if _same(old, node):

@@ -168,7 +168,12 @@ class ClusterState(PodsOnNodes):
         return new
 
     def _renew(self, info: PodInfo, pod: Pod) -> PodInfo:
-        """Replace a placed pod by another version that counts the same."""
+        """Replace a placed pod by another version that counts the same (`_stays`).
+
+        It has no entry in `changes`, so results that are reused stay as they are. Plugins that declare what they read
+        may therefore not depend on fields of placed pods that are neither in the shape nor compared by `_stays`, nor on
+        the order of a node's pods.
+        """
         if self._placements.log is not None:
             self._placements.log.replacing(info)
         if self._touched is not None:
@@ -240,7 +245,10 @@ class ClusterState(PodsOnNodes):
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Differs after any change that decisions may depend on."""
+        """Differs after any change that decisions may depend on.
+
+        For those who waited, and need only that. Reuse follows the numbers one by one (`engine/evaluation/columns.py`).
+        """
         return (
             self.table.generation,
             self.objects.total_version,
@@ -260,8 +268,6 @@ class ClusterState(PodsOnNodes):
     def load(self, dumped: dict[str, Any]) -> None:
         """Replace everything by a dump. Versions are new, so earlier results are not reused."""
         self.transactions.load(dumped)
-
-    # -- shapes -------------------------------------------------------------------------------------------------------
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
 

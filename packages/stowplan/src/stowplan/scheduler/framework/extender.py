@@ -10,8 +10,9 @@ changed since.
     preempt     which preemption candidates remain, and their victims
     bind        write the binding, in place of the Bind plugins
 
-Parsing raises for an invalid answer. If a question fails, the attempt fails with that error, unless the extender is
-ignorable. A failed prioritize never fails the attempt.
+Parsing raises for an invalid answer. If a question fails or times out, the attempt fails with that error, unless the
+extender is ignorable. A failed prioritize never fails the attempt. A failed preempt leaves the pod rejected, as the
+filters had it, with the error in its message.
 
 Upstream: staging/src/k8s.io/kube-scheduler/framework (Extender), pkg/scheduler/extender.go.
 """

@@ -118,7 +118,10 @@ def _subject(kind: type[ApiStruct], namespace: str, name: str) -> str:
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Ask an external party, such as an extender; the answer is in `Done`. Both are plain values."""
+    """Ask an external party, such as an extender; the answer is in `Done`. Both are plain values.
+
+    The driver limits the time: it must have an outcome in the end.
+    """
 
     who: str
     #: filter, prioritize, preempt, bind, or another verb.
@@ -155,7 +158,10 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """The request was not carried out: the API server refused it, or was unreachable."""
+    """The request was not carried out: the API server refused it, or was unreachable.
+
+    Also for every `Ask` that failed, even one that timed out after the extender had it.
+    """
 
     error: Exception
 

@@ -5,6 +5,10 @@
 
 (In PostFilter, DefaultPreemption waits for them: `preemption.extenders`.)
 
+A call that fails, or times out (the limit is the driver's: `httpTimeout`), is an outcome with an error, which
+`answer_of` raises. In filter it ends the attempt with an error, without PostFilter, unless the extender is ignorable:
+then its nodes stay as they were. In prioritize the extender gives no points.
+
 Other pods may be tried while a cycle waits. So a waiting cycle only holds its own data: nodes by name, as rows may be
 reassigned, scores, and a copy of the state. After each answer the remaining nodes are filtered again, and those that no
 longer fit the pod are dropped. If none remains, other pods were faster: ClusterChangedError restarts the cycle. A node
@@ -109,7 +113,7 @@ class ExtenderCycle:
         tried = self._algorithm.row_tried_first(pod, rows)
         diagnosis = self._search(tried)
         if self._is_only(tried):
-            if (yield from self._is_left_alone()):
+            if (yield from self._first_passes_extenders()):
                 return self._placed(self._names[0])
             diagnosis = self._search(None)
         if diagnosis is None:
@@ -202,7 +206,7 @@ class ExtenderCycle:
         self._narrowed = self._narrowed or len(left) < len(self._names)
         self._names = left
 
-    def _is_left_alone(self) -> CycleSteps[bool]:
+    def _first_passes_extenders(self) -> CycleSteps[bool]:
         """Whether the node that is tried first passes the extenders; on any failure, all nodes are searched."""
         try:
             yield from self._ask_filters()

@@ -97,6 +97,7 @@ class PostFilterAnswers:
         return last if last in (Code.Success, Code.Unschedulable, Code.UnschedulableAndUnresolvable) else Code.Error
 
     def decision(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+        """A rejection by the filters, whatever PostFilter returned; its error is only part of the message."""
         results = tuple(self._results)
         succeeded = bool(results) and results[-1][1].status.code == Code.Success
         text = diagnosis.message("" if succeeded else ", ".join(self._messages))

@@ -18,6 +18,11 @@ What has to be done before it is read again follows from what the plugin declare
 
 After a change of a node object, everything is computed from scratch.
 
+Whether something changed is read off four numbers, which each reader compares with those that it remembers:
+`NodeTable.generation`, `ClusterState.changes.position`, the versions of lookup objects (`ObjectWatches`), and
+`Nominator.version`, which matters to no column, but to what `NominatedNodes` and `Evaluation` keep. All of them are
+compared and used within one step, in which nothing else changes the cluster.
+
 `Filtering.refresh` and `Scoring.refresh` do this for all of their columns before anything is read, so nothing is ever
 marked as outdated. Where one of their steps fails, nothing of it is used: a full run calls every plugin again.
 
@@ -115,7 +120,8 @@ class Column(PlainStruct, eq=False, weakref=True):
             self.known.clear()
             self.version += 1
         elif values is not self.values and not (values == self.values).all():
-            # The same array is a shortcut only because what plugins of others return is copied where it comes in.
+            # The same array is a shortcut only because what plugins of others return is copied where it comes in
+            # (`framework/runtime/answers.py`).
             self.version += 1
         self.values, self.patched = values, False
         self.generation, self.position = generation, cluster.changes.position
@@ -355,6 +361,7 @@ class Fold(Generic[Q]):
         #: Plugins whose state can change with pods, and what tells whether it did (None: it may have).
         self._moving: Sequence[tuple[Q, CountsPods | None]] = ()
         #: The nodes and the position in the cluster's change log that the results are valid for; −1: of nothing.
+        #: A position of −1 alone: results changed in rows that are not in the log, so all rows have to be folded.
         self._generation = -1
         self._position = -1
 

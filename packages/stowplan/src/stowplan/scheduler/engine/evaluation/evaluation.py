@@ -141,7 +141,8 @@ class Evaluation:
         called = filtering.refresh(pod, within) if one_by_one == filtering.ran_node_level else None
         if called is None:
             filtering.run(pod, within=within, one_by_one=one_by_one)
-        if called or called is None:
+        # Some plugin was called again (`called`), or all of them (None).
+        if called is None or called:
             self._nominated.forget()
         found = self._last_refusal(pod) or self._judgement(pod, within)
         found.reused, found.preparing = called is not None, filtering.preparing
@@ -149,7 +150,7 @@ class Evaluation:
         return found
 
     def _last_refusal(self, pod: PodInfo) -> FilterResult | None:
-        """The last results, if the pod was rejected and nothing changed since."""
+        """The last results, if the pod was rejected and nothing changed since, as `_stamp` tells."""
         if self._refusal is None or self._refusal[0] != self._stamp(pod):
             return None
         known = self._refusal[1]

@@ -67,7 +67,7 @@ class Filtering(Fold[PreFilterPlugin]):
         self._columns: dict[str, FilterColumn] = {}
         #: A plugin that failed when no node was left to it: upstream would not have called it, so it rejects none until
         #: there is one again.
-        self._unasked: FilterPlugin | None = None
+        self._failed_without_nodes: FilterPlugin | None = None
         #: Whether all plugins that take part declare what they read.
         self.declared = False
         #: The columns' versions that `feasible` was folded from.
@@ -100,7 +100,7 @@ class Filtering(Fold[PreFilterPlugin]):
         self.ran_node_level = one_by_one
         times, self.state = self.state.plugin_times, CycleState(asking=self._asking)
         self.state.plugin_times = times
-        self._columns, self._unasked, self.error = {}, None, None
+        self._columns, self._failed_without_nodes, self.error = {}, None, None
         if self._shared is not None:
             framework = self._framework
             # Pods of one signature have the same answer to `skips`.
@@ -160,7 +160,7 @@ class Filtering(Fold[PreFilterPlugin]):
                 if some_left:
                     self.error = answer
                     break
-                self._unasked = self._unasked or plugin
+                self._failed_without_nodes = self._failed_without_nodes or plugin
                 column = FilterColumn(framework, plugin, False, none, table.generation, position)
             elif self._shared is not None and plugin.reads is _NODE_SUMS:
                 column = self._column(FilterColumn, plugin, pod)
@@ -181,9 +181,10 @@ class Filtering(Fold[PreFilterPlugin]):
     # -- the next equal pod --------------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo, within: Rows | None) -> Collection[str] | None:
-        """Bring all results up to date; the plugins that were called again, None: a run is needed.
+        """Bring all results up to date; the plugins that were called again: none of them is the common case.
 
-        Whether a column is outdated is found out here, in its turn, and nowhere else.
+        None instead: the results are of no use, and a run is needed. Whether a column is outdated is found out here, in
+        its turn, and nowhere else.
         """
         generation, pre, changes = self._generation, self.pre_filtered, self._cluster.changes
         if generation != self._cluster.table.generation or self._shared is None or self.error is not None:
@@ -209,7 +210,7 @@ class Filtering(Fold[PreFilterPlugin]):
             if not done:
                 # Some plugins' states are ahead of their columns now, and some columns ahead of the fold.
                 return None
-        if self._unasked is not None and self._left_to(self._unasked).any():
+        if self._failed_without_nodes is not None and self._left_to(self._failed_without_nodes).any():
             return None
         if called or self._position != changes.position:
             self.version += 1
@@ -218,9 +219,10 @@ class Filtering(Fold[PreFilterPlugin]):
         return called
 
     def _prepare(self, pod: PodInfo) -> Collection[str] | None:
-        """Call PreFilter again where its state does not hold; None if it fails, or narrowed the nodes.
+        """Call PreFilter again where its state does not hold.
 
-        Those plugins, and those that read an object that changed: their columns have to be computed again.
+        Returns these plugins, and those that read an object that changed: their columns have to be computed again. None
+        if PreFilter fails, or narrowed the nodes: a run is needed.
         """
         state, undeclared, rearranged = self.state, self._framework.undeclared_filters, False
         assert self._objects is not None

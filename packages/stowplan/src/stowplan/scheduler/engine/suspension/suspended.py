@@ -133,7 +133,10 @@ class SuspendableCycle(PlainStruct, eq=False):
         return self.owner.outbox
 
     def wait_for(self, needed: tuple[Request | Ask, ...] | Wait) -> bool:
-        """Start waiting; return whether an extender is called."""
+        """Start waiting; return whether an extender is called.
+
+        There is no time limit here: the driver must answer every request, an extender's with an error if it times out.
+        """
         if isinstance(needed, Wait):
             self.stage, self.asleep_since = Stage.ASLEEP, self._outbox.now
             if needed.seconds is not None:

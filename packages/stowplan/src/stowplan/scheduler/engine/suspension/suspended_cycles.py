@@ -72,9 +72,13 @@ _log = get_logger(__name__)
 
 
 class SuspendedCycles:
+    """Runs the scheduling cycles of all single pods, and the trials of groups that may wait; keeps those that wait.
+
+    Most cycles end within `begin`, and are never kept.
+    """
+
     def __init__(self, context: EngineContext, *, handler: SchedulingCycle, overlaps: bool = False) -> None:
         """`handler` is that of single pods."""
-        # The queue is created after the profiles.
         self._context = context
         self.outbox = context.outbox
         self._state = context.state
