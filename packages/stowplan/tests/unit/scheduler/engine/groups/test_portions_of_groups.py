@@ -99,6 +99,16 @@ def test_a_pod_placed_during_a_pause_keeps_its_node():
     assert slow.driven.bound.keys() == {"q"}
 
 
+@pytest.mark.parametrize(("portions", "used"), [(0, {"n0", "n1"}), (2, {"n1"})], ids=["no pause", "pauses"])
+def test_pods_decided_together_are_placed_again_if_their_room_is_taken_meanwhile(portions, used):
+    slow = SlowGroup(portions, *nodes(2, 3), gang=3)
+    with check_exact_undo():
+        slow.driven.create(member("a").priority(1), member("b").priority(1), member("c", slow="x"))
+        slow.driven.create(*(a_pod(f"q{i}").requests(cpu=1).on("n0") for i in range(2)))
+        slow.through()
+    assert {slow.driven.bound[name] for name in "abc"} == used
+
+
 def outcome(portions, cpus, wanted, *, seed, **options):
     slow = SlowGroup(portions, *nodes(*cpus), random=Random(seed), **options)
     slow.driven.create(*(member(f"p{i}", work, cpu) for i, (cpu, work) in enumerate(wanted)))
