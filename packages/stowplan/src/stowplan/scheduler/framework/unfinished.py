@@ -1,8 +1,8 @@
 """Long-running work of a plugin, done in portions so that other pods are tried in between.
 
 A Filter plugin that has more to do than one call should take returns `unfinished(text, portions)`: an error status,
-used as such if the plugin may not continue. Where scheduling cycles can be suspended, the plugin is called again, up to
-that many times per attempt, and continues where it stopped. Everywhere else the status is an error like any other.
+used as such if the plugin may not continue. In a scheduling cycle, the plugin is called again, up to that many times
+per attempt, and continues where it stopped. In a question about a pod, the status is an error like any other.
 
 The size of a portion must not depend on a clock, because recordings must be reproducible.
 """
