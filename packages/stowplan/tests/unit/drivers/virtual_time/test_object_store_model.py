@@ -105,6 +105,9 @@ class Both:
 
         self.both(lambda pod: self.api.update("pods", updated(pod)), lambda pod: Update(obj=convert(updated(pod), Pod)))
 
+    def patch_status(self, status, _):
+        self.patch({"status": status}, "strategic", "status")
+
     def ungate(self, *_):
         self.patch({"spec": {"schedulingGates": None}})
 
@@ -200,6 +203,26 @@ SCRIPTS = {
         for wanted in (*WANTED[3:], *WANTED[1:3])
         if step != "bind" or "uid" in wanted
     ],
+    "patches": [
+        ("patch", {"metadata": {"labels": {"k": None, "new": type_}, "annotations": {"a": "b"}}}, type_)
+        for type_ in ("merge", "strategic")
+    ],
+    "patched lists": [("patch", {"metadata": {"finalizers": [f"example.com/{one}"]}}, "merge") for one in "ab"],
+    "null": [("patch", {"metadata": {"labels": None}}, "merge")],
+    "conditions": [
+        ("patch_status", {"conditions": [{"type": "A", "status": "False", "reason": "R", "lastProbeTime": None}]}, ""),
+        ("patch_status", {"conditions": [{"type": "B", "status": "True"}]}, ""),
+        ("patch_status", {"conditions": [{"type": "A", "status": "True", "reason": None}]}, ""),
+        (
+            "patch_status",
+            {
+                "conditions": [{"type": "C", "status": "True"}],
+                "$setElementOrder/conditions": [{"type": "C"}, {"type": "B"}],
+            },
+            "",
+        ),
+    ],
+    "nomination": [("patch_status", {"nominatedNodeName": node}, "") for node in ("n1", None)],
     "gates": [("bind", "n1", ""), ("ungate", None, None), ("bind", "n1", ""), ("bind", "n1", "")],
 }
 

@@ -10,14 +10,7 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.framework.requests import Patch
 from stowplan.testing import a_node, a_pod
 
-POD = convert(
-    a_pod("web")
-    .labels(app="web", tier="front")
-    .condition("PodScheduled", "False", reason="Unschedulable", message="no room")
-    .condition("Ready", "False")
-    .obj(),
-    Pod,
-)
+POD = convert(a_pod("web").labels(app="web").obj(), Pod)
 
 
 def patch(body, type_="merge", subresource="", obj=POD):
@@ -26,64 +19,13 @@ def patch(body, type_="merge", subresource="", obj=POD):
     )
 
 
-def status(body, **more):
-    return patch({"status": body}, "strategic", "status", **more).status
-
-
-def conditions(**more):
-    return [(one.type, one.status, one.reason) for one in status(more).conditions]
-
-
-@pytest.mark.parametrize("type_", ["merge", "strategic"])
-def test_labels_are_merged_and_null_removes(type_):
-    found = patch({"metadata": {"labels": {"tier": None, "new": "x"}, "annotations": {"a": "b"}}}, type_)
-    assert found.metadata.labels == {"app": "web", "new": "x"}
-    assert found.metadata.annotations == {"a": "b"}
-    assert found.spec is POD.spec
-
-
-def test_a_merge_patch_replaces_lists():
-    found = patch({"spec": {"tolerations": [{"key": "gpu"}]}, "metadata": {"finalizers": ["a"]}})
-    assert [one.key for one in found.spec.tolerations] == ["gpu"]
-    assert found.metadata.finalizers == ("a",)
-
-
-def test_null_removes_a_field():
-    assert patch({"metadata": {"labels": None}}).metadata.labels == {}
-
-
-def test_conditions_are_merged_by_their_type():
-    assert conditions(conditions=[{"type": "PodScheduled", "reason": None, "status": "True"}]) == [
-        ("PodScheduled", "True", ""),
-        ("Ready", "False", ""),
-    ]
-    assert conditions(conditions=[{"type": "New", "status": "True"}])[0] == ("New", "True", ""), "not before the others"
-
-
-def test_conditions_come_in_the_order_of_the_patch():
-    order = [{"type": "New"}, {"type": "Ready"}]
-    found = conditions(conditions=[{"type": "New", "status": "True"}], **{"$setElementOrder/conditions": order})
-    assert [name for name, _, _ in found] == ["New", "PodScheduled", "Ready"]
-
-
-def test_null_in_a_new_condition_is_ignored():
-    (new,) = status({"conditions": [{"type": "A", "lastProbeTime": None}]}, obj=Pod()).conditions
-    assert new.last_probe_time is None
-
-
-def test_a_nomination_is_set_and_cleared():
-    nominated = patch({"status": {"nominatedNodeName": "n1"}}, "strategic", "status")
-    assert nominated.status.nominated_node_name == "n1"
-    cleared = patch({"status": {"nominatedNodeName": None}}, "strategic", "status", obj=nominated)
-    assert cleared.status.nominated_node_name == ""
-
-
 def test_a_subresource_changes_its_own_part_only():
     body = {"metadata": {"labels": {"new": "x"}}, "status": {"phase": "Running"}}
     assert patch(body, "merge", "status").metadata is POD.metadata
     assert patch(body, "merge", "status").status.phase == "Running"
     assert patch(body, "merge").status is POD.status
-    assert patch(body, "merge").metadata.labels["new"] == "x"
+    assert patch(body, "merge").metadata.labels == {"app": "web", "new": "x"}
+    assert patch(body, "merge").spec is POD.spec
 
 
 def test_nodes_are_patched_in_the_same_way():
