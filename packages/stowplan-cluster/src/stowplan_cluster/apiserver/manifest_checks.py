@@ -21,7 +21,7 @@ from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue, Resource
 from stowplan_cluster.apiserver.schema import conform, schema_of
 from stowplan_cluster.apiserver.schema.type_model import ListType, Struct, Type
-from stowplan_cluster.apiserver.strategies import generate_selector
+from stowplan_cluster.apiserver.strategies.workloads import generate_selector
 
 _MISLEADING = frozenset(("FieldValueInvalid", "FieldValueNotSupported"))
 #: Field paths of pod templates in workloads.

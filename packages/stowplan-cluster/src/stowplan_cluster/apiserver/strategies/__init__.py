@@ -8,83 +8,14 @@ Upstream: pkg/registry/*/strategy.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.apiserver.defaults.workloads import TEMPLATE_GENERATION
 from stowplan_cluster.apiserver.objects import JsonObject, equal, keep, metadata_of
 from stowplan_cluster.apiserver.resources import Resource
-from stowplan_cluster.apiserver.strategies import pods
+from stowplan_cluster.apiserver.strategies import devices, pods, services, workloads
 from stowplan_cluster.apiserver.validation.field_errors import same
-from stowplan_cluster.apiserver.validation.jobs import LABEL_PREFIX
-
-# Services: keep allocated addresses and ports while the type needs them.
-#
-# An update that omits cluster IPs and node ports keeps them. One that changes the type to one without them drops
-# them, unless it sets others.
-#
-# Upstream: pkg/registry/core/service/strategy.go, storage.go (patchAllocatedValues).
-
-_WITH_ADDRESS = ("ClusterIP", "NodePort", "LoadBalancer")
-_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
-_OF_ADDRESS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-
-
-def _update_service(service: JsonObject, old: JsonObject, subresource: str) -> None:
-    if subresource:
-        return
-    spec, old_spec = service["spec"], old.get("spec") or {}
-    kind, old_kind = spec.get("type"), old_spec.get("type")
-    if kind in _WITH_ADDRESS and old_kind in _WITH_ADDRESS:
-        _take_back_address(spec, old_spec)
-    elif old_kind in _WITH_ADDRESS:
-        _drop_unchanged(spec, old_spec, _OF_ADDRESS)
-    if old_kind in _WITH_NODE_PORTS:
-        if kind in _WITH_NODE_PORTS:
-            _take_back_node_ports(spec, old_spec)
-        else:
-            _drop_node_ports(spec, old_spec)
-            _drop_unchanged(spec, old_spec, ("externalTrafficPolicy",))
-    if old_kind == "LoadBalancer" and kind != "LoadBalancer":
-        _drop_unchanged(spec, old_spec, ("allocateLoadBalancerNodePorts", "loadBalancerClass"))
-        service["status"] = {"loadBalancer": {}}
-
-
-def _take_back_address(spec: JsonObject, old: JsonObject) -> None:
-    if not spec.get("clusterIP") and not spec.get("clusterIPs") and old.get("clusterIP"):
-        spec["clusterIP"], spec["clusterIPs"] = old["clusterIP"], list(old.get("clusterIPs") or [old["clusterIP"]])
-    elif spec.get("clusterIP") != old.get("clusterIP") and spec.get("clusterIPs") == old.get("clusterIPs"):
-        # The client changed only clusterIP: sync clusterIPs.
-        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
-    for name in ("ipFamilies", "ipFamilyPolicy"):
-        if not spec.get(name) and old.get(name):
-            spec[name] = old[name]
-
-
-def _drop_unchanged(spec: JsonObject, old: JsonObject, names: tuple[str, ...]) -> None:
-    for name in names:
-        if name in spec and spec[name] == old.get(name):
-            del spec[name]
-
-
-def _take_back_node_ports(spec: JsonObject, old: JsonObject) -> None:
-    known = {_port_key(port): port["nodePort"] for port in old.get("ports") or () if port.get("nodePort")}
-    for port in spec.get("ports") or ():
-        if not port.get("nodePort") and _port_key(port) in known:
-            port["nodePort"] = known[_port_key(port)]
-
-
-def _drop_node_ports(spec: JsonObject, old: JsonObject) -> None:
-    before = {port.get("nodePort") for port in old.get("ports") or ()}
-    for port in spec.get("ports") or ():
-        if port.get("nodePort") in before:
-            port.pop("nodePort", None)
-
-
-def _port_key(port: JsonObject) -> tuple[str, int]:
-    return port.get("protocol", "TCP"), port.get("port", 0)
-
 
 # Initial and derived status fields.
 #
@@ -148,102 +79,6 @@ def _note(definition: JsonObject, known: list[str]) -> None:
     definition["status"] = (definition.get("status") or {}) | {"storedVersions": [*known, *added]}
 
 
-def drop_deallocated_devices(claim: JsonObject, old: JsonObject, subresource: str) -> None:
-    """Remove status.devices entries of devices that are no longer allocated."""
-    status = claim.get("status") or {}
-    if subresource != "status" or not status.get("devices"):
-        return
-    gone = _allocated(old) - _allocated(claim)
-    status["devices"] = [device for device in status["devices"] if _key(device) not in gone]
-    if not status["devices"]:
-        del status["devices"]
-
-
-def _allocated(claim: JsonObject) -> set[tuple[str, ...]]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return {_key(result) for result in (allocation.get("devices") or {}).get("results") or ()}
-
-
-def _key(device: JsonObject) -> tuple[str, ...]:
-    return tuple(device.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
-
-
-# Jobs: the generated selector, by controller UID.
-#
-# Upstream: pkg/registry/batch/job/strategy.go (generateSelector).
-
-
-def generate_selector(job: JsonObject, now: float) -> None:
-    spec, metadata = job["spec"], metadata_of(job)
-    if spec.get("manualSelector"):
-        return
-    name, uid = metadata.get("name", ""), metadata.get("uid", "")
-    template = spec["template"]
-    if template.get("metadata") is None:
-        template["metadata"] = {}
-    labels = template["metadata"].setdefault("labels", {})
-    # Parity: a Job whose labels were defaulted from the template gets the generated labels, too.
-    inherited = labels == metadata.get("labels")
-    for prefix in ("", LABEL_PREFIX):
-        # Existing labels are kept; validation rejects them.
-        labels.setdefault(f"{prefix}job-name", name)
-        labels.setdefault(f"{prefix}controller-uid", uid)
-    if inherited:
-        metadata["labels"] = dict(labels)
-    selector = spec.get("selector")
-    if selector is None:
-        selector = spec["selector"] = {}
-    selector.setdefault("matchLabels", {}).setdefault(f"{LABEL_PREFIX}controller-uid", uid)
-
-
-# Set timeAdded of device taints; tolerationSeconds count from it.
-#
-# A taint without a time gets the current one. A rule whose effect changes gets the current time, too, unless the
-# update sets another time.
-#
-# Upstream: SetDefaults_DeviceTaint in pkg/apis/resource/v1/defaults.go, pkg/registry/resource/devicetaintrule.
-
-_SLICES, _RULES = "resourceslices.resource.k8s.io", "devicetaintrules.resource.k8s.io"
-
-
-def date(resource: Resource, obj: JsonObject, old: JsonObject | None, now: float) -> None:
-    """Set missing times; `old` is the object before an update."""
-    if resource.storage not in (_SLICES, _RULES):
-        return
-    for taint in _taints(resource, obj):
-        if not taint.get("timeAdded"):
-            taint["timeAdded"] = timestamp(now)
-    if resource.storage == _RULES and old is not None:
-        (taint,), (before,) = _taints(resource, obj), _taints(resource, old)
-        changed = taint.get("effect") != before.get("effect")
-        if changed and taint["timeAdded"] == before.get("timeAdded"):
-            taint["timeAdded"] = timestamp(now)
-
-
-def _taints(resource: Resource, obj: JsonObject) -> Iterator[JsonObject]:
-    spec = obj.setdefault("spec", {})
-    if resource.storage == _RULES:
-        yield spec.setdefault("taint", {})
-        return
-    for device in spec.get("devices") or ():
-        yield from device.get("taints") or ()
-
-
-# DaemonSets: the template generation.
-#
-# Upstream: pkg/registry/apps/daemonset/strategy.go, pkg/apis/apps/v1/conversion.go.
-
-
-def _update_daemon_set(daemon_set: JsonObject, old: JsonObject, subresource: str) -> None:
-    if subresource:
-        return
-    count = (metadata_of(old).get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
-    changed = not same(daemon_set["spec"].get("template"), (old.get("spec") or {}).get("template"))
-    annotations = metadata_of(daemon_set).get("annotations") or {}
-    annotations[TEMPLATE_GENERATION] = str(int(count) + changed)
-    metadata_of(daemon_set)["annotations"] = annotations
-
-
 # PersistentVolumes and claims: phase transition times, and dataSource against dataSourceRef.
 #
 # Upstream: pkg/registry/core/persistentvolume, pkg/registry/core/persistentvolumeclaim.
@@ -287,7 +122,7 @@ def _prepare_namespace(namespace: JsonObject, now: float) -> None:
 _PREPARE: dict[str, Prepare] = {
     "namespaces": _prepare_namespace,
     "pods": pods.prepare_new_pod,
-    "jobs.batch": generate_selector,
+    "jobs.batch": workloads.generate_selector,
     "persistentvolumes": prepare_new_volume,
     "persistentvolumeclaims": prepare_new_claim,
     "customresourcedefinitions.apiextensions.k8s.io": note_stored_version,
@@ -299,7 +134,7 @@ def prepare_for_create(resource: Resource, obj: JsonObject, *, now: float) -> No
     if resource.generation:
         metadata_of(obj)["generation"] = 1
     if not resource.custom:
-        date(resource, obj, None, now)
+        devices.date(resource, obj, None, now)
         start(resource, obj)
         prepare = _PREPARE.get(resource.storage)
         if prepare is not None:
@@ -322,11 +157,11 @@ _UPDATE: dict[str, PrepareUpdate] = {
     "namespaces": _update_namespace,
     "pods": pods.prepare_update,
     "secrets": _update_secret,
-    "services": _update_service,
-    "daemonsets.apps": _update_daemon_set,
+    "services": services.update_service,
+    "daemonsets.apps": workloads.update_daemon_set,
     "persistentvolumeclaims": prepare_claim_update,
     "customresourcedefinitions.apiextensions.k8s.io": note_stored_version_on_update,
-    "resourceclaims.resource.k8s.io": drop_deallocated_devices,
+    "resourceclaims.resource.k8s.io": devices.drop_deallocated_devices,
 }
 
 #: Kinds whose generation also counts changes of annotations, as these are copied to their ReplicaSets.
@@ -350,7 +185,7 @@ def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, sub
     elif resource.has_status:
         keep(obj, old, "status")
     if not subresource and not resource.custom:
-        date(resource, obj, old, now)
+        devices.date(resource, obj, old, now)
     update = None if resource.custom else _UPDATE.get(resource.storage)
     if update is not None:
         update(obj, old, subresource)
