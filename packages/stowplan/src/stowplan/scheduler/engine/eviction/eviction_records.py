@@ -22,7 +22,7 @@ Upstream: pkg/scheduler/framework/preemption/executor.go.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import field
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.eviction.preemptors import Preemptor
+    from stowplan.scheduler.engine.eviction.victim_evictions import VictimEvictions
     from stowplan.scheduler.engine.outbox import Alarm
     from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
     from stowplan.scheduler.framework.handle import EventRecorder
@@ -69,30 +71,10 @@ class Result(Enum):
     DELETED = auto()
 
 
-class PlanMover(Protocol):
-    """Advances plans."""
-
-    def go_on(self, preemption: Preemption, /) -> None: ...
-
-    def nomination_written(self, preemption: Preemption, failed: Exception | None, /) -> None: ...
-
-    def victim_left(self, preemption: Preemption, uid: str, /) -> None: ...
-
-
-class EvictionMover(Protocol):
-    """Advances evictions."""
-
-    def condition_written(self, eviction: Eviction, failed: Exception | None, /) -> None: ...
-
-    def announced(self, eviction: Eviction, /) -> None: ...
-
-    def answered(self, eviction: Eviction, outcome: Outcome, /) -> None: ...
-
-
 class Preemption(PlainStruct, eq=False, kw_only=True):
     """A plan that is being carried out, until all its victims have left."""
 
-    owner: PlanMover
+    owner: Evictions
     plan: EvictionPlan | GroupEvictionPlan
     preemptor: Preemptor
     #: None if the preemptor's profile records no events.
@@ -162,7 +144,7 @@ class Preemption(PlainStruct, eq=False, kw_only=True):
 class Eviction(PlainStruct, eq=False):
     """One victim of a plan, until it is evicted or spared."""
 
-    owner: EvictionMover
+    owner: VictimEvictions
     preemption: Preemption
     victim: PodInfo
     stage: EvictionStage = EvictionStage.WAITING

@@ -14,7 +14,7 @@ Upstream: pkg/scheduler/framework/preemption/executor.go.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import Conflict, NotFound
 from stowplan.kube.api.types import Pod, PodCondition
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.context import EngineContext
     from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
     from stowplan.scheduler.engine.eviction.eviction_records import Preemption
+    from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.eviction.preemptors import Preemptor
     from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
     from stowplan.scheduler.framework.requests import Outcome
@@ -42,13 +43,6 @@ PREEMPTED = "preempted"
 _log = get_logger(__name__)
 
 
-class Plans(Protocol):
-    """The owner of eviction plans, notified of each victim."""
-
-    def eviction_over(self, preemption: Preemption, victim: PodInfo, result: Result | None, /) -> None:
-        """The victim was evicted, or spared (None)."""
-
-
 class VictimEvictions:
     """Evictions that wait for their turn, and those in progress.
 
@@ -57,7 +51,7 @@ class VictimEvictions:
     """
 
     def __init__(
-        self, context: EngineContext, *, plans: Plans, statuses: PodStatuses, metrics: EvictionMetrics
+        self, context: EngineContext, *, plans: Evictions, statuses: PodStatuses, metrics: EvictionMetrics
     ) -> None:
         self._context = context
         self._outbox = context.outbox
