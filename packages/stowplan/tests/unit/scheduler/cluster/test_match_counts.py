@@ -8,7 +8,7 @@ from stowplan.kube.api.selectors import EVERYTHING, Requirement, Selector, selec
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.terms import MatchCounts, PodTerm, equality_of
 from stowplan.testing import a_node, a_pod
-from support.scheduling.worlds import struct
+from support.scheduling.worlds import state_of, struct
 
 WEB, DB = Requirement("app", "In", ("web",)), Requirement("app", "In", ("db",))
 EITHER = Requirement("app", "In", ("db", "web"))
@@ -53,8 +53,7 @@ def plain_count(state, term, row):
 def test_counts_are_exact_after_terms_were_evicted(steps, limit):
     state = ClusterState()
     state.matches = MatchCounts(state.table.capacity, limit=limit)
-    state.add_node(struct(a_node("n0")))
-    state.add_node(struct(a_node("n1")))
+    state_of([a_node("n0"), a_node("n1")], state=state)
     for what, with_ in steps:
         if what == "ask":
             slot = state.matches.slot(with_, state.pods)
@@ -72,9 +71,7 @@ def test_counts_are_exact_after_terms_were_evicted(steps, limit):
 
 @given(steps)
 def test_the_version_changes_with_every_count(steps):
-    state = ClusterState()
-    state.add_node(struct(a_node("n0")))
-    state.add_node(struct(a_node("n1")))
+    state = state_of([a_node("n0"), a_node("n1")])
     for what, with_ in steps:
         before = {t: (state.matches.versions[s], state.matches.counts[s].tolist()) for t, s in state.matches.items()}
         if what == "ask":

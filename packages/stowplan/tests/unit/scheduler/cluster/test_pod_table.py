@@ -3,10 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
-from support.scheduling.worlds import struct
+from support.scheduling.worlds import state_of, struct
 
 NODES = ("a", "b", "gone")
 
@@ -24,9 +23,7 @@ def test_replaced_pods_are_those_that_left_since_and_in_their_order_then():
         st.lists(st.tuples(st.booleans(), st.integers(0, 11), st.sampled_from(NODES)), max_size=20),
     )
     def agrees(before, changes):
-        state = ClusterState()
-        for name in NODES:
-            state.add_node(struct(a_node(name)))
+        state = state_of(map(a_node, NODES))
         state.remove_node("gone")
         for i, node in before:
             state.add_pod(placed(f"p{i}", node))

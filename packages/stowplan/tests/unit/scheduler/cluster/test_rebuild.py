@@ -8,7 +8,7 @@ from stowplan.testing import a_node, a_pod
 from support.examples import times
 from support.scheduling.cluster_changes import KEYS, TERMS, Changes
 from support.scheduling.dump import dump
-from support.scheduling.worlds import MOMENTS, ZONE, struct
+from support.scheduling.worlds import MOMENTS, ZONE, state_of, struct
 
 
 @pytest.mark.slow
@@ -72,9 +72,7 @@ def test_terminating_pods_of_nodes_that_are_removed_together():
 
 
 def test_an_image_keeps_its_first_size_while_any_node_has_it():
-    state = ClusterState()
-    state.add_node(struct(a_node("a").image("x:1", size=10)))
-    state.add_node(struct(a_node("b").image("x:1", size=99)))
+    state = state_of([a_node("a").image("x:1", size=10), a_node("b").image("x:1", size=99)])
     assert state.table.images.get("x:1").size == 10
     state.remove_node("a")
     assert state.table.images.get("x:1").size == 10
@@ -85,8 +83,7 @@ def test_an_image_keeps_its_first_size_while_any_node_has_it():
 
 
 def test_only_changes_that_plugins_can_read_change_the_generation():
-    state = ClusterState()
-    state.add_node(struct(a_node("a").zone("x")))
+    state = state_of([a_node("a").zone("x")])
     before = state.table.generation
     state.update_node(struct(a_node("a").zone("x").created(MOMENTS[0])))
     assert state.table.generation == before
@@ -95,8 +92,7 @@ def test_only_changes_that_plugins_can_read_change_the_generation():
 
 
 def test_forgetting_an_assumed_pod():
-    state = ClusterState()
-    state.add_node(struct(a_node("a")))
+    state = state_of([a_node("a")])
     info = state.pod_info(struct(a_pod("p")))
     state.forget(info)  # unknown pod: no-op
     state.add_pod(struct(a_pod("p").on("a")))
@@ -105,8 +101,7 @@ def test_forgetting_an_assumed_pod():
 
 
 def test_assuming_a_pod_ends_its_nomination():
-    state = ClusterState()
-    state.add_node(struct(a_node("a")))
+    state = state_of([a_node("a")])
     info = state.pod_info(struct(a_pod("p")))
     state.nominator.add(info, "a")
     state.assume(info, "a")
@@ -116,10 +111,7 @@ def test_assuming_a_pod_ends_its_nomination():
 def test_the_pod_table_has_the_order_of_a_nodes_pods():
     """A removed pod's position is filled with the last one, as in the reference; preemption breaks ties by that
     order."""
-    state = ClusterState()
-    state.add_node(struct(a_node("n")))
-    for name in "abcd":
-        state.add_pod(struct(a_pod(name).uid(name).on("n")))
+    state = state_of([a_node("n")], [a_pod(name).uid(name).on("n") for name in "abcd"])
     state.remove_pod("a")
     listed = state.row_pods[0]
     assert [info.uid for info in listed] == ["d", "b", "c"]

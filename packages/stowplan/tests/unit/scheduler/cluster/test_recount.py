@@ -11,7 +11,7 @@ from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.testing import a_node, a_pod
 from support.examples import times
 from support.scheduling.cluster_changes import TERMS, Changes
-from support.scheduling.worlds import ZONE, struct
+from support.scheduling.worlds import ZONE, state_of, struct
 
 WEB = TERMS[0]
 
@@ -29,17 +29,14 @@ class TestAnyChanges(Recounted.TestCase):
 
 def small_cluster():
     """Two nodes and a deleted one; pods with everything that is counted; pending, assumed and nominated pods."""
-    state = ClusterState()
-    state.add_node(struct(a_node("a").zone("x").allocatable(cpu="4")))
-    state.add_node(struct(a_node("b").zone("y").allocatable(cpu="4")))
+    nodes = [a_node("a").zone("x").allocatable(cpu="4"), a_node("b").zone("y").allocatable(cpu="4")]
     pods = [
         a_pod("web").uid("web").labels(app="web").requests(cpu="1", memory="1Gi").host_port(80).on("a"),
         a_pod("db").uid("db").labels(app="db").avoids_pods(ZONE, {"matchLabels": {"app": "db"}}).on("b"),
         a_pod("disk").uid("disk").spec(volumes=[VOLUME, CLAIM]).on("b"),
         a_pod("lost").uid("lost").on("gone"),
     ]
-    for pod in pods:
-        state.add_pod(struct(pod))
+    state = state_of(nodes, pods)
     for pod in (a_pod("assumed").uid("assumed"), a_pod("nominated").uid("nominated")):
         state.pending.put(state.pod_info(struct(pod)))
     state.assume(state.pending.by_uid("assumed"), "b")
@@ -60,8 +57,7 @@ def test_no_problem_is_found():
 @pytest.mark.parametrize("groups", [("g1", "g2"), ("g1", None), (None, "g1")])
 def test_a_pod_without_uid_may_be_replaced_by_a_member_of_another_group(groups):
     """Files may hold another pod of a name; in the API the group of a pod never changes."""
-    state = ClusterState()
-    state.add_node(struct(a_node("n")))
+    state = state_of([a_node("n")])
     for group in groups:
         pod = a_pod("a").uid("").spec(schedulingGroup=group and {"podGroupName": group})
         state.pending.put(state.pod_info(struct(pod)))

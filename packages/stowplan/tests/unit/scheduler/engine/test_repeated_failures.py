@@ -20,14 +20,13 @@ from stowplan.plugins import (
     ShapeSigned,
     unschedulable,
 )
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.preemption import dry_run as preemption
 from stowplan.testing import a_node, a_pod, expression
 from support.examples import examples
 from support.plugins.profiles import framework
-from support.scheduling.worlds import HOST, ZONE, budget, struct
+from support.scheduling.worlds import HOST, ZONE, budget, state_of, struct
 
 WEB = {"matchLabels": {"app": "web"}}
 
@@ -59,12 +58,8 @@ class World:
     """A full cluster and pending pods of a few kinds."""
 
     def __init__(self, *plugins, pods_a_node=3, random=None):
-        self.state = state = ClusterState()
-        for i in range(4):
-            state.add_node(struct(a_node(f"n{i}").zone("ab"[i % 2]).allocatable(cpu="3", pods="9")))
-        for i in range(4 * pods_a_node):
-            state.add_pod(self.victim(i))
-        state.put_object(struct(budget("web", WEB, 1)))
+        nodes = [a_node(f"n{i}").zone("ab"[i % 2]).allocatable(cpu="3", pods="9") for i in range(4)]
+        self.state = state = state_of(nodes, map(self.victim, range(4 * pods_a_node)), [budget("web", WEB, 1)])
         self.framework = framework(state, *plugins)
         if random is not None:
             self.framework.handle.random = random

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from stowplan.kube.api import types as t
-from stowplan.kube.api.decode import decode_object
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
@@ -13,13 +12,7 @@ from stowplan.scheduler.framework.events import events_of_change
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import PreFilterPlugin, PreScorePlugin
 from stowplan.scheduler.framework.status import Code, Status
-
-
-def struct(obj):
-    """Builders, dicts and structs, as structs."""
-    if obj is None or isinstance(obj, t.ApiStruct):
-        return obj
-    return decode_object(obj.obj() if hasattr(obj, "obj") else obj)
+from support.scheduling.worlds import struct
 
 
 class Bench:

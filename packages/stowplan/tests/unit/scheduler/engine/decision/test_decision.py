@@ -3,7 +3,6 @@
 import pytest
 
 from stowplan.plugins import NodeFilterPlugin, PostFilterPlugin, PostFilterResult, Reads, ShapeSigned, unschedulable
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
@@ -11,13 +10,11 @@ from stowplan.scheduler.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
 from support.plugins.profiles import framework
 from support.plugins.raised import in_short
-from support.scheduling.worlds import struct
+from support.scheduling.worlds import state_of, struct
 
 
 def a_scheduler(*plugins, nodes=4, cpu="4", random=None, first=False):
-    state = ClusterState()
-    for i in range(nodes):
-        state.add_node(struct(a_node(f"n{i}").allocatable(cpu=cpu)))
+    state = state_of(a_node(f"n{i}").allocatable(cpu=cpu) for i in range(nodes))
     profile = framework(state, *plugins, first=first)
     return SchedulingAlgorithm(state, {"default-scheduler": profile}, random=random), profile
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
@@ -21,7 +20,17 @@ from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
 from support.plugins.users_plugins import USERS, Crowd
-from support.scheduling.worlds import HOST, PLACEABLE, ZONE, clusters, pods, service, spread_constraints, struct
+from support.scheduling.worlds import (
+    HOST,
+    PLACEABLE,
+    ZONE,
+    clusters,
+    pods,
+    service,
+    spread_constraints,
+    state_of,
+    struct,
+)
 
 WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
 
@@ -85,13 +94,7 @@ class FailsInDeclarations(SkipsWhileEven, CountsPods):
 
 class Bench:
     def __init__(self, cluster, shape, plugins=(), *, labels=(), chance=None):
-        self.state = ClusterState()
-        for node in cluster[0]:
-            self.state.add_node(struct(node))
-        for pod in cluster[1]:
-            self.state.add_pod(struct(pod))
-        for obj in cluster[2]:
-            self.state.put_object(struct(obj))
+        self.state = state_of(*cluster)
         self.framework = framework(self.state, *plugins)
         self.shape, self.labels, self.chance = shape, labels, chance
 

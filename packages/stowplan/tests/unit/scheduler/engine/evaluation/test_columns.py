@@ -16,7 +16,6 @@ from stowplan.plugins import (
     ScorePlugin,
     ShapeSigned,
 )
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation import columns
 from stowplan.scheduler.engine.evaluation.columns import (
@@ -31,14 +30,12 @@ from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
-from support.scheduling.worlds import struct
+from support.scheduling.worlds import state_of, struct
 
 
 class World:
     def __init__(self):
-        self.state = ClusterState()
-        for i in range(20):
-            self.state.add_node(struct(a_node(f"n{i}").allocatable(cpu=2 + i % 2)))
+        self.state = state_of(a_node(f"n{i}").allocatable(cpu=2 + i % 2) for i in range(20))
         self.framework = framework(self.state)
         self.shared = SharedColumns(self.framework)
         self.pod = self.state.pod_info(struct(a_pod().requests(cpu="1")))
@@ -156,9 +153,7 @@ class SameRawScores(PreScorePlugin, ScorePlugin, ShapeSigned, ReadsNoObjects, Co
 
 
 def two_nodes(*plugins):
-    state = ClusterState()
-    for name in ("n0", "n1"):
-        state.add_node(struct(a_node(name)))
+    state = state_of([a_node("n0"), a_node("n1")])
     return state, framework(state, *plugins)
 
 

@@ -13,14 +13,13 @@ from stowplan.plugins import (
     ShapeSigned,
     unschedulable,
 )
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.framework.runtime import nominated_pods as nominated
 from stowplan.scheduler.framework.status import Status
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
-from support.scheduling.worlds import HOST, ZONE, struct
+from support.scheduling.worlds import HOST, ZONE, state_of, struct
 
 WEB = {"matchLabels": {"app": "web"}}
 
@@ -59,9 +58,7 @@ class World:
     """Nodes with nominations, and evaluations shared by equal pods."""
 
     def __init__(self, *plugins, nodes=6):
-        self.state = ClusterState()
-        for i in range(nodes):
-            self.state.add_node(struct(a_node(f"n{i}").zone("ab"[i % 2]).allocatable(cpu="4", pods="9")))
+        self.state = state_of(a_node(f"n{i}").zone("ab"[i % 2]).allocatable(cpu="4", pods="9") for i in range(nodes))
         self.framework = framework(self.state, *plugins)
         self.shared = {}
         self.count = 0

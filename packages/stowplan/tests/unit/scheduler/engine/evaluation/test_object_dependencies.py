@@ -28,7 +28,6 @@ from stowplan.plugins import (
     TemplateSigned,
     unschedulable,
 )
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.evaluation import columns
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
@@ -48,7 +47,7 @@ from support.plugins import claims as volumes
 from support.plugins.answering_plugins import configuration
 from support.plugins.storage import of, pvc, storage
 from support.scheduling.evaluations import findings
-from support.scheduling.worlds import HOST, ZONE, namespace, service, struct
+from support.scheduling.worlds import HOST, ZONE, namespace, service, state_of, struct
 
 GPU = "example.com/gpu"
 QUOTA = custom_resource("quotas.v1.example.com")
@@ -236,9 +235,7 @@ def with_volume(pod, volume):
 
 
 def cluster(*objects, nodes=NODES):
-    state = ClusterState()
-    for node in nodes:
-        state.add_node(struct(node))
+    state = state_of(nodes)
     for obj in map(struct, objects):
         (state.add_pod if isinstance(obj, t.Pod) else state.put_object)(obj)
     return state

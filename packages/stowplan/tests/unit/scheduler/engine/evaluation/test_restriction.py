@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.plugins import NodeFilterPlugin, ShapeSigned
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.evaluation import columns, sampling
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
@@ -24,7 +23,7 @@ from support.examples import examples
 from support.plugins.profiles import framework
 from support.plugins.users_plugins import EvenPods, FewPods, Narrow
 from support.scheduling.evaluations import findings
-from support.scheduling.worlds import PLACEABLE, clusters, pods, struct
+from support.scheduling.worlds import PLACEABLE, clusters, pods, state_of, struct
 
 
 @pytest.fixture(autouse=True)
@@ -92,13 +91,7 @@ def test_a_restricted_evaluation_agrees_with_an_unrestricted_one(plugins):
         steps,
     )
     def holds(cluster, shapes, placements, steps):
-        state = ClusterState()
-        for node in cluster[0]:
-            state.add_node(struct(node))
-        for pod in cluster[1]:
-            state.add_pod(struct(pod))
-        for obj in cluster[2]:
-            state.put_object(struct(obj))
+        state = state_of(*cluster)
         profile = framework(state, *plugins)
         sums, shared = SharedColumns(profile), {}
         placements = [None, *(np.array(sorted(r for r in p if r < state.table.n), np.intp) for p in placements)]
@@ -127,13 +120,6 @@ def test_a_restricted_evaluation_agrees_with_an_unrestricted_one(plugins):
 # -- by example -------------------------------------------------------------------------------------------------------
 
 
-def state_of(*nodes):
-    state = ClusterState()
-    for node in nodes:
-        state.add_node(struct(node))
-    return state
-
-
 def test_per_node_plugins_are_not_called_for_other_nodes():
     asked = []
 
@@ -145,7 +131,7 @@ def test_per_node_plugins_are_not_called_for_other_nodes():
             if node.name == "n3":
                 raise RuntimeError("must not be asked")
 
-    state = state_of(*(a_node(f"n{i}") for i in range(4)))
+    state = state_of(a_node(f"n{i}") for i in range(4))
     evaluation, pod = Evaluation(framework(state, Asked)), state.pod_info(struct(a_pod()))
     for rows in ([0, 2], [1], [0, 1, 2]):
         asked.clear()
@@ -154,7 +140,7 @@ def test_per_node_plugins_are_not_called_for_other_nodes():
 
 
 def test_a_different_set_of_rows_keeps_the_evaluation():
-    state = state_of(*(a_node(f"n{i}") for i in range(4)))
+    state = state_of(a_node(f"n{i}") for i in range(4))
     profile = framework(state)
     evaluation, pod = Evaluation(profile), state.pod_info(struct(a_pod()))
     assert not evaluation.filter(pod, within=np.array([0, 1])).reused
@@ -164,7 +150,7 @@ def test_a_different_set_of_rows_keeps_the_evaluation():
 
 
 def test_results_of_unschedulable_pods_are_cached_for_the_same_rows_only():
-    state = state_of(a_node("n0").allocatable(cpu="1"), a_node("n1").allocatable(cpu="1"), a_node("n2"))
+    state = state_of([a_node("n0").allocatable(cpu="1"), a_node("n1").allocatable(cpu="1"), a_node("n2")])
     evaluation, pod = Evaluation(framework(state)), state.pod_info(struct(a_pod().requests(cpu="2")))
     both, one = np.array([0, 1]), np.array([1])
     first = evaluation.filter(pod, within=both).diagnosis
@@ -174,7 +160,7 @@ def test_results_of_unschedulable_pods_are_cached_for_the_same_rows_only():
 
 
 def test_preemption_considers_only_these_rows():
-    state = state_of(*(a_node(f"n{i}").allocatable(cpu="1") for i in range(3)))
+    state = state_of(a_node(f"n{i}").allocatable(cpu="1") for i in range(3))
     for i in range(3):
         state.add_pod(struct(a_pod(f"low{i}").uid(f"low{i}").requests(cpu="1").on(f"n{i}")))
     profile = framework(state)
@@ -205,9 +191,9 @@ def test_a_sampled_search_among_listed_nodes_equals_one_in_a_cluster_of_them(sha
     def holds(drawn):
         n, listed, refused, start = drawn
         zones = {row: "abc"[row % 3] for row in range(n)}
-        whole = state_of(*(a_node(f"n{row}").zone(zones[row]) for row in range(n)))
+        whole = state_of(a_node(f"n{row}").zone(zones[row]) for row in range(n))
         in_order = [row for row in whole.table.order.rows.tolist() if row in listed]
-        alone = state_of(*(a_node(f"n{row}") for row in in_order))
+        alone = state_of(a_node(f"n{row}") for row in in_order)
         searches = []
         for state, rows in ((whole, sorted(listed)), (alone, range(len(in_order)))):
             table, profile, search = state.table, framework(state), Sampling(state.table, share)

@@ -26,7 +26,6 @@ from stowplan.plugins import (
     ShapeSigned,
     unschedulable,
 )
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.evaluation import columns, filtering, scoring
@@ -48,6 +47,7 @@ from support.scheduling.worlds import (
     nodes,
     pods,
     service,
+    state_of,
     struct,
 )
 
@@ -222,13 +222,7 @@ class World:
     """A state, a scheduler with reuse, and the pods' shapes."""
 
     def __init__(self, cluster, shapes, plugins=(), *, first=False):
-        self.state = ClusterState()
-        for obj in cluster[2]:
-            self.state.put_object(struct(obj))
-        for node in cluster[0]:
-            self.state.add_node(struct(node))
-        for pod in cluster[1]:
-            self.state.add_pod(struct(pod))
+        self.state = state_of(*cluster)
         self.framework = framework(self.state, *plugins, first=first)
         frameworks = {"default-scheduler": self.framework}
         self.reusing = SchedulingAlgorithm(self.state, frameworks, reuse=True)
@@ -542,11 +536,9 @@ def test_only_changed_rows_are_evaluated_for_equal_pods(monkeypatch):
 def test_a_score_that_skips_just_as_the_feasible_nodes_change_is_dropped(monkeypatch):
     """The pod with the preferred affinity is deleted in the moment in which a node fills up."""
     monkeypatch.setattr(columns, "MAX_CHANGED_SHARE", 1.0)
-    state = ClusterState()
-    for node in (a_node("n0").zone("a"), a_node("n1").zone("a"), a_node("n2").allocatable(pods="1")):
-        state.add_node(struct(node))
     wants_web = a_pod("holder").requires_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
-    state.add_pod(struct(wants_web))
+    nodes = [a_node("n0").zone("a"), a_node("n1").zone("a"), a_node("n2").allocatable(pods="1")]
+    state = state_of(nodes, [wants_web])
     profile = framework(state)
     shared = Evaluation(profile)
     pod = state.pod_info(struct(a_pod("web").labels(app="web")))

@@ -17,7 +17,6 @@ from stowplan.plugins import (
     ShapeSigned,
     unschedulable,
 )
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.evaluation import sampling
@@ -30,7 +29,7 @@ from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.answering_plugins import configuration
 from support.plugins.raised import in_short
-from support.scheduling.worlds import PLACEABLE, clusters, pods, struct
+from support.scheduling.worlds import PLACEABLE, clusters, pods, state_of, struct
 
 
 @pytest.mark.parametrize(
@@ -170,11 +169,7 @@ def check(plain, scheduler, pod):
 
 
 def play(cluster, shapes, steps, *, plugins, share, without, reuse, least):
-    state = ClusterState()
-    for node in cluster[0]:
-        state.add_node(struct(node))
-    for pod in cluster[1]:
-        state.add_pod(struct(pod))
+    state = state_of(*cluster[:2])
     profile = framework_on(state, *plugins, without=without)
     scheduler = SchedulingAlgorithm(
         state, {"default-scheduler": profile}, random=Random(1), reuse=reuse, percentage_of_nodes_to_score=share
@@ -229,9 +224,7 @@ def test_a_search_agrees_with_a_plain_loop(reuse, monkeypatch):
 
 
 def a_scheduler(nodes, *plugins, percentage=0, own=None, without=(), zones="abc"):
-    state = ClusterState()
-    for i in range(nodes):
-        state.add_node(struct(a_node(f"n{i}").zone(zones[i % len(zones)])))
+    state = state_of(a_node(f"n{i}").zone(zones[i % len(zones)]) for i in range(nodes))
     profile = framework_on(state, *plugins, percentage=own, without=without)
     return SchedulingAlgorithm(state, {"default-scheduler": profile}, percentage_of_nodes_to_score=percentage), profile
 

@@ -7,7 +7,6 @@ import pytest
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.cel.device_selectors import compile_selector
 from stowplan.kube.config.features import with_chosen
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.effects import Pause
 from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.in_tree.dynamic_resources import answers
@@ -28,7 +27,7 @@ from stowplan.testing import a_node, a_pod
 from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, exactly
 from support.scheduling.engines import DrivenEngine
 from support.scheduling.groups import a_group
-from support.scheduling.worlds import struct
+from support.scheduling.worlds import state_of, struct
 
 GROUPS = with_chosen({"GenericWorkload": True, "GangScheduling": True})
 GPU = decode_object(a_class())
@@ -41,11 +40,7 @@ NEVER = f'{TEXT}.exists(a, {TEXT}.exists(b, a + b == "no"))'
 
 def answers_for(claim, *slices, nodes=1, timeout=10):
     """The rows of a cluster, and the answers for a claim on them."""
-    state = ClusterState()
-    for n in range(nodes):
-        state.add_node(decode_object(a_node(f"n{n}").obj()))
-    for obj in slices:
-        state.put_object(decode_object(obj))
+    state = state_of((a_node(f"n{n}") for n in range(nodes)), objects=slices)
     inventory = Inventory(state, Features())
     inventory.refresh()
     compiled = compile_claim(decode_object(claim), Features(), {"gpu": GPU}.get)

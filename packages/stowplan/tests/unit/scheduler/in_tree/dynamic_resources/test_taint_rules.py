@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.events import Action, Hint
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features
@@ -14,19 +13,15 @@ from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory
 from stowplan.scheduler.in_tree.dynamic_resources.plugin import features_of
 from stowplan.testing import a_node, a_pod
 from support.plugins.devices import DRIVER, a_device, a_slice, a_taint_rule
+from support.scheduling.worlds import state_of
 
 RULES = Features(device_taint_rules=True)
 OWN = {"key": "own", "effect": "NoExecute"}
 
 
 def a_state(*objects):
-    state = ClusterState()
-    for node in ("a", "b"):
-        state.add_node(decode_object(a_node(node).obj()))
-        state.put_object(decode_object(a_slice(node, a_device("g0", taints=[OWN]), a_device("g1"), nodeName=node)))
-    for obj in objects:
-        state.put_object(decode_object(obj))
-    return state
+    slices = [a_slice(node, a_device("g0", taints=[OWN]), a_device("g1"), nodeName=node) for node in ("a", "b")]
+    return state_of([a_node("a"), a_node("b")], objects=[*slices, *objects])
 
 
 def tainted(state, inventory):
