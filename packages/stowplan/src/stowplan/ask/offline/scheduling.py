@@ -27,7 +27,7 @@ from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
-from stowplan.scheduler.engine.schedule_one import Attempt, Failure
+from stowplan.scheduler.engine.schedule_one import Attempt, Failure, schedule_pod
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.requests import Ask, Outcome
@@ -215,7 +215,7 @@ class Scheduling:
         found = self._together(framework, infos) if len(infos) > 1 else []
         while len(found) < len(infos):
             info = infos[len(found)]
-            steps = self._engine.algorithm.schedule(framework, info, run_post_filter=False)
+            steps = schedule_pod(self._engine.algorithm, framework, info, run_post_filter=False)
             decision = run_at_once(steps, max_portions=0)
             if decision.node_name:
                 self._bind(decision)
@@ -286,7 +286,7 @@ class Scheduling:
             state.place_all(infos[: len(found)], [decision.node_name for decision in found])
         while len(found) < len(infos):
             info = infos[len(found)]
-            steps = algorithm.schedule(framework, info, run_post_filter=free_of_effects)
+            steps = schedule_pod(algorithm, framework, info, run_post_filter=free_of_effects)
             decision = run_at_once(steps, max_portions=0)
             if decision.node_name:
                 state.place_all([info], [decision.node_name])

@@ -1,7 +1,8 @@
 """Schedule one pod, from the queue to its binding cycle. Read it from the top.
 
     ScheduleOne        pop a pod, prepare its attempt
-    SchedulingCycle    find nodes, score and choose (`decision/algorithm.py`), assume, reserve, permit
+    schedule_pod       find nodes, score, choose; PostFilter if there is none (the parts: `decision/algorithm.py`)
+    SchedulingCycle    runs that, then: assume, reserve, permit
     BindingCycle       wait on Permit, PreBind, Bind, PostBind; done or failed (`binding_cycle.py`)
     FailureHandler     requeue, nomination, Event, pod condition
 
@@ -28,23 +29,37 @@ from stowplan.kube.klog.value_text import stack_trace
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.decision.attempt_outcome import attempt_outcome
-from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE, NO_NODES
+from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES
+from stowplan.scheduler.engine.decision.decision import (
+    GROUP_UNSCHEDULABLE,
+    NO_NODES,
+    Decision,
+    fits_nowhere,
+    without_nodes,
+)
 from stowplan.scheduler.engine.decision.error_locations import LoggedLocations
+from stowplan.scheduler.engine.decision.extender_cycle import ExtenderCycle
+from stowplan.scheduler.engine.decision.post_filters import run_post_filters, without_post_filter
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import histogram_text
+from stowplan.scheduler.framework.extender import ClusterChangedError
+from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.runtime.binding import run_assumed, run_permit, run_reserve, run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised
+from stowplan.scheduler.framework.unfinished import unfinished_of
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
     from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+    from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
     from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
     from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-    from stowplan.scheduler.engine.decision.decision import Decision
     from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
     from stowplan.scheduler.engine.inputs import Schedule
@@ -52,6 +67,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
     from stowplan.scheduler.framework.eviction_plan import EvictionPlan
+    from stowplan.scheduler.framework.extender import Extender
 
 _log = get_logger(__name__)
 
@@ -167,7 +183,73 @@ class ScheduleOne:
         self._suspended.begin(framework, queued, started=started)
 
 
-# -- find nodes, score, choose, assume, reserve, permit ---------------------------------------------------------------
+# -- find nodes, score, choose ----------------------------------------------------------------------------------------
+
+
+def schedule_pod(
+    algorithm: SchedulingAlgorithm,
+    framework: Framework,
+    pod: PodInfo,
+    *,
+    within: NodeSubset | None = None,
+    run_post_filter: bool = True,
+    held: set[str] | None = None,
+) -> CycleSteps[Decision]:
+    """Find the best node for a pod.
+
+    A generator, which waits for extenders, for PostFilter plugins with steps, and between portions of long work.
+
+    `within`: the nodes to consider; None: all. Without `run_post_filter`, a pod that fits nowhere is not helped.
+    `held` collects the nodes that were reserved for the pod while it waited; None: reserve none.
+    """
+    tries = 0
+    while tries < MAX_TRIES:
+        extenders: tuple[Extender, ...] = ()
+        if framework.suspends:
+            extenders = tuple(e for e in framework.handle.extenders() if e.is_interested(pod))
+        try:
+            if extenders:
+                decision = yield from ExtenderCycle(algorithm, framework, pod, extenders, within, held).find_node()
+            else:
+                decision = _find_node(algorithm, framework, pod, None if within is None else within.rows)
+            if decision.diagnosis is not None:
+                if not run_post_filter:
+                    return without_post_filter(decision)
+                decision = yield from run_post_filters(framework, decision)
+        except ClusterChangedError:
+            tries += 1
+            _log.v(4).info("Scheduling cycle restarts, as other pods were faster", pod=pod)
+            continue
+        if decision.status is None or (more := unfinished_of(decision.status)) is None:
+            return decision
+        # The next portion starts over: the plugin has kept its progress, and nodes may have changed.
+        (outcome,) = yield more
+        if not isinstance(outcome, Done) or not outcome.value:
+            return decision
+    return Decision(pod, status=error(GIVEN_UP))
+
+
+def _find_node(
+    algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInfo, rows: npt.NDArray[np.intp] | None
+) -> Decision:
+    """The decision of a pod that no extender is interested in, before PostFilter."""
+    if not (algorithm.cluster.table.count if rows is None else len(rows)):
+        return without_nodes(pod)
+    tried = algorithm.row_tried_first(pod, rows)
+    evaluation, seconds = algorithm.look_up(framework, pod)
+    if tried is None and rows is None:
+        decision = algorithm.reused(framework, evaluation, pod, seconds)
+        if decision is not None:
+            return decision
+    outcome, found = algorithm.find_nodes(framework, evaluation, pod, tried, rows, seconds)
+    if isinstance(found, Status):
+        return Decision(pod, status=found, state=outcome.state)
+    if outcome.diagnosis is not None:
+        return fits_nowhere(pod, outcome.state, outcome.diagnosis)
+    return algorithm.choose(framework, evaluation, outcome.state, pod, found)
+
+
+# -- assume, reserve, permit ------------------------------------------------------------------------------------------
 
 
 class SchedulingCycle:
@@ -207,7 +289,7 @@ class SchedulingCycle:
         """Find nodes, score and choose, or find pods to evict; yields what has to be waited for."""
         if cycle.framework.metrics is not None:
             cycle.framework.metrics.begin_cycle()
-        return self._algorithm.schedule(cycle.framework, cycle.members[0].pod, held=cycle.held)
+        return schedule_pod(self._algorithm, cycle.framework, cycle.members[0].pod, held=cycle.held)
 
     def finish(self, cycle: SuspendableCycle, decision: Decision) -> None:
         """Record the decision and assume the pod, within the step that decided: the next one may see other nodes."""

@@ -22,6 +22,7 @@ from stowplan.plugins import (
 )
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.preemption import dry_run as preemption
 from stowplan.testing import a_node, a_pod, expression
 from support.examples import examples
@@ -99,8 +100,8 @@ class World:
 
     def check(self, kind):
         pod = self.pod(kind)
-        want = summary_of(run_at_once(self.plain.schedule(self.framework, pod)))
-        assert summary_of(run_at_once(self.keeping.schedule(self.framework, pod))) == want
+        want = summary_of(run_at_once(schedule_pod(self.plain, self.framework, pod)))
+        assert summary_of(run_at_once(schedule_pod(self.keeping, self.framework, pod))) == want
 
 
 KINDS = ("low", "high", "choosy", "other labels", "spread", "never", "narrowed")
@@ -184,7 +185,7 @@ def dry_runs(monkeypatch):
 
 
 def tried(world, kind, times=1):
-    return [run_at_once(world.keeping.schedule(world.framework, world.pod(kind))) for _ in range(times)]
+    return [run_at_once(schedule_pod(world.keeping, world.framework, world.pod(kind))) for _ in range(times)]
 
 
 @pytest.mark.parametrize("kind", ["low", "high", "spread", "choosy", "other labels"])

@@ -10,6 +10,7 @@ from stowplan.plugins import Reads, ShapeSigned, SignPlugin
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import EXTENSION_POINTS
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -115,7 +116,7 @@ def test_results_of_other_plugins_are_not_reused():
     for off in [(), ("NotA",), ("NotA", "LikesB"), ("LikesB",), ("NotA", "LikesB"), ()]:
         framework.switch_on(framework.plugins)
         framework.switch_off(off)
-        chosen.append(run_at_once(scheduler.schedule(framework, state.pod_info(struct(a_pod())))).node_name)
+        chosen.append(run_at_once(schedule_pod(scheduler, framework, state.pod_info(struct(a_pod())))).node_name)
     assert chosen == ["b", "b", "a", "b", "a", "b"]
     assert ShapeSigned in picky.__mro__, "results were not cached"
 

@@ -6,6 +6,7 @@ from stowplan.plugins import FilterPlugin, SignPlugin, error
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.status import Code
 from stowplan.testing import a_node, a_pod
 from support.plugins.profiles import framework
@@ -41,7 +42,7 @@ def decide(pod, nodes, placed=(), objects=(), random=None, nominated=()):
     profile = framework(state)
     profile.handle.random = random
     decision = run_at_once(
-        SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, state.pod_info(struct(pod)))
+        schedule_pod(SchedulingAlgorithm(state, {"default-scheduler": profile}), profile, state.pod_info(struct(pod)))
     )
     return decision, decision.post_filter[-1][1]
 
@@ -229,7 +230,7 @@ def test_a_nomination_outlives_a_failed_dry_run():
     profile = framework(state, Breaks)
     pod = state.pod_info(struct(big().uid("big")))
     state.nominator.add(pod, "a")
-    decision = run_at_once(SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, pod))
+    decision = run_at_once(schedule_pod(SchedulingAlgorithm(state, {"default-scheduler": profile}), profile, pod))
     _, result = decision.post_filter[-1]
     assert (result.status.code, result.nominated_node_name) == (Code.Error, "a")
     assert result.status.message.startswith("preemption: ")

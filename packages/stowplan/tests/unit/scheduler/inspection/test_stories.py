@@ -12,6 +12,7 @@ import stowplan
 from stowplan.scheduler.engine.decision.attempt_outcome import attempt_outcome
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.status import Status, error, unschedulable
 from stowplan.scheduler.inspection.records import SCHEMA_VERSION, document
 from stowplan.scheduler.inspection.stories import Stories, time_text
@@ -62,7 +63,7 @@ def decided(stories, *objects, pod, attempt=1, seconds=0.0012):
     cluster = a_cluster(*objects, pod)
     (name,) = cluster.pending()
     info = cluster.pod(name)
-    decision = run_at_once(cluster.algorithm.schedule(cluster.framework_of(info), info))
+    decision = run_at_once(schedule_pod(cluster.algorithm, cluster.framework_of(info), info))
     conclude(stories, decision, attempt=attempt, seconds=seconds)
     return decision
 

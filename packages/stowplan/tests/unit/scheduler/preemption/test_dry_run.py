@@ -14,6 +14,7 @@ from stowplan.scheduler.cluster.pod_info import NOT_STARTED
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.preemption.go_sort import go_sort
 from stowplan.testing import a_node, a_pod
@@ -288,7 +289,7 @@ budgets = st.builds(
 
 def preempted(profile, state, pod):
     """The decision, and the result of its dry run."""
-    decision = run_at_once(SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, pod))
+    decision = run_at_once(schedule_pod(SchedulingAlgorithm(state, {"default-scheduler": profile}), profile, pod))
     return decision, decision.post_filter[-1][1].detail if decision.post_filter else None
 
 

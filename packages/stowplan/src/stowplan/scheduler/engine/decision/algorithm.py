@@ -1,8 +1,7 @@
-"""The scheduling algorithm for one pod: a node, or the reasons and a preemption plan.
+"""The parts of a decision for one pod: find nodes, score, choose; for single pods, equal ones, and questions.
 
 `SchedulingAlgorithm` has one framework per profile and the evaluations that equal pods share. It decides without side
-effects; placing the pod is up to the caller. A decision is a generator (`cycle_steps`), which waits for extenders
-(`extender_cycle`), for PostFilter plugins with steps, and between portions of long work.
+effects; placing the pod is up to the caller. `schedule_one.schedule_pod` has the order of the steps.
 
 Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle.
 """
@@ -17,21 +16,17 @@ from msgspec import field
 
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, run_at_once
+from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, without_nodes
-from stowplan.scheduler.engine.decision.extender_cycle import ExtenderCycle
 from stowplan.scheduler.engine.decision.extender_results import refuse
-from stowplan.scheduler.engine.decision.post_filters import post_filters_not_run, run_post_filters, without_post_filter
+from stowplan.scheduler.engine.decision.post_filters import post_filters_not_run, run_post_filters
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 from stowplan.scheduler.framework.boundary import Raised, call, declares
-from stowplan.scheduler.framework.extender import ClusterChangedError
-from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.runtime.metrics import ended
-from stowplan.scheduler.framework.status import Code, Status, error
-from stowplan.scheduler.framework.unfinished import unfinished_of
+from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,13 +35,11 @@ if TYPE_CHECKING:
 
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.decision.extender_results import ExtenderResults
     from stowplan.scheduler.engine.evaluation.evaluation import FilterResult
     from stowplan.scheduler.engine.evaluation.scoring import Scored
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.handle import Random
     from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
     from stowplan.scheduler.framework.runtime.framework import Framework
@@ -126,70 +119,12 @@ class SchedulingAlgorithm:
         """The profile of a pod."""
         return self.frameworks.get(pod.shape.scheduler_name)
 
-    def schedule(
-        self,
-        framework: Framework,
-        pod: PodInfo,
-        *,
-        within: NodeSubset | None = None,
-        run_post_filter: bool = True,
-        held: set[str] | None = None,
-    ) -> CycleSteps[Decision]:
-        """Find the best node for a pod.
-
-        `within`: the nodes to consider; None: all. Without `run_post_filter`, a pod that fits nowhere is not helped.
-        `held` collects the nodes that were reserved for the pod while it waited; None: reserve none.
-        """
-        tries = 0
-        while tries < MAX_TRIES:
-            extenders: tuple[Extender, ...] = ()
-            if framework.suspends:
-                extenders = tuple(e for e in framework.handle.extenders() if e.is_interested(pod))
-            try:
-                if extenders:
-                    cycle = ExtenderCycle(self, framework, pod, extenders, within, held)
-                    decision = yield from cycle.find_node()
-                else:
-                    decision = self._find_node(framework, pod, None if within is None else within.rows)
-                if decision.diagnosis is not None:
-                    if not run_post_filter:
-                        return without_post_filter(decision)
-                    decision = yield from run_post_filters(framework, decision)
-            except ClusterChangedError:
-                tries += 1
-                _log.v(4).info("Scheduling cycle restarts, as other pods were faster", pod=pod)
-                continue
-            if decision.status is None or (more := unfinished_of(decision.status)) is None:
-                return decision
-            # The next portion starts over: the plugin has kept its progress, and nodes may have changed.
-            (outcome,) = yield more
-            if not isinstance(outcome, Done) or not outcome.value:
-                return decision
-        return Decision(pod, status=error(GIVEN_UP))
-
-    def _find_node(self, framework: Framework, pod: PodInfo, rows: Rows | None) -> Decision:
-        """The decision of a pod that no extender is interested in, before PostFilter."""
-        if not (self.cluster.table.count if rows is None else len(rows)):
-            return without_nodes(pod)
-        tried = self.row_tried_first(pod, rows)
-        evaluation, seconds = self.look_up(framework, pod)
-        if tried is None and rows is None:
-            decision = self._reused(framework, evaluation, pod, seconds)
-            if decision is not None:
-                return decision
-        outcome, found = self.find_nodes(framework, evaluation, pod, tried, rows, seconds)
-        if isinstance(found, Status):
-            return Decision(pod, status=found, state=outcome.state)
-        if outcome.diagnosis is not None:
-            return fits_nowhere(pod, outcome.state, outcome.diagnosis)
-        return self._chosen(framework, evaluation, outcome.state, pod, found)
-
     def schedule_batch(
         self, framework: Framework, pods: Sequence[PodInfo], *, within: NodeSubset | None = None
     ) -> list[Decision]:
         """Decide for equal pods (by `signature`) as if each were placed in turn; none actually is.
 
-        Returns the same decisions as `schedule` would, for as many pods as possible, counted from the first: all of
+        Returns the same decisions as `schedule_pod` would, for as many pods as possible, counted from the first: all of
         them, those that fit, or none. The decisions share a state.
         """
         rows = None if within is None else within.rows
@@ -235,7 +170,7 @@ class SchedulingAlgorithm:
     ) -> list[Decision]:
         """Decisions for pods equal to one that was just rejected, if they are rejected the same way; otherwise none.
 
-        Nothing has changed since, and `like` is the result of `schedule` for that pod.
+        Nothing has changed since, and `like` is the result of `schedule_pod` for that pod.
         """
         if not pods or like.status is None or not like.status.rejected or like.diagnosis is None:
             return []
@@ -266,7 +201,7 @@ class SchedulingAlgorithm:
         started = framework.metrics.now()
         return self.evaluation(framework, pod), framework.metrics.now() - started
 
-    def _reused(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
+    def reused(self, framework: Framework, evaluation: Evaluation, pod: PodInfo, seconds: float) -> Decision | None:
         """The decision if an equal pod's results can be reused; None if the nodes have to be searched.
 
         `seconds`: the duration of the lookup of the evaluation.
@@ -286,7 +221,7 @@ class SchedulingAlgorithm:
             metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=ranked is not None)
         if ranked is None:
             found = Found(results.feasible, results.feasible_count, results.seen)
-            return self._chosen(framework, evaluation, results.state, pod, found)
+            return self.choose(framework, evaluation, results.state, pod, found)
         name = self.cluster.table.names[self.best(ranked)]
         return Decision(pod, name, state=results.state, evaluated=results.seen, feasible=results.feasible_count)
 
@@ -366,9 +301,10 @@ class SchedulingAlgorithm:
             self.sampling.advance(seen, listed=listed)
         return Found(feasible, int(np.count_nonzero(feasible)), seen)
 
-    def _chosen(
+    def choose(
         self, framework: Framework, evaluation: Evaluation, state: CycleState, pod: PodInfo, found: Found
     ) -> Decision:
+        """Score the nodes that were found, and choose one."""
         if found.feasible_count == 1:
             # A single feasible node is chosen without scoring.
             row = int(found.feasible.argmax())

@@ -21,7 +21,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod, rejected
-from stowplan.scheduler.engine.schedule_one import failure_of, reserve
+from stowplan.scheduler.engine.schedule_one import failure_of, reserve, schedule_pod
 from stowplan.scheduler.framework.boundary import Ended, Raised, resume
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.extender import ClusterChangedError
@@ -135,8 +135,8 @@ class PlacementTrial:
         framework = self._framework
         if framework.metrics is not None:
             framework.metrics.begin_cycle()
-        steps = self._algorithm.schedule(
-            framework, queued.pod, within=self._within, run_post_filter=self._run_post_filter
+        steps = schedule_pod(
+            self._algorithm, framework, queued.pod, within=self._within, run_post_filter=self._run_post_filter
         )
         try:
             needed = resume(steps, None)

@@ -6,6 +6,7 @@ from stowplan.plugins import NodeFilterPlugin, PostFilterPlugin, PostFilterResul
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
 from support.plugins.profiles import framework
@@ -21,7 +22,7 @@ def a_scheduler(*plugins, nodes=4, cpu="4", random=None, first=False):
 
 def schedule(scheduler, profile, pod=None):
     return run_at_once(
-        scheduler.schedule(profile, scheduler.cluster.pod_info(struct(pod or a_pod().requests(cpu="1"))))
+        schedule_pod(scheduler, profile, scheduler.cluster.pod_info(struct(pod or a_pod().requests(cpu="1"))))
     )
 
 

@@ -8,6 +8,7 @@ from stowplan.ask.explain.judging import judged
 from stowplan.ask.explain.text.tables import plain
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.interface import PreEnqueuePlugin
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
@@ -33,7 +34,7 @@ def test_the_answer_is_the_decision_that_an_attempt_would_make(category):
             if verdict.gated is not None:
                 continue
             info = cluster.pod(pod)
-            decision = run_at_once(cluster.algorithm.schedule(cluster.framework_of(info), info))
+            decision = run_at_once(schedule_pod(cluster.algorithm, cluster.framework_of(info), info))
             assert (decision.node_name, decision.message) == (
                 verdict.node_name,
                 verdict.full_message if verdict.error is None else verdict.error.message,

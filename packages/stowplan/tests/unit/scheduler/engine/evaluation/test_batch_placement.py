@@ -14,6 +14,7 @@ from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.evaluation import batch_placement as batch_placement_module
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import CountsPods
 from stowplan.testing import a_node, a_pod
@@ -119,7 +120,7 @@ class Bench:
         found = []
         with self.state.transaction():
             for pod in pods:
-                decision = run_at_once(algorithm.schedule(self.framework, pod, within=within))
+                decision = run_at_once(schedule_pod(algorithm, self.framework, pod, within=within))
                 found.append(summary_of(decision))
                 if decision.node_name:
                     self.state.assume(PodInfo(pod.pod, pod.shape), decision.node_name)
@@ -133,7 +134,7 @@ class Bench:
             for decision in filled:
                 self.state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
             for pod in pods[len(filled) :]:
-                decision = run_at_once(algorithm.schedule(self.framework, pod, within=within))
+                decision = run_at_once(schedule_pod(algorithm, self.framework, pod, within=within))
                 found.append(summary_of(decision))
                 if decision.node_name:
                     self.state.assume(PodInfo(pod.pod, pod.shape), decision.node_name)

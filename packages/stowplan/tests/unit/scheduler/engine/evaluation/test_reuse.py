@@ -30,6 +30,7 @@ from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.evaluation import columns, filtering, scoring
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
@@ -246,8 +247,8 @@ class World:
 
     def check(self, pod):
         """Both schedulers decide alike; the shared evaluation equals a fresh one."""
-        want = decided(run_at_once(self.plain.schedule(self.framework, pod)))
-        got = decided(run_at_once(self.reusing.schedule(self.framework, pod)))
+        want = decided(run_at_once(schedule_pod(self.plain, self.framework, pod)))
+        got = decided(run_at_once(schedule_pod(self.reusing, self.framework, pod)))
         assert got == want
         signature = self.framework.signature(pod)
         if signature is not None:
@@ -506,14 +507,14 @@ def test_filters_whose_reasons_may_have_changed_are_called_again_for_a_rejection
             return Rejections.where(np.ones(len(nodes), np.bool_), Reason("Never", "never"))
 
     world = world_of(Never, sizes=(2,) * 40)
-    want = run_at_once(world.reusing.schedule(world.framework, world.next_pod(0))).message
+    want = run_at_once(schedule_pod(world.reusing, world.framework, world.next_pod(0))).message
     asked = Never.asked
     world.state.add_pod(filler("n3", "2"))
     world.state.add_pod(filler("n5", "2"))
-    got = decided(run_at_once(world.reusing.schedule(world.framework, world.next_pod(0))))
+    got = decided(run_at_once(schedule_pod(world.reusing, world.framework, world.next_pod(0))))
     assert Never.asked == asked
     assert got[1] != want
-    assert got == decided(run_at_once(world.plain.schedule(world.framework, world.next_pod(0))))
+    assert got == decided(run_at_once(schedule_pod(world.plain, world.framework, world.next_pod(0))))
 
 
 def test_only_changed_rows_are_evaluated_for_equal_pods(monkeypatch):
@@ -521,16 +522,16 @@ def test_only_changed_rows_are_evaluated_for_equal_pods(monkeypatch):
     world = world_of(sizes=(3,) * 40)
     for _ in range(2):
         pod = world.next_pod(0)
-        world.state.assume(pod, run_at_once(world.reusing.schedule(world.framework, pod)).node_name)
+        world.state.assume(pod, run_at_once(schedule_pod(world.reusing, world.framework, pod)).node_name)
     monkeypatch.setattr(Evaluation, "filter", None)
     world.state.add_pod(filler("n2", "3"))
-    full = run_at_once(world.reusing.schedule(world.framework, world.next_pod(0)))
+    full = run_at_once(schedule_pod(world.reusing, world.framework, world.next_pod(0)))
     world.state.remove_pod("filler-n2")
-    free = run_at_once(world.reusing.schedule(world.framework, world.next_pod(0)))
+    free = run_at_once(schedule_pod(world.reusing, world.framework, world.next_pod(0)))
     monkeypatch.undo()
     assert (full.node_name, full.feasible) == ("n3", 39)
     assert (free.node_name, free.feasible, free.evaluated) == ("n2", 40, 40)
-    assert decided(free) == decided(run_at_once(world.plain.schedule(world.framework, world.next_pod(0))))
+    assert decided(free) == decided(run_at_once(schedule_pod(world.plain, world.framework, world.next_pod(0))))
 
 
 def test_a_score_that_skips_just_as_the_feasible_nodes_change_is_dropped(monkeypatch):

@@ -22,6 +22,7 @@ from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.evaluation import sampling
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.sampling import nodes_to_find
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.in_tree.registry import in_tree_registry
@@ -157,7 +158,7 @@ class Plain:
 
 def check(plain, scheduler, pod):
     found, seen = plain.found(pod)
-    decision = run_at_once(scheduler.schedule(plain.framework, pod))
+    decision = run_at_once(schedule_pod(scheduler, plain.framework, pod))
     if not found:
         assert not decision.node_name
         assert decision.diagnosis is not None
@@ -231,7 +232,7 @@ def a_scheduler(nodes, *plugins, percentage=0, own=None, without=(), zones="abc"
 
 def schedule(scheduler, profile, name="p", **spec):
     pod = scheduler.cluster.pod_info(struct(a_pod(name).uid(name).requests(cpu="100m")))
-    return run_at_once(scheduler.schedule(profile, pod))
+    return run_at_once(schedule_pod(scheduler, profile, pod))
 
 
 @pytest.mark.parametrize(
@@ -257,7 +258,7 @@ def test_profiles_share_the_start_of_searches():
     scheduler.forget()
     schedule(scheduler, profile)
     pod = scheduler.cluster.pod_info(struct(a_pod("q").uid("q")))
-    assert run_at_once(scheduler.schedule(other, pod)).feasible == 150
+    assert run_at_once(schedule_pod(scheduler, other, pod)).feasible == 150
     assert scheduler.sampling.start == 270
 
 
@@ -332,6 +333,6 @@ def test_a_nominated_node_is_tried_before_the_search():
     scheduler, profile = a_scheduler(300, Counts, percentage=40)
     for nominated, node, start in (("n201", "n201", 0), ("n200", None, 240), ("gone", None, 180)):
         pod = scheduler.cluster.pod_info(struct(a_pod(nominated).uid(nominated).nominated_to(nominated)))
-        decision = run_at_once(scheduler.schedule(profile, pod))
+        decision = run_at_once(schedule_pod(scheduler, profile, pod))
         assert node in (None, decision.node_name)
         assert scheduler.sampling.start == pytest.approx(start, abs=1)

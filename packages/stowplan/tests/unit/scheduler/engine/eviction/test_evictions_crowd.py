@@ -17,6 +17,7 @@ from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.requests import Delete, Done
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.testing import a_node, a_pod
@@ -132,7 +133,7 @@ class Crowd:
         if self.profile_gates(info):
             self.pending.append(info)
             return
-        decision = run_at_once(self.scheduler.schedule(self.profile, info))
+        decision = run_at_once(schedule_pod(self.scheduler, self.profile, info))
         nominated_to = self.state.nominator.on(decision.node_name or decision.nominated_node_name or "")
         self.overridden += sum(other.priority < info.priority for other in nominated_to)
         if decision.node_name:

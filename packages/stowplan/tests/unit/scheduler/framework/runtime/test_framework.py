@@ -7,6 +7,7 @@ from stowplan import Cluster
 from stowplan.plugins import PreFilterResult, SignPlugin
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
+from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.interface import EXTENSION_POINTS
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
@@ -100,8 +101,8 @@ def test_an_exception_fails_only_the_pod(state):
     moody = fake("P", filter=lambda state, pod, node: 1 / 0 if pod.labels.get("app") == "bad" else None)
     profile = framework_of(state, moody)
     scheduler = SchedulingAlgorithm(state, {"default-scheduler": profile})
-    bad = run_at_once(scheduler.schedule(profile, state.pod_info(struct(a_pod("bad").labels(app="bad")))))
-    good = run_at_once(scheduler.schedule(profile, state.pod_info(struct(a_pod("good")))))
+    bad = run_at_once(schedule_pod(scheduler, profile, state.pod_info(struct(a_pod("bad").labels(app="bad")))))
+    good = run_at_once(schedule_pod(scheduler, profile, state.pod_info(struct(a_pod("good")))))
     assert bad.status.code is Code.Error
     assert in_short(bad.message) == 'running "P" filter plugin: division by zero'
     assert isinstance(bad.status.error.__cause__.__cause__, ZeroDivisionError)
@@ -228,7 +229,9 @@ def test_a_single_feasible_node_is_taken_without_scoring(state):
     picky = fake("P", filter=lambda state, pod, node: unschedulable("not a") if node.name == "a" else None)
     profile = framework_of(state, picky, fake("Q", pre_score=BOOM, score=BOOM))
     decision = run_at_once(
-        SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, state.pod_info(struct(a_pod())))
+        schedule_pod(
+            SchedulingAlgorithm(state, {"default-scheduler": profile}), profile, state.pod_info(struct(a_pod()))
+        )
     )
     assert decision.node_name == "b"
 
