@@ -104,6 +104,11 @@ class Column(PlainStruct, eq=False, weakref=True):
     def ask(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Values | Status:
         raise NotImplementedError
 
+    def is_current(self) -> bool:
+        """Whether the values are of these nodes and pods."""
+        cluster = self.framework.handle.cluster
+        return self.generation == cluster.table.generation and self.position == cluster.changes.position
+
     def rerun(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """Call the plugin for all rows; a Status is an error."""
         values = self.ask(state, pod, nodes)
@@ -178,8 +183,7 @@ class Column(PlainStruct, eq=False, weakref=True):
     def problems(self) -> Iterator[str]:
         """Rows whose value is not that of their state, while the column is current."""
         cluster = self.framework.handle.cluster
-        current = self.generation == cluster.table.generation and self.position == cluster.changes.position
-        if self.states is None or not current:
+        if self.states is None or not self.is_current():
             return
         rows = list(range(cluster.table.n))
         keys = self.states.of(rows)

@@ -202,7 +202,9 @@ class Filtering(Fold[PreFilterPlugin]):
             self._position = -1
         for name, column in self._columns.items():
             if column.by_rows and name not in called:
-                done = column.position == changes.position or column.refresh(self.state, pod) is None
+                # Another evaluation may have read a shared column with other nodes since.
+                current = column.position == changes.position and column.generation == generation
+                done = current or column.refresh(self.state, pod) is None
             elif name in called or column.plugin.reads is _ANYTHING:
                 done = self._rerun(column, pod)
             else:
@@ -407,7 +409,7 @@ class Filtering(Fold[PreFilterPlugin]):
         columns = self._columns.values()
         for column in columns:
             yield from column.problems()
-            if column.by_rows and column.position != changes.position:
+            if column.by_rows and not column.is_current():
                 if column.states is None:
                     yield f"{column.plugin.name} rejects rows as of change {column.position} of {changes.position}"
                 # Another evaluation read it in a transaction that was undone.

@@ -215,7 +215,8 @@ class Scoring(Fold[PreScorePlugin]):
             if again:
                 done = column.rerun(state, pod, self._nodes()) is None
             else:
-                same = not column.by_rows or column.position == changes.position
+                current = column.position == changes.position and column.generation == generation
+                same = not column.by_rows or current
                 done = same or column.refresh(state, pod) is None
             if not done:
                 return False
@@ -347,7 +348,7 @@ class Scoring(Fold[PreScorePlugin]):
         for part in self._scores.values():
             column = part.column
             yield from column.problems()
-            if column.by_rows and column.position != self._position:
+            if column.by_rows and not column.is_current():
                 # Another evaluation read it in a transaction that was undone.
                 return
             if not part.added_by_row and part.version != column.version:

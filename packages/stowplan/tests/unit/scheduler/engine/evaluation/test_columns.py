@@ -30,6 +30,7 @@ from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
+from support.scheduling.evaluations import findings
 from support.scheduling.worlds import state_of, struct
 
 
@@ -91,6 +92,17 @@ def test_a_shared_column_follows_the_pods(few, monkeypatch):
                 versions[id(column)] = column.version, column.values.tolist()
 
     follows()
+
+
+def test_a_column_that_another_evaluation_read_with_other_nodes():
+    """Nodes came and went since, so that neither the nodes nor the pods differ from those that this one knows."""
+    world = World()
+    mine, other = (Evaluation(world.framework, world.shared) for _ in range(2))
+    before = findings(world.framework, mine, world.pod)
+    with world.state.transaction():
+        world.state.add_node(struct(a_node("new")))
+        findings(world.framework, other, world.pod)
+    assert findings(world.framework, mine, world.pod) == before
 
 
 def test_pods_with_the_same_question_share_a_column():

@@ -271,7 +271,7 @@ class World:
 
 
 STEPS = ("place", "place", "place", "place", "try", "delete", "delete", "foreign", "node", "remove node", "object",
-         "nominate", "label pod", "transaction")  # fmt: skip
+         "nominate", "label pod", "transaction", "other nodes for a moment")  # fmt: skip
 
 steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), min_size=4, max_size=25)
 
@@ -316,6 +316,12 @@ def step(world, what, which, draw):
         with state.transaction():
             state.remove_pod(placed[which % len(placed)])
             world.check(world.next_pod(which))
+    elif what == "other nodes for a moment":
+        # Pods of another signature share columns with those that are tried after it.
+        with state.transaction():
+            state.add_node(struct(draw(nodes(f"n{6 + which % 2}"))))
+            world.check(world.next_pod(which + 1))
+            world.check_answers()
 
 
 def _relabelled(pod, labels):
