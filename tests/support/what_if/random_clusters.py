@@ -117,6 +117,8 @@ def a_cluster(random):
             free = "resourceClaims" not in pod["spec"] or drawn.devices[name]
             if free and not _is_misplaced(pod, node):
                 pod["spec"]["nodeName"] = name
+                # As of any pod that runs: which of equal ones is preempted depends on it.
+                pod["status"] = {"startTime": f"2026-01-01T00:00:{i:02}Z"}
         elif random.random() < 0.1:
             pod["status"] = {"nominatedNodeName": random.choice(drawn.nodes)["metadata"]["name"]}
         drawn.pods.append(pod)
@@ -176,9 +178,10 @@ def _device_claims(pod, drawn):
         if known:
             # Whoever comes second waits for a decision.
             pod["spec"].pop("nodeName", None)
+            pod.pop("status", None)
             return
     else:
-        pod["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
+        pod.setdefault("status", {})["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]
     status, owner = {}, {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True}
     if node:
         status = allocation(drawn.devices[node].pop(), pool=node)
