@@ -52,6 +52,11 @@ def objects():
         a_pod("job", "shop"),
         a_pod("cart-5d4-x", "shop").owner("ReplicaSet", "cart-5d4").on("b"),
     ]
+    group = {"metadata": {"name": "train", "namespace": "lab"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
+    yield {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", **group}
+    member = {"schedulingGroup": {"podGroupName": "train"}}
+    pods += [a_pod(f"train-{i}", "lab").requests(cpu="3").spec(**member) for i in range(3)]
     for kind, name in (("Deployment", "cart"), ("ReplicaSet", "cart-5d4"), ("StatefulSet", "db")):
         template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "app"}]}}
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
@@ -176,6 +181,12 @@ def test_a_bare_name_is_in_the_namespace_of_the_context(run, server, tmp_path):
     path = write_kubeconfig(tmp_path / "config", config)
     ran = run("explain", "--kubeconfig", path, "--context", "shop", "pod", "huge")
     assert ran.out.startswith("shop/huge is pending")
+
+
+def test_a_pod_of_a_group_and_its_group(ask):
+    out = ask("pod", "lab/train-0").out
+    assert out.startswith("lab/train-0 waits for its pod group lab/train, which does not fit; alone it would go to b: ")
+    assert "\npod group lab/train does not fit: 1 of 3 pods fit together, 2 more pods are needed\n" in out
 
 
 def test_a_workload_with_the_events_of_its_running_pod(ask):

@@ -119,6 +119,7 @@ async def test_authorization_uses_method_and_decoded_path():
             b'"message":"Unauthorized","reason":"Unauthorized","code":401}\n',
             id="JSON",
         ),
+        pytest.param({"Accept": "application/yaml"}, "application/yaml", b"apiVersion: v1\ncode: 401\n", id="YAML"),
     ],
 )
 async def test_a_refusal_is_a_status(headers, content_type, body):
