@@ -226,12 +226,12 @@ class Filtering(Fold[PreFilterPlugin]):
         Returns these plugins, and those that read an object that changed: their columns have to be computed again. None
         if PreFilter fails, or narrowed the nodes: a run is needed.
         """
-        state, undeclared, rearranged = self.state, self._framework.undeclared_filters, False
+        state, rearranged = self.state, False
         assert self._objects is not None
         outdated = self._objects.changed(pod)
-        if outdated or undeclared:
-            # They expect to find nothing of their last call.
-            state.forget({*outdated, *undeclared})
+        if outdated or not self.declared or state.plugin_times is not None:
+            # Plugins that are called again in any case expect to find nothing of their last call.
+            state.forget({*outdated, *self._framework.undeclared_filters})
         if outdated:
             state.forget_memos()
         called = set(outdated)
