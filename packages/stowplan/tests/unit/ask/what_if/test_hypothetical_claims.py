@@ -60,6 +60,13 @@ def test_copies_allocate_devices():
     assert claims(cluster) == before
 
 
+def test_added_nodes_have_devices():
+    cluster = cluster_of(gpu_node("a", 2), worker("w-1", "a", "g0"))
+    record = fit(cluster, "default/w-1", replicas=4)
+    assert record.fits == 1
+    assert [(one.like, one.count) for one in record.nodes_to_add] == [("a", 2)]
+
+
 def test_a_shared_claim_is_shared():
     shared = a_claim("c", exactly())
     cluster = cluster_of(gpu_node("a", 1), gpu_node("b", 1), [shared])

@@ -15,6 +15,7 @@ from stowplan.plugins import (
     PostBindPlugin,
     PreBindPlugin,
     Status,
+    Wait,
     unschedulable,
 )
 from stowplan.testing import a_node, a_pod
@@ -182,6 +183,24 @@ def test_allowing_and_rejecting_a_waiting_pod():
         cluster.settle()
         assert cluster.node_of("a") == "n1"
         assert "not today" in cluster.why_pending("b")
+
+
+class Patient(PreBindPlugin):
+    """As steps."""
+
+    name = "Patient"
+
+    def pre_bind(self, state, pod, node_name):
+        yield Wait(seconds=600)
+
+
+def test_steps_wait_for_time():
+    with cluster_of(Patient) as cluster:
+        cluster.create(a_pod("a").obj())
+        cluster.advance(599)
+        assert cluster.node_of("a") == ""
+        cluster.advance(1)
+        assert cluster.node_of("a") == "n1"
 
 
 class Careful(PreBindPlugin):
