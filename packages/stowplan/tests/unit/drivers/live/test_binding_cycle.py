@@ -221,14 +221,13 @@ async def test_a_pod_that_was_bound_despite_an_error_releases_nothing(caplog):
 
 async def test_an_unexpected_exception_fails_only_the_attempt(caplog):
     async with live(a_node("n").obj()) as cluster:
-        schedule = cluster.scheduler.algorithm.schedule
+        algorithm = cluster.scheduler.algorithm
 
-        def broken(framework, pod, **options):
-            cluster.scheduler.algorithm.schedule = schedule
+        def broken(*args):
+            del algorithm.find_nodes
             raise RuntimeError("a bug")
-            yield
 
-        cluster.scheduler.algorithm.schedule = broken
+        algorithm.find_nodes = broken
         await cluster.create(a_pod("p").obj())
         assert cluster.place("p") is Place.ERROR_BACKOFF
         assert in_short(cluster.condition("p")["message"]) == "a bug"

@@ -78,13 +78,13 @@ async def test_percentage_of_nodes_to_score():
     nodes = [a_node(f"n{i}").obj() for i in range(150)]
     async with live(*nodes, config=configuration(percentageOfNodesToScore=1)) as cluster:
         algorithm, decided = cluster.scheduler.algorithm, []
-        schedule = algorithm.schedule
+        choose = algorithm.choose
 
-        def scheduling(*args, **options):
-            decided.append((yield from schedule(*args, **options)))
+        def choosing(*args):
+            decided.append(choose(*args))
             return decided[-1]
 
-        algorithm.schedule = scheduling
+        algorithm.choose = choosing
         await cluster.create(a_pod("p").obj())
         assert [decision.feasible for decision in decided] == [100]
 
