@@ -133,25 +133,30 @@ class NotDeletedYet(PlainStruct):
 
     def go_on(self) -> bool:
         """Delete those whose turn it is; whether there are any."""
-        gone: list[Pod] = []
+        if not self.pods:
+            return False
+        # One that waits is only deleted if it is the first of its set, and then the last that waits.
+        first, gone = FirstWaiting(self.cluster), list[Pod]()
         for stateful_set, keys in self.pods:
-            while keys and not self._waits_for(stateful_set, keys[-1]):
+            while keys and not self._waits_for(stateful_set, keys[-1], first):
                 gone.append(self.cluster.pod(keys.pop()).pod)
                 self.cluster.remove(gone[-1])
         release_claims(self.cluster, gone)
         return bool(gone)
 
     def notes(self) -> list[str]:
+        if not self.pods:
+            return []
+        first = FirstWaiting(self.cluster)
         return [
-            f"pod {keys[-1]} is not deleted before {self._waits_for(stateful_set, keys[-1])} runs ({ORDERED})"
+            f"pod {keys[-1]} is not deleted before {self._waits_for(stateful_set, keys[-1], first)} runs ({ORDERED})"
             for stateful_set, keys in self.pods
             if keys
         ]
 
-    def _waits_for(self, stateful_set: StatefulSet, key: str) -> str:
+    def _waits_for(self, stateful_set: StatefulSet, key: str, waiting: FirstWaiting) -> str:
         """The pod that must run before this one is deleted; "" if there is none."""
-        first = FirstWaiting(self.cluster).of(stateful_set)
-        # One that waits itself is only deleted if it is the first; all later ones are gone.
+        first = waiting.of(stateful_set)
         kept_waits = first is not None and first < _end(stateful_set)
         waits = key in self.cluster.state.pending and first != ordinal_of(self.cluster.pod(key).pod)
         return f"{stateful_set.metadata.name}-{first}" if kept_waits or waits else ""
