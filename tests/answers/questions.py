@@ -152,11 +152,13 @@ def _grown(living, more, *, name, pod, waiting):
         living.rest()
         mine = [one for one in living.all("pods") if one["metadata"].get("labels", {}).get("more") == of]
         return sum(one["status"]["phase"] != "Running" for one in mine)
+    before = {one["metadata"]["name"] for one in living.all("pods")}
     scaled(living, kind, of, wanted(living, kind, of) + more)
     living.rest()
     if pod.spec.scheduling_gates:
-        # A copy only needs a node.
+        # A copy only needs a node. The new pods come first: a claim of one that was there may have the last volume.
         gated = [one for one in living.all("pods") if one["spec"].get("schedulingGates")]
+        gated.sort(key=lambda one: one["metadata"]["name"] in before)
         for one in [one for one in gated if _is_of(decode_object(one), name)][:more]:
             one["spec"]["schedulingGates"] = []
             living.update("pods", one)
