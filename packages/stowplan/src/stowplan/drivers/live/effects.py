@@ -7,6 +7,7 @@ engine: here they only become values, `Done`, `Refused` or `Unknown`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Container, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,8 +35,6 @@ from stowplan.scheduler.framework.runtime.binding import PluginCancelledItselfEr
 from stowplan.scheduler.framework.status import error as error_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Coroutine, Sequence
-
     from stowplan.kube.api.port import Api
     from stowplan.net.client.events.event_recorder import EventBroadcaster
     from stowplan.scheduler.engine.effects import Effect

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.port import Unreachable
@@ -9,8 +10,6 @@ from stowplan.scheduler.extenders.calls import Calls
 from stowplan.scheduler.framework.requests import Ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.kube.api.documents import Documents
     from stowplan.kube.config.configuration import Configuration
     from stowplan.kube.timing.times import Times

@@ -7,6 +7,7 @@ records it, a shadow compares the decisions of another scheduler.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.drivers.live.informers import Informers
@@ -20,7 +21,6 @@ from stowplan.scheduler.engine.watched_kinds import watched_kinds
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
 
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.port import Api, Change

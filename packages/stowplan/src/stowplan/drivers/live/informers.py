@@ -13,6 +13,7 @@ a missing group forever.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,8 +25,6 @@ from stowplan.net.client.list_watch import Failing, ListWatch
 from stowplan.scheduler.engine.watched_kinds import WatchedKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.port import Api, Change
     from stowplan.kube.timing.times import Times

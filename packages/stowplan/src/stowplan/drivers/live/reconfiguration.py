@@ -11,6 +11,7 @@ Only profiles, extenders and queue settings can change: the caller resets all ot
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,8 +26,6 @@ from stowplan.scheduler.extenders.calls import kinds_wanted
 from stowplan.scheduler.framework.boundary import Raised, call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from stowplan.drivers.live.extenders import HttpExtenderClients
     from stowplan.drivers.live.informers import Informers
     from stowplan.kube.api.documents import Documents

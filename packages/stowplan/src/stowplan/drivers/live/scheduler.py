@@ -13,6 +13,7 @@ Upstream: pkg/scheduler/scheduler.go.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,6 @@ from stowplan.scheduler.engine.validation import InvalidStateError
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
-
     from stowplan.drivers.live.effects import ExtenderClients
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.port import Api, Change

@@ -12,15 +12,12 @@ Upstream: AssumeCache of pkg/scheduler/util/assumecache.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from stowplan.scheduler.cluster.object_dependencies import key_of
+from stowplan.scheduler.cluster.objects import ObjectStore
 from stowplan.scheduler.cluster.transaction import CopiedBeforeChange
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.scheduler.cluster.objects import ObjectStore
 
 T = TypeVar("T")
 _Copies = dict[tuple[type[Any], str], Any]

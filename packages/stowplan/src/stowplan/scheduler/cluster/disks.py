@@ -7,12 +7,9 @@ the index maps disks to rows. A disk with several names (the monitors of an RBD 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.scheduler.cluster.pod_info import Disk
+from stowplan.scheduler.cluster.pod_info import Disk
 
 
 class DiskIndex:

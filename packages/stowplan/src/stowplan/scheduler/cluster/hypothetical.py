@@ -9,21 +9,19 @@ The overlay uses positions: position i is the view's i-th row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.scheduler.cluster.columns import with_rows
-from stowplan.scheduler.cluster.ports import ports_conflict
+from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
+from stowplan.scheduler.cluster.ports import Port, ports_conflict
 from stowplan.scheduler.cluster.view import Nodes, unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
-    from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
-    from stowplan.scheduler.cluster.ports import Port
     from stowplan.scheduler.cluster.state import ClusterState
 
 

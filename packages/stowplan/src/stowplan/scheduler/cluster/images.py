@@ -5,12 +5,9 @@ Upstream: pkg/scheduler/backend/cache (imageStates).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.api.types import Node
+from stowplan.kube.api.types import Node
 
 
 class ImageState:

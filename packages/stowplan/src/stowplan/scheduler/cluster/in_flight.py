@@ -12,15 +12,12 @@ Upstream: the in-flight allocations and the assume cache of pkg/scheduler/framew
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 from stowplan.scheduler.cluster.object_dependencies import key_of
+from stowplan.scheduler.cluster.objects import ObjectStore
 from stowplan.scheduler.cluster.transaction import CopiedBeforeChange
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stowplan.scheduler.cluster.objects import ObjectStore
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ columns of keys that no node has are dropped when there are many: pods may selec
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ import numpy as np
 from stowplan.scheduler.cluster.columns import grown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     import numpy.typing as npt
 
 

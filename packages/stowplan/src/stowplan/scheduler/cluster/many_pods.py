@@ -6,16 +6,13 @@ result is the same as that of one pod after the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.pods_on_nodes import PodsOnNodes
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.pods_on_nodes import PodsOnNodes
 
 
 def attach_all(state: PodsOnNodes, infos: Sequence[PodInfo], node_names: Iterable[str]) -> None:

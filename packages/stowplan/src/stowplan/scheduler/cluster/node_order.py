@@ -5,16 +5,16 @@ Upstream: pkg/scheduler/backend/cache/node_tree.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from stowplan.kube.api.types import Node
 
+if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from stowplan.kube.api.types import Node
 
 #: (region, zone); two empty strings for a node without these labels.
 Zone = tuple[str, str]

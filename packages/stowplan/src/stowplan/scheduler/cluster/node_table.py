@@ -10,12 +10,14 @@ Upstream: pkg/scheduler/framework/types.go (NodeInfo), one object per node.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.resource_names import is_scalar
+from stowplan.kube.api.types import Node, Taint
 from stowplan.scheduler.cluster.columns import grown, with_rows
 from stowplan.scheduler.cluster.dumped import DumpedNodes
 from stowplan.scheduler.cluster.images import ImageIndex
@@ -23,11 +25,8 @@ from stowplan.scheduler.cluster.labels import LabelColumn, LabelColumns
 from stowplan.scheduler.cluster.node_order import NodeOrder, zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
     import numpy.typing as npt
 
-    from stowplan.kube.api.types import Node, Taint
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")

@@ -5,16 +5,13 @@ Upstream: pkg/scheduler/backend/queue/nominator.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.changes import ChangeLog
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.transaction import CopiedBeforeChange
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 _Copy = tuple[dict[str, str], "dict[str, list[PodInfo]]", int]
 

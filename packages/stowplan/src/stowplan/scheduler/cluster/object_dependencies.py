@@ -6,14 +6,11 @@ deleted; changes of other objects, even of the same kind, do not invalidate them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
+from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from stowplan.kube.api.meta import ObjectMeta
 
 
 class ObjectIndex(PlainStruct, frozen=True, eq=False):

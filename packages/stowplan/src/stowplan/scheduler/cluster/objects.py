@@ -11,7 +11,8 @@ Upstream: the shared informers' listers.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from msgspec import field
@@ -21,9 +22,6 @@ from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.changes import ChangeLog
 from stowplan.scheduler.cluster.object_dependencies import BY_NAMESPACE, ObjectDependency, ObjectIndex, key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
 
 T = TypeVar("T")
 

@@ -9,20 +9,15 @@ A `namespace/name` belongs to one pod at a time, as in the API.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, ValuesView
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.transaction import CopiedBeforeChange
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, ValuesView
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-
-    _ByName = dict[str, PodInfo]
-    _Copy = tuple[_ByName, _ByName, dict[str, _ByName]]
+_ByName = dict[str, PodInfo]
+_Copy = tuple[_ByName, _ByName, dict[str, _ByName]]
 
 _NONE: Mapping[str, PodInfo] = MappingProxyType({})
 

@@ -14,21 +14,18 @@ rows, slots and ids are reused last in, first out, so each returns to its previo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import field
 
+from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.dumped import DumpedPlacements, DumpedPod
 from stowplan.scheduler.cluster.many_pods import count_off, count_on, take_off_last
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from stowplan.kube.api.types import Node, Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.pods_on_nodes import PodsOnNodes
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pods_on_nodes import PodsOnNodes
 
 
 class _Mark(PlainStruct):

@@ -9,15 +9,10 @@ Upstream: the pod group state in pkg/scheduler/backend/cache; docs/reference/beh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
 
-from stowplan.scheduler.cluster.pod_info import group_key
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from stowplan.scheduler.cluster.pending_pods import PendingPods
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pending_pods import PendingPods
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 
 
 class PodGroups:

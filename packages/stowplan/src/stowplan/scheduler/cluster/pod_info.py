@@ -10,36 +10,31 @@ Upstream: pkg/scheduler/framework/types.go (PodInfo, QueuedPodInfo).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME, host_ports, normalized_image_name
+from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME, PodSpec, host_ports, normalized_image_name
 from stowplan.kube.api.pod_requests import non_zero_requests, pod_requests, to_vector
 from stowplan.kube.api.selectors import NOTHING, RequiredNodeAffinity, Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.types import (
+    LabelSelector,
+    OwnerReference,
+    Pod,
+    PodAffinityTerm,
+    PodStatus,
+    Volume,
+    WeightedPodAffinityTerm,
+)
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.memos import Memos
-from stowplan.scheduler.cluster.volumes import makes_claims, uses_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from stowplan.kube.api.pod import PodSpec
-    from stowplan.kube.api.types import (
-        LabelSelector,
-        OwnerReference,
-        Pod,
-        PodAffinityTerm,
-        PodStatus,
-        Volume,
-        WeightedPodAffinityTerm,
-    )
-    from stowplan.scheduler.cluster.volumes import VolumeUse
+from stowplan.scheduler.cluster.volumes import VolumeUse, makes_claims, uses_of
 
 #: Stands in for the reference's "now" as the start time of pods that have not started: later than any real time.
 NOT_STARTED = (1 << 63) - 1

@@ -6,6 +6,7 @@ array operations here. A pod has a slot while it is on a node, including unknown
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import compress, count
 from operator import is_not
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,13 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stowplan.scheduler.cluster.columns import grown, with_rows
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 
 
 class PodsBefore(NamedTuple):

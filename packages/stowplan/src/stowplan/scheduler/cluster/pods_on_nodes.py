@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.changes import ChangeLog
 from stowplan.scheduler.cluster.disks import DiskIndex
 from stowplan.scheduler.cluster.node_table import NodeTable
@@ -34,7 +35,6 @@ from stowplan.scheduler.cluster.volumes import MountedVolumes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from stowplan.kube.api.types import Pod
 
 #: Number of shapes kept without placed pods, so that later equal pods find them.
 _IDLE_SHAPES = 4096

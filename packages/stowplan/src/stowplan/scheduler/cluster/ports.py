@@ -10,10 +10,7 @@ Upstream: pkg/scheduler/framework/types.go (HostPortInfo).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 Port = tuple[str, str, int]
 ANY_IP = "0.0.0.0"

@@ -8,23 +8,21 @@ this.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stowplan.scheduler.cluster.disks import DiskIndex
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.ports import UsedPorts
-from stowplan.scheduler.cluster.terms import domain_sums, held_terms
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.terms import _CountMatrix, domain_sums, held_terms
 from stowplan.scheduler.cluster.volumes import MountedVolumes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import numpy.typing as npt
 
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.cluster.terms import _CountMatrix
 
 #: Number of differing rows reported per column.
 _MAX_ROWS_SHOWN = 5

@@ -10,10 +10,12 @@ Upstream: pkg/scheduler/backend/cache.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.cluster.columns import settle_allocator
 from stowplan.scheduler.cluster.in_flight import InFlightObjects
@@ -29,11 +31,6 @@ from stowplan.scheduler.cluster.pod_info import (
 )
 from stowplan.scheduler.cluster.pods_on_nodes import PodsOnNodes
 from stowplan.scheduler.cluster.transaction import Transaction, Transactions
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from stowplan.kube.api.types import Node, Pod
 
 
 class ClusterState(PodsOnNodes):

@@ -14,24 +14,23 @@ equality, and the terms for a shape; only selectors without an equality are comp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.kube.api.selectors import Selector
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.columns import grown, with_rows
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodShape
+from stowplan.scheduler.cluster.pod_table import PodTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     import numpy.typing as npt
 
-    from stowplan.kube.api.selectors import Selector
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodShape
-    from stowplan.scheduler.cluster.pod_table import PodTable
 
 Pair = tuple[str, str]
 #: Per-domain sums kept up to date per slot; a slot rarely has more than a few readers.

@@ -12,11 +12,9 @@ mistake it for another state of the cluster.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import TracebackType
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Protocol
 
 
 class TransactionError(RuntimeError):

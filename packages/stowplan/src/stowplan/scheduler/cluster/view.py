@@ -7,20 +7,20 @@ all nodes in a cycle, the changed rows when results are reused, and hypothetical
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from stowplan.kube.api.types import Node
+from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
 
+if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from stowplan.kube.api.types import Node
     from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
     from stowplan.scheduler.cluster.ports import Port
     from stowplan.scheduler.cluster.state import ClusterState
 

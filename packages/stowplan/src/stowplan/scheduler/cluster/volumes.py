@@ -8,14 +8,11 @@ the distinct volume uses of its pods, with the number of pods. Readers derive wh
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+from stowplan.kube.api.types import Pod, Volume
 from stowplan.scheduler.cluster.changes import ChangeLog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from stowplan.kube.api.types import Pod, Volume
 
 #: Volume sources that are cloud disks.
 _DISKS = (

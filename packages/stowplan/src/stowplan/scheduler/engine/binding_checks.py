@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING
 
-from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingStage, PluginCall
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.scheduler.engine.binding_cycle import BindingCycles
-    from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingCycles, BindingStage, PluginCall
+from stowplan.scheduler.engine.context import EngineContext
 
 #: Number of plugin calls in progress per stage.
 _CALLS = {BindingStage.PRE_BIND: (1, inf), BindingStage.BIND: (1, 1), BindingStage.POST_BIND: (1, 1)}

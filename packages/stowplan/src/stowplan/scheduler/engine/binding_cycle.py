@@ -17,21 +17,41 @@ docs/reference/behaviour.md, Assume, Reserve, Permit, bind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.engine.effects import RunPlugin
 from stowplan.scheduler.engine.outbox import Alarm
-from stowplan.scheduler.engine.schedule_one import Attempt, Failure, failure_of, on_node
+from stowplan.scheduler.engine.schedule_one import (
+    Attempt,
+    DecisionListener,
+    Failure,
+    FailureHandler,
+    failure_of,
+    on_node,
+)
+from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.boundary import Ended, Raised, call, close, resume
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE
 from stowplan.scheduler.framework.extender import Extender, answer_of
 from stowplan.scheduler.framework.interface import RequestBinder
-from stowplan.scheduler.framework.requests import Ask, Bind, Done, InvalidStepError, Request, Steps, Wait, problem_of
+from stowplan.scheduler.framework.requests import (
+    Ask,
+    Bind,
+    Done,
+    InvalidStepError,
+    Outcome,
+    Request,
+    Steps,
+    Wait,
+    problem_of,
+)
 from stowplan.scheduler.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     PreFlight,
@@ -42,20 +62,10 @@ from stowplan.scheduler.framework.runtime.binding import (
     run_pre_bind_pre_flights,
     run_unreserve,
 )
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import ended
 from stowplan.scheduler.framework.status import SKIP, Code, Status, error, raised, well_formed
 from stowplan.scheduler.framework.waiting_pods import PodInPreBind, WaitingPod, permit_outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
-    from stowplan.scheduler.engine.schedule_one import DecisionListener, FailureHandler
-    from stowplan.scheduler.engine.statuses import PodStatuses
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 _log = get_logger(__name__)
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.dumped import DumpedTimer
-from stowplan.scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from stowplan.scheduler.engine.leaving_pods import LeavingPods
+from stowplan.scheduler.engine.outbox import Alarm, Outbox
+from stowplan.scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE, ClusterEvent
+from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.scheduler.inspection.stories import Stories
 from stowplan.scheduler.queue.observer import QueueObserver
-from stowplan.scheduler.queue.queued_pod import Place
-from stowplan.scheduler.queue.scheduling_queue import QUEUE_NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.leaving_pods import LeavingPods
-    from stowplan.scheduler.engine.outbox import Alarm, Outbox
-    from stowplan.scheduler.framework.events import ClusterEvent
-    from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
-    from stowplan.scheduler.inspection.stories import Stories
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
-    from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+from stowplan.scheduler.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
 
 _log = get_logger(__name__)
 

@@ -20,20 +20,17 @@ random source; the effect numbers. Not included: metrics, stories, and anything 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import Pod, PodGroup, PodStatus
 from stowplan.scheduler.cluster.dumped import DumpedPlacements
 from stowplan.scheduler.engine.written_objects import as_written, kind_named, read_object, with_name
 from stowplan.scheduler.queue.dumped import DumpedQueue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from stowplan.kube.api.meta import ApiStruct
 
 #: Changes with the format.
 DUMP_VERSION = 1

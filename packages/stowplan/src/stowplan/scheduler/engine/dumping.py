@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.scheduler.cluster.transaction import TransactionError
+from stowplan.scheduler.engine.binding_cycle import BindingCycles
+from stowplan.scheduler.engine.context import EngineContext, QueueTimer
+from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.dumped import DumpError, EngineDump, UnfinishedDumpError, dumped_state, restored_state
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.engine.binding_cycle import BindingCycles
-    from stowplan.scheduler.engine.context import EngineContext, QueueTimer
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.statuses import PodStatuses
-    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
+from stowplan.scheduler.engine.eviction.evictions import Evictions
+from stowplan.scheduler.engine.statuses import PodStatuses
+from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 
 
 class Dumping:

@@ -23,21 +23,27 @@ The model of inputs and effects is that of dask.distributed's worker state machi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning
 from stowplan.scheduler.engine.binding_cycle import BindingCycles
 from stowplan.scheduler.engine.context import (
     EngineContext,
     EngineSettings,
+    Meter,
     QueueTimer,
     QueueWatcher,
+    RandomSource,
     Reporter,
     Stopwatch,
 )
@@ -45,10 +51,12 @@ from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.engine.decision.questions import Question
 from stowplan.scheduler.engine.decision.size_metrics import SizeMetrics
-from stowplan.scheduler.engine.dumped import set_chance
+from stowplan.scheduler.engine.dumped import EngineDump, set_chance
 from stowplan.scheduler.engine.dumping import Dumping
+from stowplan.scheduler.engine.effects import Effect, RunPlugin
 from stowplan.scheduler.engine.event_handlers import EventHandlers
 from stowplan.scheduler.engine.eviction.evictions import Evictions
+from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
 from stowplan.scheduler.engine.groups.group_scheduling import GroupScheduling
 from stowplan.scheduler.engine.inputs import (
     Activated,
@@ -73,13 +81,16 @@ from stowplan.scheduler.engine.inputs import (
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.ports.handles import Handles
-from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs, PodActivation
+from stowplan.scheduler.engine.ports.plugin_inputs import Driver, PluginInputs, PodActivation
 from stowplan.scheduler.engine.profiles import Profiles
-from stowplan.scheduler.engine.schedule_one import FailureHandler, ScheduleOne, SchedulingCycle
+from stowplan.scheduler.engine.schedule_one import DecisionListener, FailureHandler, ScheduleOne, SchedulingCycle
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.engine.validation import InvalidStateError, Validation
+from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.runtime.binding import call_plugin
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.scheduler.inspection.stories import NoStories, Stories
 from stowplan.scheduler.queue.backoff import QueueSettings
@@ -87,22 +98,7 @@ from stowplan.scheduler.queue.metrics import NoQueueMetrics, QueueMetrics
 from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
-
-    from stowplan.kube.api.port import Api
-    from stowplan.kube.config import Configuration, FeatureGates
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.context import Meter, RandomSource
-    from stowplan.scheduler.engine.dumped import EngineDump
-    from stowplan.scheduler.engine.effects import Effect, RunPlugin
-    from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
-    from stowplan.scheduler.engine.ports.plugin_inputs import Driver
-    from stowplan.scheduler.engine.schedule_one import DecisionListener
-    from stowplan.scheduler.framework.extender import Extender
-    from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.framework.runtime.registry import Registry
-    from stowplan.scheduler.framework.status import Status
 
 #: Maximum number of concurrent writes of binding cycles. Deciding further ahead would only use an older state.
 MAX_BINDING_WRITES = 256

@@ -12,14 +12,20 @@ Upstream: pkg/scheduler/eventhandlers.go; docs/reference/behaviour.md, What a ch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod, PodGroup
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.families import Histogram, HistogramVec
 from stowplan.scheduler.cluster.node_order import zone_of
 from stowplan.scheduler.cluster.objects import STORED
-from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
+from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.schedule_one import on_node
+from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -33,16 +39,6 @@ from stowplan.scheduler.framework.events import (
     ClusterEvent,
     events_of_change,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.api.port import Change
-    from stowplan.kube.metrics.families import Histogram, HistogramVec
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.statuses import PodStatuses
 
 #: Events observed by a single handler.
 _NODE_DELETE = ClusterEvent(NODE, Action.Delete).label

@@ -7,17 +7,15 @@ The length of a scheduling turn is an input, too: each `Schedule` tries one pod.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Change
+from stowplan.scheduler.engine.effects import EmitEvent
 from stowplan.scheduler.framework.requests import Outcome
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.engine.effects import EmitEvent
-    from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.status import Status
 
 
 class Changes(msgspec.Struct, frozen=True):

@@ -9,10 +9,8 @@ A listener of `ClusterState` would not do: it would also see changes that transa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 
 class DepartureListener(Protocol):

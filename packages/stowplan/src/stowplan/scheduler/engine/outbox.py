@@ -7,18 +7,13 @@ A waiter is an engine object with a method for the outcome, never a closure, so 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from stowplan.scheduler.engine.dumped import DumpedOutbox
-from stowplan.scheduler.engine.effects import Cancel, Effect, Wake, Withdraw
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.scheduler.engine.effects import Action
-    from stowplan.scheduler.framework.requests import Key, Outcome
-
+from stowplan.scheduler.engine.effects import Action, Cancel, Effect, Wake, Withdraw
+from stowplan.scheduler.framework.requests import Key, Outcome
 
 #: Number of alarms from which on cancelled ones are dropped before their time.
 _MANY_ALARMS = 1024

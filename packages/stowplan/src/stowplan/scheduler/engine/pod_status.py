@@ -11,14 +11,12 @@ docs/reference/behaviour.md, Status patches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.kube.api.types import PodCondition, PodStatus
+from stowplan.kube.api.types import PodCondition, PodStatus
 
 
 def status_patch(

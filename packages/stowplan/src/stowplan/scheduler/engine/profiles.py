@@ -11,23 +11,21 @@ kept until the last binding cycle that began with it is over; then its plugins a
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stowplan.kube.config import ConfigError, load_config
+from stowplan.kube.config import ConfigError, Configuration, FeatureGates, Profile, load_config
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.engine.context import Reporter
 from stowplan.scheduler.extenders.http_extender import configured_extenders
 from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.extender import Extender
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from stowplan.kube.config import Configuration, FeatureGates, Profile
-    from stowplan.scheduler.engine.context import Reporter
-    from stowplan.scheduler.framework.extender import Extender
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 

@@ -23,13 +23,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from stowplan.kube.api.types import PodCondition
+from stowplan.kube.api.types import Pod, PodCondition
 from stowplan.kube.klog import get_logger
 from stowplan.kube.klog.value_text import stack_trace
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
+from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.engine.decision.attempt_outcome import attempt_outcome
-from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES
+from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps
 from stowplan.scheduler.engine.decision.decision import (
     GROUP_UNSCHEDULABLE,
     NO_NODES,
@@ -40,9 +43,14 @@ from stowplan.scheduler.engine.decision.decision import (
 from stowplan.scheduler.engine.decision.error_locations import LoggedLocations
 from stowplan.scheduler.engine.decision.extender_cycle import ExtenderCycle
 from stowplan.scheduler.engine.decision.post_filters import run_post_filters, without_post_filter
+from stowplan.scheduler.engine.eviction.evictions import Evictions
+from stowplan.scheduler.engine.inputs import Schedule
+from stowplan.scheduler.engine.statuses import PodStatuses
+from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import histogram_text
-from stowplan.scheduler.framework.extender import ClusterChangedError
+from stowplan.scheduler.framework.eviction_plan import EvictionPlan
+from stowplan.scheduler.framework.extender import ClusterChangedError, Extender
 from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.runtime.binding import run_assumed, run_permit, run_reserve, run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -54,20 +62,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from stowplan.kube.api.types import Pod
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
-    from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-    from stowplan.scheduler.engine.eviction.evictions import Evictions
     from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
-    from stowplan.scheduler.engine.inputs import Schedule
-    from stowplan.scheduler.engine.statuses import PodStatuses
-    from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
-    from stowplan.scheduler.framework.eviction_plan import EvictionPlan
-    from stowplan.scheduler.framework.extender import Extender
 
 _log = get_logger(__name__)
 

@@ -22,8 +22,9 @@ Upstream: PatchPodStatus in pkg/scheduler/util/utils.go; merging as in pkg/sched
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -32,19 +33,13 @@ from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.timestamps import timestamp
-from stowplan.kube.api.types import Pod
+from stowplan.kube.api.types import Pod, PodCondition, PodStatus
 from stowplan.kube.timing.backoff import Backoff, BackoffPolicy
 from stowplan.kube.timing.reports import Reports
 from stowplan.scheduler.engine.dumped import DumpedStatus
+from stowplan.scheduler.engine.outbox import Alarm, Outbox
 from stowplan.scheduler.engine.pod_status import status_patch
-from stowplan.scheduler.framework.requests import Done, Patch, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from stowplan.kube.api.types import PodCondition, PodStatus
-    from stowplan.scheduler.engine.outbox import Alarm, Outbox
-    from stowplan.scheduler.framework.requests import Outcome
+from stowplan.scheduler.framework.requests import Done, Outcome, Patch, Refused
 
 MAX_CONCURRENT_PATCHES = 16
 MAX_TRIES = 4

@@ -16,28 +16,22 @@ Upstream has no such check. The model is `validate_state` of dask.distributed's 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
 
-from stowplan.scheduler.cluster.pod_info import scheduler_name_of
+from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
 from stowplan.scheduler.cluster.recount import problems_of as problems_of_state
 from stowplan.scheduler.engine.binding_checks import BindingChecks
-from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingStage, PluginCall
+from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingCycles, BindingStage, PluginCall
+from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.eviction.eviction_records import Eviction, Preemption
+from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
-from stowplan.scheduler.engine.statuses import PodWrites
+from stowplan.scheduler.engine.outbox import Sleeper
+from stowplan.scheduler.engine.statuses import PodStatuses, PodWrites
 from stowplan.scheduler.engine.suspension.suspended import AwaitedRequest, SuspendableCycle
+from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.engine.suspension.work_slices import WorkSlices
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.binding_cycle import BindingCycles
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.outbox import Sleeper
-    from stowplan.scheduler.engine.statuses import PodStatuses
-    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 
 
 class InvalidStateError(RuntimeError):

@@ -10,21 +10,17 @@ docs/reference/behaviour.md, Informers and kinds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.events import ANY, ASSIGNED_POD, EVERYTHING, NODE, POD, RESOURCES, UNSCHEDULABLE_POD
+from stowplan.scheduler.framework.runtime.framework import Framework
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from stowplan.kube.api.meta import ApiStruct
-    from stowplan.scheduler.framework.runtime.framework import Framework
-
-    #: Kind -> names of plugins.
-    _Plugins = dict[type[ApiStruct], set[str]]
+#: Kind -> names of plugins.
+_Plugins = dict[type[ApiStruct], set[str]]
 
 #: Finished pods are removed as if they were deleted.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"

@@ -6,19 +6,16 @@ last-applied annotation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.decode import KINDS, convert
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.users import ConfigMap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.api.meta import ApiStruct
 
 #: kubectl's copy of the object as it was applied, including the fields that are left out here.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

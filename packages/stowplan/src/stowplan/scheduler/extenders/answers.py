@@ -9,12 +9,10 @@ Upstream: staging/src/k8s.io/kube-scheduler/extender/v1/types.go, encoding/json 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
+from collections.abc import Callable
+from typing import Any, NoReturn, TypedDict
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MAX_INT64 = 2**63 - 1
 

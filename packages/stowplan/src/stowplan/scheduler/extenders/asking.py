@@ -6,20 +6,17 @@ only the in-memory scheduler places pods.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stowplan.scheduler.extenders.http_extender import configured_extenders
-from stowplan.scheduler.framework.requests import Done, Refused
+from stowplan.scheduler.extenders.calls import Call, Calls
+from stowplan.scheduler.extenders.http_extender import HttpExtender, configured_extenders
+from stowplan.scheduler.framework.requests import Ask, Done, Outcome, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from stowplan.kube.config.configuration import Configuration
-    from stowplan.scheduler.extenders.calls import Call, Calls
-    from stowplan.scheduler.extenders.http_extender import HttpExtender
-    from stowplan.scheduler.framework.requests import Ask, Outcome
 
 _OK = 200
 

@@ -11,27 +11,24 @@ Upstream: staging/src/k8s.io/kube-scheduler/extender/v1/types.go, send in pkg/sc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stowplan.kube.api.documents import Documents
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.api.urls import without_password
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.extenders.answers import AnswerError, answer_to
 from stowplan.scheduler.extenders.http_extender import names_of
-from stowplan.scheduler.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion
+from stowplan.scheduler.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion, Question, VictimsAsked
+from stowplan.scheduler.framework.requests import Ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from stowplan.kube.api.documents import Documents
-    from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.config.configuration import Configuration
     from stowplan.kube.config.configuration import Extender as Settings
-    from stowplan.scheduler.extenders.questions import Question, VictimsAsked
-    from stowplan.scheduler.framework.requests import Ask
 
 #: By how much a response may exceed its request. A valid one contains at most the nodes of the request, and reasons for
 #: the others.

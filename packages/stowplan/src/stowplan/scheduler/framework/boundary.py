@@ -18,6 +18,7 @@ Upstream: none. Plugins of kube-scheduler are compiled into it, and end it when 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from inspect import isgenerator
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, TypeVarTuple, cast, overload
@@ -28,8 +29,6 @@ from stowplan.scheduler.framework.interface import awaited
 from stowplan.scheduler.framework.status import SKIP, Status, described, raised, well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
-
     from stowplan.scheduler.framework.cycle_state import CallTimes
 
 R = TypeVar("R")

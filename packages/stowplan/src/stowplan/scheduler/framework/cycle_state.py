@@ -5,15 +5,12 @@ Upstream: pkg/scheduler/framework/cycle_state.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from stowplan.scheduler.cluster.memos import Memos
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.status import Status
 
 R = TypeVar("R")
 Args = TypeVarTuple("Args")

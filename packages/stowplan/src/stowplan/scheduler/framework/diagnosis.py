@@ -6,6 +6,7 @@ Upstream: pkg/scheduler/framework/types.go (Diagnosis, FitError).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,14 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.scheduler.cluster.memos import Memos
+from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
-    from stowplan.scheduler.framework.rejections import Entry, Rejections
 
 _NOT_TRIED = Status(Code.UnschedulableAndUnresolvable)
 

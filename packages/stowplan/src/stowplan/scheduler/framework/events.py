@@ -8,20 +8,17 @@ Upstream: pkg/scheduler/framework/events.go and types.go; docs/reference/behavio
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, IntFlag
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.pod_requests import pod_requests
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
 class Action(IntFlag):

@@ -7,13 +7,9 @@ scheduling do not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan.kube.api.types import PodGroup
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import PodGroup
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
 class Candidate(PlainStruct, frozen=True):

@@ -20,20 +20,16 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework (Extender), pkg/scheduler/
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from msgspec import field
 
+from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.framework.requests import Done
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from stowplan.kube.api.types import Node
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.eviction_plan import Candidate
-    from stowplan.scheduler.framework.requests import Outcome
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.eviction_plan import Candidate
+from stowplan.scheduler.framework.requests import Done, Outcome
 
 #: Reported as the rejecting plugin of a pod for which extenders left no node.
 EXTENDER = "Extender"

@@ -17,28 +17,25 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Collection, Coroutine, Generator, Hashable, Mapping, Sequence
 from enum import Enum
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT
+from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.scheduler.framework.rejections import Rejections, from_statuses
-from stowplan.scheduler.framework.requests import Done
+from stowplan.scheduler.framework.requests import Ask, Bind, Done, Outcome, Request, Steps, Wait
 from stowplan.scheduler.framework.status import Code, Status, error, unexpected, well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
-
     import numpy.typing as npt
 
-    from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.types import Pod, PodGroup
     from stowplan.kube.config.declaration import PluginDeclaration
-    from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
     from stowplan.scheduler.cluster.view import NodeInfo, Nodes
     from stowplan.scheduler.framework.batch_state import BatchState
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.explanations.preemption import Preemption
     from stowplan.scheduler.framework.handle import Handle
     from stowplan.scheduler.framework.pod_shift import PodShift
-    from stowplan.scheduler.framework.requests import Ask, Bind, Outcome, Request, Steps, Wait
 
 MIN_SCORE, MAX_SCORE = 0, 100
 _WHOLE = (int, np.integer)

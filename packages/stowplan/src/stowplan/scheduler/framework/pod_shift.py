@@ -6,17 +6,17 @@ pod depends on its shape, so amounts are computed once per distinct shape and sp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 
+if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
     from stowplan.scheduler.cluster.pod_table import PodTable
 
 

@@ -7,6 +7,7 @@ creates any.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,6 @@ import numpy as np
 from stowplan.scheduler.framework.status import Code, Reason, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy.typing as npt
 
 

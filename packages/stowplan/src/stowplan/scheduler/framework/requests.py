@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Lane, PatchType
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.status import Status
 
 
 class Request(msgspec.Struct, frozen=True, tag=True):

@@ -8,17 +8,15 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework (Status, Code).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from inspect import iscoroutine, unwrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Code(IntEnum):

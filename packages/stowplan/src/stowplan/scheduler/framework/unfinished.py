@@ -9,12 +9,9 @@ The size of a portion must not depend on a clock, because recordings must be rep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from stowplan.scheduler.framework.status import Code, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class UnfinishedError(Exception):

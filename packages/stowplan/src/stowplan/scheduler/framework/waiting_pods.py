@@ -12,15 +12,12 @@ Upstream: pkg/scheduler/framework/runtime/waiting_pods_map.go and pods_in_prebin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from stowplan.kube.config import Duration
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 #: Rejection message for a waiting pod that is deleted.
 REMOVED = "removed"

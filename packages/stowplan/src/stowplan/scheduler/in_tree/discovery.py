@@ -11,15 +11,10 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from types import MappingProxyType, ModuleType
 
+from stowplan.kube.config.declaration import Declarations, PluginDeclaration
 from stowplan.scheduler import in_tree
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from stowplan.kube.config.declaration import Declarations, PluginDeclaration
 
 
 class DeclarationError(RuntimeError):

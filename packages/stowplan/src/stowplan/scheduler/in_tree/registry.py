@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.in_tree.discovery import DeclarationError, declarations, folders
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.interface import Plugin
 
 
 def in_tree_registry() -> Registry:

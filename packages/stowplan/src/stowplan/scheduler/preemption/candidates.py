@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from stowplan.scheduler.framework.eviction_plan import Candidate
 from stowplan.scheduler.preemption.choice import best_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.state import ClusterState

@@ -5,13 +5,12 @@ Upstream: pickOneNodeForPreemption in pkg/scheduler/framework/preemption/preempt
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_table import PodTable

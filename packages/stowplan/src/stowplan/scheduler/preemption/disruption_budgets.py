@@ -5,6 +5,7 @@ Upstream: filterPodsWithPDBViolation in pkg/scheduler/framework/plugins/defaultp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,6 @@ from stowplan.kube.api import types as t
 from stowplan.kube.api.selectors import Selector, SelectorError, compile_label_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.objects import ObjectStore

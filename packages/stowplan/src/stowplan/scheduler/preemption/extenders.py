@@ -12,6 +12,7 @@ pkg/scheduler/extender.go.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,8 +30,6 @@ from stowplan.scheduler.preemption.candidates import Candidates
 from stowplan.scheduler.preemption.dry_run import dry_run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.framework.extender import Extender, Victims

@@ -8,11 +8,9 @@ deterministic way. This is that algorithm for a list and a `less`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 #: Up to this many elements the sort is stable.
 INSERTION_LIMIT = 12

@@ -6,19 +6,17 @@ pods is evicted, so it is reproduced here (`go_sort`). Where it makes no differe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED
+from stowplan.scheduler.cluster.pod_table import PodTable
 from stowplan.scheduler.preemption.go_sort import INSERTION_LIMIT, go_sort
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_table import PodTable
 
 
 def lower_priority_pods(pods: PodTable, priority: int, potential: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -14,6 +14,7 @@ docs/reference/behaviour.md, Preemption for pod groups.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import PodGroup
@@ -24,8 +25,6 @@ from stowplan.scheduler.preemption.disruption_budgets import violating_units
 from stowplan.scheduler.preemption.eligibility import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Sequence
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
 

@@ -13,22 +13,19 @@ Upstream: pkg/scheduler/backend/queue/active_queue.go, pkg/scheduler/backend/hea
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from copy import copy
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.interface import QueueSortPlugin
 from stowplan.scheduler.framework.status import typed
+from stowplan.scheduler.queue.observer import QueueObserver
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stowplan.scheduler.framework.interface import QueueSortPlugin
-    from stowplan.scheduler.queue.observer import QueueObserver
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
-
-    #: Sort key, arrival, number of the entry (so that pods themselves are never compared), pod.
-    Entry = tuple[Any, int, int, QueuedPod]
+#: Sort key, arrival, number of the entry (so that pods themselves are never compared), pod.
+Entry = tuple[Any, int, int, QueuedPod]
 
 #: Removed entries that are kept in any case.
 _SLACK = 64

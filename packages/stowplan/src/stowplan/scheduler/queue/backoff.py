@@ -8,15 +8,13 @@ Upstream: pkg/scheduler/backend/queue/backoff_queue.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from math import floor, inf, ldexp
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.queue.active import PodHeap
 from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Seconds between two checks for completed backoffs.
 _INTERVAL = 1.0

@@ -6,13 +6,10 @@ created one by one, calling the hint of each pod for each claim would be a milli
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.scheduler.framework.events import NamedObjects
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.framework.events import NamedObjects
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 
 class PodsByName:

@@ -5,14 +5,10 @@ Pods in flight are not included: an attempt in progress cannot be dumped.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
 class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):

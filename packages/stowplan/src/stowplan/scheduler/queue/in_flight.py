@@ -10,16 +10,12 @@ Upstream: pkg/scheduler/backend/queue/active_queue.go (inFlightPods, inFlightEve
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from stowplan.scheduler.queue.queued_pod import Place
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from stowplan.scheduler.framework.events import ClusterEvent
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.framework.events import ClusterEvent
+from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
 
 #: Events that may stay in the list though no longer needed, so that it is not shifted each time.
 _SLACK = 256

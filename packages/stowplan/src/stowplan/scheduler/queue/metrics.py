@@ -8,13 +8,10 @@ Upstream: pkg/scheduler/metrics/metric_recorder.go; docs/reference/behaviour.md,
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.metrics.families import Counter, Histogram
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.kube.metrics.families import Counter, Histogram
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
 
 #: Results of a hint: an error is counted apart, though it requeues the pod like Queue.
 QUEUE, QUEUE_SKIP, ERROR = "Queue", "QueueSkip", "Error"

@@ -5,13 +5,11 @@ It is called when a move is complete, and must not change the queue from within 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.framework.events import ClusterEvent
-    from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+from stowplan.scheduler.framework.events import ClusterEvent
+from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
 
 
 class QueueObserver:

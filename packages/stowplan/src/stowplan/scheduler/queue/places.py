@@ -11,36 +11,28 @@ requeuePodWithQueueingStrategy), docs/reference/behaviour.md, The queue.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.cluster.nominator import Nominator
+from stowplan.scheduler.cluster.pending_pods import PendingPods
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.events import PROFILE_SWAPPED, UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
-from stowplan.scheduler.framework.status import Code
-from stowplan.scheduler.queue.active import ActiveQueue
-from stowplan.scheduler.queue.backoff import BackoffQueue
+from stowplan.scheduler.framework.interface import PreEnqueuePlugin
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.metrics import PluginTimes
+from stowplan.scheduler.framework.status import Code, Status
+from stowplan.scheduler.queue.active import ActiveQueue, PodHeap
+from stowplan.scheduler.queue.backoff import BackoffQueue, QueueSettings
+from stowplan.scheduler.queue.metrics import QueueMetrics
+from stowplan.scheduler.queue.observer import QueueObserver
 from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
-from stowplan.scheduler.queue.requeueing import Strategy
+from stowplan.scheduler.queue.requeueing import Requeueing, Strategy
 from stowplan.scheduler.queue.unschedulable import UnschedulablePods
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.nominator import Nominator
-    from stowplan.scheduler.cluster.pending_pods import PendingPods
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.interface import PreEnqueuePlugin
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.runtime.metrics import PluginTimes
-    from stowplan.scheduler.framework.status import Status
-    from stowplan.scheduler.queue.active import PodHeap
-    from stowplan.scheduler.queue.backoff import QueueSettings
-    from stowplan.scheduler.queue.metrics import QueueMetrics
-    from stowplan.scheduler.queue.observer import QueueObserver
-    from stowplan.scheduler.queue.requeueing import Requeueing
 
 _log = get_logger(__name__)
 

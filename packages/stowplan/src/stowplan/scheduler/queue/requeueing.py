@@ -11,11 +11,13 @@ docs/reference/behaviour.md, Return after an attempt.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.events import (
     EVERYTHING,
@@ -23,23 +25,17 @@ from stowplan.scheduler.framework.events import (
     ClusterEvent,
     ClusterEventWithHint,
     Hint,
+    NamedObjects,
     with_implied,
 )
 from stowplan.scheduler.framework.extender import EXTENDER
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import typed
-from stowplan.scheduler.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.events import NamedObjects
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.in_flight import InFlightEvent
-    from stowplan.scheduler.queue.metrics import QueueMetrics
-    from stowplan.scheduler.queue.observer import QueueObserver
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
-    from stowplan.scheduler.queue.unschedulable import Group
+from stowplan.scheduler.queue.in_flight import InFlightEvent
+from stowplan.scheduler.queue.metrics import ERROR, QUEUE, QUEUE_SKIP, QueueMetrics
+from stowplan.scheduler.queue.observer import QueueObserver
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.unschedulable import Group
 
 _log = get_logger(__name__)
 

@@ -13,10 +13,16 @@ Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, docs/reference/behavi
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.nominator import Nominator
+from stowplan.scheduler.cluster.pending_pods import PendingPods
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.events import (
     BACKOFF_COMPLETE,
     FORCE_ACTIVATE,
@@ -29,27 +35,17 @@ from stowplan.scheduler.framework.events import (
     ClusterEvent,
     events_of_change,
 )
+from stowplan.scheduler.framework.interface import QueueSortPlugin
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.queue.active import sort_key
 from stowplan.scheduler.queue.backoff import DEFAULT_SETTINGS, QueueSettings, surrounding_ticks
 from stowplan.scheduler.queue.dumped import DumpedQueue, dumped_pod, restored_pod
 from stowplan.scheduler.queue.in_flight import InFlight, InFlightEvent
+from stowplan.scheduler.queue.metrics import QueueMetrics
 from stowplan.scheduler.queue.observer import QueueObserver
 from stowplan.scheduler.queue.places import Gate, Nominations, Places
 from stowplan.scheduler.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
-from stowplan.scheduler.queue.requeueing import Requeueing, Strategy
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.nominator import Nominator
-    from stowplan.scheduler.cluster.pending_pods import PendingPods
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.interface import QueueSortPlugin
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.metrics import QueueMetrics
-    from stowplan.scheduler.queue.requeueing import Interest
+from stowplan.scheduler.queue.requeueing import Interest, Requeueing, Strategy
 
 __all__ = ["QUEUE_NAMES", "QueueSettings", "SchedulingQueue"]
 

@@ -10,16 +10,13 @@ Upstream: pkg/scheduler/backend/queue/unschedulable_pods.go, a map that is walke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from stowplan.scheduler.cluster.pod_info import PodShape
+from stowplan.scheduler.framework.events import NamedObjects
 from stowplan.scheduler.queue.by_name import PodsByName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan.scheduler.cluster.pod_info import PodShape
-    from stowplan.scheduler.framework.events import NamedObjects
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 
 class Rejection(NamedTuple):

@@ -9,6 +9,7 @@ Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The schedu
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,33 +17,27 @@ from msgspec import field
 
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, without_nodes
-from stowplan.scheduler.engine.decision.extender_results import refuse
+from stowplan.scheduler.engine.decision.extender_results import ExtenderResults, refuse
 from stowplan.scheduler.engine.decision.post_filters import post_filters_not_run, run_post_filters
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
-from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
+from stowplan.scheduler.engine.evaluation.evaluation import Evaluation, FilterResult
 from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
-from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
+from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE, Scored
 from stowplan.scheduler.framework.boundary import Raised, call, declares
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.handle import Random
+from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import ended
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.decision.extender_results import ExtenderResults
-    from stowplan.scheduler.engine.evaluation.evaluation import FilterResult
-    from stowplan.scheduler.engine.evaluation.scoring import Scored
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.handle import Random
-    from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
 

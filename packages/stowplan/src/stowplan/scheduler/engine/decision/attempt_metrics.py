@@ -5,17 +5,13 @@ Upstream: pkg/scheduler/metrics/profile_metrics.go; observed at the same points 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from stowplan.kube.metrics.families import Counter, Gauge, Histogram
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.framework.status import Code, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.metrics.families import Counter, Gauge, Histogram
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Higher attempt counts share a label.
 _MAX_ATTEMPTS_LABEL = 15

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.inspection.stories import LONGEST_TEXT, AttemptOutcome
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
 
 _MAX_VICTIMS = 10
 

@@ -10,15 +10,12 @@ and no rows, and nothing that it shares with equal pods.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.requests import Ask, Done, Outcome, Request, Wait
 from stowplan.scheduler.framework.unfinished import UnfinishedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T")
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.eviction_plan import EvictionPlan
+from stowplan.scheduler.framework.interface import PostFilterResult
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.scheduler.inspection.frames import Row
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.eviction_plan import EvictionPlan
-    from stowplan.scheduler.framework.interface import PostFilterResult
 
 NO_NODES = "no nodes available to schedule pods"
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"

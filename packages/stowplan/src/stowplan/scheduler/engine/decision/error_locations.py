@@ -6,14 +6,10 @@ would only see "'team'" for a KeyError.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.status import Status
 
 _NOT_CODE = (ApiError, Unreachable, DecodeError)
 

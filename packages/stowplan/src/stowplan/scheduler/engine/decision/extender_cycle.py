@@ -24,34 +24,30 @@ Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedu
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.kube.api.types import Node
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
 from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, without_nodes
 from stowplan.scheduler.engine.decision.extender_results import SCORE_FACTOR, refusals_of, refuse
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
-from stowplan.scheduler.framework.extender import ClusterChangedError, answer_of
-from stowplan.scheduler.framework.requests import Ask
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.extender import ClusterChangedError, Extender, Filtered, answer_of
+from stowplan.scheduler.framework.requests import Ask, Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status, error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy.typing as npt
-
-    from stowplan.kube.api.types import Node
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.extender import Extender, Filtered
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
     Rows = npt.NDArray[np.intp]
 

@@ -7,28 +7,25 @@ Questions use only the verbs filter and prioritize; preempt and bind are only us
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import field
 
+from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, answer_of
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, Extender, Filtered, answer_of
 from stowplan.scheduler.framework.interface import MAX_SCORE
 from stowplan.scheduler.framework.rejections import from_statuses
-from stowplan.scheduler.framework.requests import Ask
+from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.status import Status, error, unresolvable, unschedulable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy.typing as npt
 
-    from stowplan.kube.api.types import Node
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.extender import Extender, Filtered
-    from stowplan.scheduler.framework.requests import Outcome
 
 #: What one point of an extender adds to a score, at weight 1.
 SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE

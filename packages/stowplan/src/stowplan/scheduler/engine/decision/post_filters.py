@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
 from stowplan.scheduler.engine.decision.decision import Decision
-from stowplan.scheduler.framework.requests import Ask, InvalidStepError, Request, Wait, problem_of
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult, PostFilterSteps
+from stowplan.scheduler.framework.requests import Ask, InvalidStepError, Outcome, Request, Wait, problem_of
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult, PostFilterSteps
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 #: Memo key for a plain-data copy of a diagnosis.
 _SNAPSHOT = "snapshot"

@@ -14,6 +14,7 @@ how suggestions are verified.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,23 +23,20 @@ import numpy as np
 
 from stowplan.kube.klog import without_log
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.decision.extender_results import ExtenderResults
+from stowplan.scheduler.engine.decision.extender_results import ExtenderResult, ExtenderResults, RequestKey
 from stowplan.scheduler.framework.boundary import call
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.extender import Extender
+from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.requests import Ask, Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.decision.extender_results import ExtenderResult, RequestKey
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.extender import Extender
-    from stowplan.scheduler.framework.interface import PostFilterResult
-    from stowplan.scheduler.framework.requests import Ask, Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.status import Status
 
 #: Why a PostFilter plugin was not run.
 NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"

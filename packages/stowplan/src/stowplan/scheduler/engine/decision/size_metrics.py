@@ -8,17 +8,13 @@ pkg/scheduler/backend/cache/cache.go, which sets them once a second.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from stowplan.kube.metrics.families import GaugeVec
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.queue.in_flight import POD_POPPED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from stowplan.kube.metrics.families import GaugeVec
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
 class SizeMetrics:

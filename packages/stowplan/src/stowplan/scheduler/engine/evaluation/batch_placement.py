@@ -15,6 +15,7 @@ Upstream has no counterpart; each pod is judged from scratch.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,23 +23,17 @@ from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
-from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
-from stowplan.scheduler.framework.batch_state import BatchState
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE, Score, Scored
+from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchScoreState, BatchState
 from stowplan.scheduler.framework.boundary import call, declares, nothing
-from stowplan.scheduler.framework.interface import Reads
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.interface import FilterPlugin, Reads
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.engine.evaluation.scoring import Score, Scored
-    from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchScoreState
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import FilterPlugin
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]

@@ -33,6 +33,7 @@ the same state. Evaluations share these columns (`SharedColumns`), and a column 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable, Iterator, Sequence, Sized
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -41,22 +42,18 @@ import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.boundary import Raised, call
-from stowplan.scheduler.framework.interface import Plugin, Reads
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.interface import CountsPods, Plugin, Reads
+from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Sequence, Sized
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import CountsPods
-    from stowplan.scheduler.framework.rejections import Rejections
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
     Values = npt.NDArray[Any]
 

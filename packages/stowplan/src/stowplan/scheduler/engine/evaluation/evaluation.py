@@ -15,31 +15,28 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.engine.evaluation.batch_placement import BatchPlacement, BatchStart, batch_states
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.filtering import Filtering
 from stowplan.scheduler.engine.evaluation.nominated_nodes import NominatedNodes
-from stowplan.scheduler.engine.evaluation.scoring import Scoring
+from stowplan.scheduler.engine.evaluation.scoring import Scored, Scoring
 from stowplan.scheduler.framework.boundary import declares
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.interface import Reads
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.engine.evaluation.scoring import Scored
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

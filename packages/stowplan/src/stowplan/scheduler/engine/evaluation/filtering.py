@@ -7,6 +7,7 @@ state no longer holds, brings each filter's column (`columns.py`) up to date, an
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container, Iterable, Iterator
 from functools import cached_property
 from itertools import takewhile
 from operator import attrgetter
@@ -14,24 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, FilterColumn, Fold
+from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, FilterColumn, Fold, SharedColumns
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.interface import NodeFilterPlugin, PreFilterPlugin, Reads
+from stowplan.scheduler.framework.interface import FilterPlugin, NodeFilterPlugin, PreFilterPlugin, Reads
+from stowplan.scheduler.framework.runtime.framework import Framework, PreFiltered
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.evaluation.columns import SharedColumns
-    from stowplan.scheduler.framework.interface import FilterPlugin
-    from stowplan.scheduler.framework.runtime.framework import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

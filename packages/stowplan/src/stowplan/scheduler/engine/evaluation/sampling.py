@@ -13,19 +13,17 @@ docs/reference/behaviour.md, Which nodes are examined.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

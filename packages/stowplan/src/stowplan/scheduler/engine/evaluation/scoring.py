@@ -8,28 +8,24 @@ next `run`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, Fold, ScoreColumn
+from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, Fold, ScoreColumn, SharedColumns
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import PreScorePlugin, Reads
+from stowplan.scheduler.framework.interface import PreScorePlugin, Reads, ScorePlugin
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.evaluation.columns import SharedColumns
-    from stowplan.scheduler.framework.interface import ScorePlugin
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]

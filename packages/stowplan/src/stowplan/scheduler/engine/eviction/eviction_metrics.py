@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
 
 
 class EvictionMetrics:

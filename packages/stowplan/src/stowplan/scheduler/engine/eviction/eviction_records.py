@@ -21,25 +21,24 @@ Upstream: pkg/scheduler/framework/preemption/executor.go.
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from msgspec import field
 
+from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.eviction.preemptors import Preemptor
+from stowplan.scheduler.engine.outbox import Alarm
+from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
+from stowplan.scheduler.framework.handle import EventRecorder
+from stowplan.scheduler.framework.requests import Outcome, Refused, Unknown
 
 if TYPE_CHECKING:
-    from collections import deque
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.eviction.preemptors import Preemptor
     from stowplan.scheduler.engine.eviction.victim_evictions import VictimEvictions
-    from stowplan.scheduler.engine.outbox import Alarm
-    from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
-    from stowplan.scheduler.framework.handle import EventRecorder
-    from stowplan.scheduler.framework.requests import Outcome, Refused, Unknown
 
 
 class PlanStage(Enum):

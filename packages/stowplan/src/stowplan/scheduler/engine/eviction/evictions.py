@@ -14,27 +14,23 @@ Upstream: pkg/scheduler/framework/preemption/executor.go.
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from stowplan.kube.api.api_errors import NotFound
+from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.dumped import DumpedEvictions, DumpedPreemption
 from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
 from stowplan.scheduler.engine.eviction.eviction_records import PlanStage, Preemption, Result
 from stowplan.scheduler.engine.eviction.preemptors import preemptor_of
 from stowplan.scheduler.engine.eviction.victim_evictions import VictimEvictions, log_reprieved
+from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
 from stowplan.scheduler.engine.written_objects import as_written
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from stowplan.kube.api.types import PodGroup
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
-    from stowplan.scheduler.framework.handle import EventRecorder
+from stowplan.scheduler.framework.handle import EventRecorder
 
 #: Maximum delay in seconds between attempts of a pod whose evictions are refused repeatedly.
 MAX_RETRY_DELAY = 10.0

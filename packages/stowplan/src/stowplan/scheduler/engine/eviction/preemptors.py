@@ -5,16 +5,13 @@ Upstream: ExecutorPreemptor in pkg/scheduler/framework/preemption/executor.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.types import PodGroup
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.meta import ApiStruct, ObjectMeta
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
 
 #: Stands in for the node name in messages about a group's victims, which may be on any node.
 CLUSTER = "cluster"

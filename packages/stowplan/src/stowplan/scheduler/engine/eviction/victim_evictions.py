@@ -14,25 +14,22 @@ Upstream: pkg/scheduler/framework/preemption/executor.go.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import Conflict, NotFound
 from stowplan.kube.api.types import Pod, PodCondition
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.engine.eviction.eviction_records import Eviction, EvictionStage, PlanStage, Result
-from stowplan.scheduler.framework.requests import Delete, Done, Read, Unknown
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
+from stowplan.scheduler.engine.eviction.eviction_records import Eviction, EvictionStage, PlanStage, Preemption, Result
+from stowplan.scheduler.engine.eviction.preemptors import Preemptor
+from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
+from stowplan.scheduler.framework.requests import Delete, Done, Outcome, Read, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
-    from stowplan.scheduler.engine.eviction.eviction_records import Preemption
     from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.eviction.preemptors import Preemptor
-    from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
-    from stowplan.scheduler.framework.requests import Outcome
 
 #: Over all plans: evictions that wait for their turn can still be cancelled.
 MAX_CONCURRENT_EVICTIONS = 16

@@ -9,25 +9,21 @@ Anything that cannot be decided this way is left to the trial, which tries pod b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.framework.boundary import call, declares, nothing
 from stowplan.scheduler.framework.runtime.binding import run_permit
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
-    from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 
 class JointDecisions(PlainStruct, eq=False):

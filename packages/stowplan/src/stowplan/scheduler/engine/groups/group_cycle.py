@@ -9,33 +9,27 @@ Upstream: pkg/scheduler/schedule_one_podgroup.go; docs/reference/behaviour.md, P
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
-from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES
+from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
+from stowplan.scheduler.engine.eviction.evictions import Evictions
+from stowplan.scheduler.engine.groups.group_metrics import GroupMetrics
+from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
+from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
 from stowplan.scheduler.engine.groups.group_stories import record_trial
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
-from stowplan.scheduler.engine.schedule_one import Failure, failure_from_decision
+from stowplan.scheduler.engine.groups.group_trials import GroupTrials
+from stowplan.scheduler.engine.schedule_one import Attempt, Failure, SchedulingCycle, failure_from_decision
+from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
+from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.framework.extender import ClusterChangedError
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-    from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.groups.group_metrics import GroupMetrics
-    from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
-    from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
-    from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-    from stowplan.scheduler.engine.schedule_one import Attempt, SchedulingCycle
-    from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
-    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
 

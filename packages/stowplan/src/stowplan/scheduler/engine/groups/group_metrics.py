@@ -5,15 +5,11 @@ Upstream: pkg/scheduler/metrics/profile_metrics.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.engine.groups.group_trial import GroupTrial
 from stowplan.scheduler.framework.status import Code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.engine.groups.group_trial import GroupTrial
 
 
 class GroupMetrics:

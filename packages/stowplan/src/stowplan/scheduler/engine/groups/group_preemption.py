@@ -10,28 +10,27 @@ Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from stowplan.kube.api.types import PodGroup
-from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, run_at_once
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.transaction import Transaction
+from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, CycleSteps, run_at_once
+from stowplan.scheduler.engine.evaluation.sampling import Sampling
+from stowplan.scheduler.engine.groups.group_trial import GroupTrial
+from stowplan.scheduler.engine.groups.group_trials import GroupTrials
 from stowplan.scheduler.framework.boundary import Ended, Raised, resume
 from stowplan.scheduler.framework.extender import ClusterChangedError
-from stowplan.scheduler.framework.interface import PodGroupPostFilterPlugin, PodGroupPostFilterResult, Reads
+from stowplan.scheduler.framework.interface import (
+    PodGroupPostFilterPlugin,
+    PodGroupPostFilterResult,
+    PodGroupPostFilterSteps,
+    Reads,
+)
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised, unschedulable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.cluster.transaction import Transaction
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-    from stowplan.scheduler.engine.evaluation.sampling import Sampling
-    from stowplan.scheduler.engine.groups.group_trial import GroupTrial
-    from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-    from stowplan.scheduler.framework.interface import PodGroupPostFilterSteps
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"
 PLACED_GROUP = "workload aware preemption is not supported for pod groups with scheduling constraints"

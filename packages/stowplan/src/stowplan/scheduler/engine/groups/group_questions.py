@@ -12,6 +12,7 @@ Upstream: none; the trial is pkg/scheduler/schedule_one_podgroup.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,26 +20,21 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import without_log
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.pod_info import scheduler_name_of
-from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, run_at_once
+from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
+from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, CycleSteps, run_at_once
 from stowplan.scheduler.engine.decision.questions import NOT_EFFECT_FREE, is_interested, not_asked_to, unplaced
-from stowplan.scheduler.framework.status import Code, error
+from stowplan.scheduler.framework.interface import Placement
+from stowplan.scheduler.framework.requests import Ask, Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
     from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-    from stowplan.scheduler.framework.interface import Placement
-    from stowplan.scheduler.framework.requests import Ask, Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.status import Status
 
 WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by one"
 

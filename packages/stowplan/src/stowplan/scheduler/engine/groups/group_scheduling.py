@@ -5,25 +5,21 @@ Without the gate GenericWorkload this is empty, and pods of a group are schedule
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from stowplan.kube.config import FeatureGates
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
 from stowplan.scheduler.engine.groups.group_metrics import GroupMetrics
 from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
 from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
 from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
 from stowplan.scheduler.engine.groups.group_trials import GroupTrials
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.kube.config import FeatureGates
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.schedule_one import SchedulingCycle
-    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
+from stowplan.scheduler.engine.schedule_one import SchedulingCycle
+from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 
 
 class GroupScheduling:

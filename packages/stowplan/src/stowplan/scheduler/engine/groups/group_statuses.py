@@ -9,23 +9,18 @@ Upstream: updatePodGroupCondition in pkg/scheduler/schedule_one_podgroup.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import PodGroup, PodGroupCondition
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.statuses import MAX_TRIES, RETRIABLE
-from stowplan.scheduler.framework.requests import Done, Patch, Refused
-from stowplan.scheduler.framework.status import Code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.outbox import Outbox
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.requests import Done, Outcome, Patch, Refused
+from stowplan.scheduler.framework.status import Code, Status
 
 CONDITION = "PodGroupScheduled"
 #: Seconds before the first retry; each further delay is twice the previous one.

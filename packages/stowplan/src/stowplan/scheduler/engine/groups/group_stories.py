@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.inspection.stories import Stories
 
 if TYPE_CHECKING:
     from stowplan.scheduler.engine.groups.group_trial import GroupTrial
-    from stowplan.scheduler.inspection.stories import Stories
 
 SCHEDULED, REFUSED = "scheduled", "not scheduled"
 WAITS, FAILED = "waits for preemption", "failed"

@@ -8,27 +8,20 @@ Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
-from stowplan.scheduler.framework.interface import PodGroupAssignments, ProposedAssignment
-from stowplan.scheduler.framework.runtime.placements import run_placement_score
+from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE, Decision
+from stowplan.scheduler.engine.schedule_one import Failure
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.eviction_plan import GroupEvictionPlan
+from stowplan.scheduler.framework.interface import Placement, PodGroupAssignments, PodGroupInfo, ProposedAssignment
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.placements import PlacementScores, run_placement_score
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.engine.decision.decision import Decision
-    from stowplan.scheduler.engine.schedule_one import Failure
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.eviction_plan import GroupEvictionPlan
-    from stowplan.scheduler.framework.interface import Placement, PodGroupInfo
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.runtime.placements import PlacementScores
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 WAITING = "pod group is waiting for preemption to complete"
 

@@ -5,28 +5,25 @@ Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stowplan.scheduler.engine.decision.algorithm import NodeSubset
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.engine.context import Reporter
+from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
 from stowplan.scheduler.engine.groups.equal_pods import EqualPods
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, PlacementTrials
 from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import PodGroupInfo
+from stowplan.scheduler.framework.interface import Placement, PodGroupInfo
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.placements import run_placement_generate, whole_cluster
 from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.context import Reporter
-    from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
     from stowplan.scheduler.engine.groups.group_preemption import RemovedPods
-    from stowplan.scheduler.framework.interface import Placement
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 
 class GroupTrials:

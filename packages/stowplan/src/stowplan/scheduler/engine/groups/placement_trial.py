@@ -12,35 +12,33 @@ Upstream: podGroupSchedulingDefaultAlgorithm in pkg/scheduler/schedule_one_podgr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.transaction import Transaction
+from stowplan.scheduler.engine.context import Reporter
+from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
+from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps, Needs
 from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.engine.groups.equal_pods import EqualPods
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod, rejected
 from stowplan.scheduler.engine.schedule_one import failure_of, reserve, schedule_pod
 from stowplan.scheduler.framework.boundary import Ended, Raised, resume
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.extender import ClusterChangedError
+from stowplan.scheduler.framework.requests import Outcome
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.cluster.transaction import Transaction
-    from stowplan.scheduler.engine.context import Reporter
-    from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps, Needs
-    from stowplan.scheduler.engine.groups.equal_pods import EqualPods
     from stowplan.scheduler.engine.groups.group_preemption import RemovedPods
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 
 class _PlacedPod(PlainStruct, eq=False):

@@ -9,23 +9,19 @@ such a moment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
+from stowplan.kube.config import Configuration, FeatureGates
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.engine.input_log.recording import Header, Recording
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.config import Configuration, FeatureGates
-    from stowplan.scheduler.engine.context import EngineSettings, RandomSource
-    from stowplan.scheduler.engine.effects import Effect
-    from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
-    from stowplan.scheduler.engine.input_log.recording import InterruptedCall
-    from stowplan.scheduler.engine.inputs import Input
+from stowplan.scheduler.engine.context import EngineSettings, RandomSource
+from stowplan.scheduler.engine.effects import Effect
+from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
+from stowplan.scheduler.engine.input_log.recording import Header, InterruptedCall, Recording
+from stowplan.scheduler.engine.inputs import Input
 
 _log = get_logger(__name__)
 

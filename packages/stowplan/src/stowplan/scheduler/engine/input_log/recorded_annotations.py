@@ -8,9 +8,9 @@ not what. The digest is keyed with a secret that is not stored, so that values c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,14 +18,10 @@ from msgspec.structs import replace
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Change
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.engine.dumped import EngineDump
 from stowplan.scheduler.engine.inputs import Answer, Changes, Input
 from stowplan.scheduler.framework.requests import Done
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.engine.dumped import EngineDump
 
 #: Replaces all annotations that are not kept; its value changes when one of them does.
 OTHERS = "stowplan.dev/other-annotations"

@@ -25,6 +25,7 @@ A killed process may leave an incomplete last line: if a file ends within a line
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from zlib import crc32
 
@@ -40,9 +41,9 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.scheduler.engine.context import EngineSettings
+from stowplan.scheduler.engine.context import EngineSettings, Meter
 from stowplan.scheduler.engine.dumped import EngineDump, objects_of, set_chance
-from stowplan.scheduler.engine.effects import EmitEvent, RunPlugin
+from stowplan.scheduler.engine.effects import Effect, EmitEvent, RunPlugin
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import (
     Activated,
@@ -65,17 +66,13 @@ from stowplan.scheduler.engine.inputs import (
     WallClock,
 )
 from stowplan.scheduler.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
+from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.requests import Bind, Delete, Done, Outcome, Refused, Unknown
 from stowplan.scheduler.framework.runtime.binding import PluginCancelledItselfError
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from stowplan.scheduler.engine.context import Meter
-    from stowplan.scheduler.engine.effects import Effect
     from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
-    from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: Changes with the format. Version 1 had no decisions.

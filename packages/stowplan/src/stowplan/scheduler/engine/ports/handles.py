@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
+from stowplan.kube.api.port import Api
+from stowplan.kube.config import FeatureGates
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.engine.context import EngineContext, Meter, RandomSource
+from stowplan.scheduler.engine.eviction.evictions import Evictions
+from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs, PodActivation
 from stowplan.scheduler.engine.ports.recorder import EffectRecorder
+from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.requests import Request
 from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.api.port import Api
-    from stowplan.kube.config import FeatureGates
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.engine.context import EngineContext, Meter, RandomSource
-    from stowplan.scheduler.engine.eviction.evictions import Evictions
-    from stowplan.scheduler.engine.ports.plugin_inputs import PluginInputs, PodActivation
-    from stowplan.scheduler.framework.extender import Extender
-    from stowplan.scheduler.framework.requests import Request
 
 
 class Handles:

@@ -6,18 +6,15 @@ they are recorded; `Engine` handles them. While a question is answered they are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.effects import EmitEvent
 from stowplan.scheduler.engine.inputs import Activated, Allowed, Cancelled, EventEmitted, Input, Rejected
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.effects import EmitEvent
-    from stowplan.scheduler.engine.outbox import Outbox
-    from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.framework.status import Status
 
 
 class Driver(Protocol):

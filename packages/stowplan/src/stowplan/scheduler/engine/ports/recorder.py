@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from stowplan.kube.api.meta import reference_to
+from stowplan.kube.api.meta import ApiStruct, reference_to
 from stowplan.scheduler.engine.effects import EmitEvent
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.meta import ApiStruct
 
 
 class EventSink(Protocol):

@@ -7,6 +7,7 @@ the answers, and withdraws everything if the cycle is aborted.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,20 +15,17 @@ import msgspec
 
 from stowplan.kube.api.types import Pod, PodStatus
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
+from stowplan.scheduler.engine.outbox import Alarm, Outbox
 from stowplan.scheduler.engine.suspension.work_slices import key_of
-from stowplan.scheduler.framework.requests import Ask, Done, Wait
+from stowplan.scheduler.framework.requests import Ask, Done, Outcome, Request, Wait
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.metrics import PluginTimes
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-    from stowplan.scheduler.engine.outbox import Alarm, Outbox
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
-    from stowplan.scheduler.framework.requests import Outcome, Request
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.framework.runtime.metrics import PluginTimes
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 _NO_STATUS = PodStatus()
 

@@ -31,39 +31,33 @@ Upstream has no counterpart. There, a cycle blocks until it is answered, and all
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stowplan.kube.api.port import Change
+from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.engine.schedule_one import on_node
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps, Needs
+from stowplan.scheduler.engine.schedule_one import SchedulingCycle, on_node
 from stowplan.scheduler.engine.suspension.suspended import (
     AwaitedRequest,
+    CycleHandler,
     Stage,
     SuspendableCycle,
     has_same_requirements,
 )
 from stowplan.scheduler.engine.suspension.work_slices import WorkSlices
 from stowplan.scheduler.framework.boundary import Ended, Raised, close, resume
-from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED
-from stowplan.scheduler.framework.requests import Done
+from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED, ClusterEvent
+from stowplan.scheduler.framework.extender import Extender
+from stowplan.scheduler.framework.requests import Done, Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.unfinished import UnfinishedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from stowplan.kube.api.port import Change
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.engine.context import EngineContext
-    from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps, Needs
-    from stowplan.scheduler.engine.schedule_one import SchedulingCycle
-    from stowplan.scheduler.engine.suspension.suspended import CycleHandler
-    from stowplan.scheduler.framework.events import ClusterEvent
-    from stowplan.scheduler.framework.extender import Extender
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Maximum number of cycles that may call an extender at a time.
 MAX_CYCLES = 64

@@ -12,18 +12,17 @@ return to the scheduling queue when it has finished. The queues of different pod
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.engine.effects import Pause
+from stowplan.scheduler.engine.outbox import Outbox
+from stowplan.scheduler.framework.requests import Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from stowplan.scheduler.engine.outbox import Outbox
     from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
-    from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 
 class WorkSlices:

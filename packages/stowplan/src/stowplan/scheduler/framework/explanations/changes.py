@@ -6,18 +6,15 @@ A `Change` can be applied to a copy of the pod, or temporarily to the cluster, s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
+from stowplan.kube.api.types import Node, Pod, PodSpec
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.explanations.formatting import joined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stowplan.kube.api.types import Node, Pod, PodSpec
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 replace = msgspec.structs.replace
 

@@ -6,22 +6,19 @@ described by its distinct details, the most frequent first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from stowplan.scheduler.framework.explanations.changes import Way
 from stowplan.scheduler.framework.explanations.formatting import sentence
-from stowplan.scheduler.framework.explanations.grouping import classes, split
+from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
+from stowplan.scheduler.framework.explanations.inspection import Inspection
+from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.status import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import numpy as np
     import numpy.typing as npt
-
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.grouping import Refusal
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.explanations.remedy import Remedy
-    from stowplan.scheduler.framework.status import Reason
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

@@ -5,15 +5,13 @@ Quantities read as Kubernetes writes them; requirements read as kubectl's select
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.quantity import NANO, Format, format_quantity
-from stowplan.kube.api.selectors import DOES_NOT_EXIST, EXISTS, GT, IN, LT, NOT_IN
+from stowplan.kube.api.selectors import DOES_NOT_EXIST, EXISTS, GT, IN, LT, NOT_IN, Requirement, Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from stowplan.kube.api.selectors import Requirement, Selector
     from stowplan.kube.api.types import Taint
     from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
     from stowplan.scheduler.cluster.ports import Port

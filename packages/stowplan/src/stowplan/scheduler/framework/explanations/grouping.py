@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.status import Code, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
-
-    from stowplan.scheduler.framework.status import Code, Reason
 
     Rows = npt.NDArray[np.intp]
 

@@ -8,21 +8,21 @@ internal state of other plugins.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from stowplan.kube.api.types import Node
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.status import Reason
 
+if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from stowplan.kube.api.types import Node
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.status import Reason
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

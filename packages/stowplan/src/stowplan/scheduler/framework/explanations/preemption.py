@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
 class Victim(PlainStruct, frozen=True):

@@ -8,21 +8,18 @@ suggested, so a remedy may propose changes that turn out not to help.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.kube.api.types import Node
+from stowplan.scheduler.framework.explanations.changes import Change, Way
 from stowplan.scheduler.framework.explanations.grouping import classes, split
+from stowplan.scheduler.framework.explanations.inspection import Inspection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
-
     import numpy.typing as npt
-
-    from stowplan.kube.api.types import Node
-    from stowplan.scheduler.framework.explanations.changes import Change, Way
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
 
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]

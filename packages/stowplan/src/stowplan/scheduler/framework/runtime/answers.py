@@ -9,6 +9,7 @@ keep them and refill them for the next pod. Whoever asks whether a result has ch
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status, error, raised, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     import numpy.typing as npt
 
     Method = Callable[..., Any]

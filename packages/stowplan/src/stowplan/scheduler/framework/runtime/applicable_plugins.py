@@ -7,14 +7,11 @@ over all nodes still calls it, because its Skip is recorded there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from stowplan.scheduler.cluster.pod_info import PodShape
 from stowplan.scheduler.framework.boundary import declares
-from stowplan.scheduler.framework.interface import ReservePlugin
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodShape
-    from stowplan.scheduler.framework.interface import Plugin, PreBindPlugin, PreFilterPlugin, SignPlugin
+from stowplan.scheduler.framework.interface import Plugin, PreBindPlugin, PreFilterPlugin, ReservePlugin, SignPlugin
 
 
 class ApplicablePlugins(NamedTuple):

@@ -13,26 +13,23 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from functools import partial
 from math import isnan
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.framework.boundary import Raised, call, call_coroutine
+from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import PreBindPreFlightResult
 from stowplan.scheduler.framework.requests import Bind
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import ended, timed
 from stowplan.scheduler.framework.status import SKIP, SUCCESS, Code, Status, error, unexpected, well_formed, wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 _log = get_logger(__name__)
 

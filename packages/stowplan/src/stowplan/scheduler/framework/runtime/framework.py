@@ -9,17 +9,23 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.kube.config import Profile
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.boundary import Raised, call, call_steps, nothing
+from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.scheduler.framework.interface import (
     MAX_SCORE,
@@ -31,12 +37,16 @@ from stowplan.scheduler.framework.interface import (
     PodExtensions,
     PostFilterPlugin,
     PostFilterResult,
+    PostFilterSteps,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
     Reads,
     ScorePlugin,
+    SignPlugin,
 )
+from stowplan.scheduler.framework.pod_shift import PodShift
+from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.answers import (
     checked_scores,
     failed_post_filter,
@@ -45,28 +55,17 @@ from stowplan.scheduler.framework.runtime.answers import (
     post_filter_result,
     pre_filter_result,
 )
-from stowplan.scheduler.framework.runtime.metrics import timed
+from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
+from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics, timed
 from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError, ProfilePlugins
 from stowplan.scheduler.framework.status import SKIP, Code, Status, typed, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-
     import numpy.typing as npt
 
-    from stowplan.kube.config import Profile
-    from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.view import Nodes
     from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
     from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.interface import PostFilterSteps, SignPlugin
-    from stowplan.scheduler.framework.pod_shift import PodShift
-    from stowplan.scheduler.framework.rejections import Rejections
-    from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
-    from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 _log = get_logger(__name__)

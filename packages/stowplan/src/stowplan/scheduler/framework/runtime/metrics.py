@@ -20,18 +20,16 @@ metric_recorder.go, as observing directly is cheaper here than deferring it.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple
 
-from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.kube.metrics.families import Counter, Histogram, HistogramVec
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.framework.interface import Plugin, PostFilterResult
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from stowplan.kube.metrics.families import Counter, Histogram, HistogramVec
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.framework.interface import Plugin
     from stowplan.scheduler.framework.runtime.framework import Framework
 
 P = ParamSpec("P")

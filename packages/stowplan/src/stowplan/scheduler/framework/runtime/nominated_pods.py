@@ -8,6 +8,7 @@ Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -16,19 +17,17 @@ import numpy as np
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.interface import NodePodExtensions
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
 
-    from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.cluster.view import Nodes
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.runtime.framework import Framework
 

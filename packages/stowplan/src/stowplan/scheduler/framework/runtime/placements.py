@@ -9,27 +9,31 @@ Upstream: pkg/scheduler/framework/runtime/framework.go; docs/reference/behaviour
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.boundary import Raised, call
-from stowplan.scheduler.framework.interface import MAX_SCORE, MIN_SCORE, Placement, PodGroupAssignments
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.interface import (
+    MAX_SCORE,
+    MIN_SCORE,
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupAssignments,
+    PodGroupInfo,
+)
 from stowplan.scheduler.framework.runtime.answers import out_of_range
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised, unschedulable, wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin, PodGroupInfo
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 NO_PLACEMENTS = "no feasible placements found"
 

@@ -6,11 +6,13 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 # mypy: disable-error-code="type-abstract"
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from inspect import isgeneratorfunction
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
+from stowplan.kube.config import Profile
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.interface import (
     EXTENSION_POINTS,
@@ -41,9 +43,6 @@ from stowplan.scheduler.framework.interface import (
 from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from stowplan.kube.config import Profile
     from stowplan.kube.config.configuration import PluginRef
     from stowplan.scheduler.framework.handle import Handle
     from stowplan.scheduler.framework.runtime.registry import Registry

@@ -7,20 +7,19 @@ themselves by class attributes.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.meta import ApiStruct
-from stowplan.kube.config.declaration import PluginDeclaration
+from stowplan.kube.config.declaration import Declarations, Kinds, PluginDeclaration
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.interface import Plugin, extension_points
 from stowplan.scheduler.framework.status import RAISED, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
     from importlib.metadata import EntryPoint
 
-    from stowplan.kube.config.declaration import Declarations, Kinds
 
 #: The entry-point group under which installed packages provide plugins.
 ENTRY_POINT_GROUP = "stowplan.plugins"

@@ -13,21 +13,17 @@ Upstream: k8s.io/csi-translation-lib; isCSIMigrationOn and isPluginMigratedToCSI
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.kube.api.label_selectors import IN
-from stowplan.kube.api.types import PersistentVolume
+from stowplan.kube.api.types import CSINode, PersistentVolume, Volume
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.in_tree.common.annotations import AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from stowplan.kube.api.types import CSINode, Volume
 
 _BETA_ZONE, _BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

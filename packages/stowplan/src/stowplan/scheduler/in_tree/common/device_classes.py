@@ -10,6 +10,7 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.resource_names import DEVICE_CLASS_PREFIX, is_dra_extended
@@ -18,8 +19,6 @@ from stowplan.kube.api.types import DeviceClass
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from stowplan.scheduler.cluster.pod_info import PodShape
     from stowplan.scheduler.cluster.state import ClusterState
 

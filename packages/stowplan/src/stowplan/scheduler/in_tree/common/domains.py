@@ -7,6 +7,7 @@ domains is cheap, spreading them is not. An unchanged array stays the same objec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,6 @@ import numpy as np
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.labels import LabelColumn

@@ -8,6 +8,7 @@ whether or not the pod requests it, and a node that lacks it, or whose requests 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,6 @@ from stowplan.scheduler.framework.interface import Reads, ReadsNoObjects, ScoreP
 from stowplan.scheduler.in_tree.common.resource_scoring import capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.view import Nodes
     from stowplan.scheduler.framework.cycle_state import CycleState

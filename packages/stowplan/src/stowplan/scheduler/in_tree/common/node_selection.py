@@ -12,6 +12,7 @@ Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity and corev1/hel
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,8 +22,6 @@ from stowplan.kube.api.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN
 from stowplan.kube.api.taints import untolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
     import numpy.typing as npt
 
     from stowplan.kube.api.node_selectors import NodeSelectorMatcher, NodeTerm, RequiredNodeAffinity

@@ -5,6 +5,7 @@ Upstream: pkg/scheduler/framework/plugins/helper/normalize_score.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,6 @@ import numpy as np
 from stowplan.scheduler.framework.interface import MAX_SCORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
 

@@ -9,6 +9,7 @@ Upstream: pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +18,6 @@ from stowplan.kube.api.resource_names import is_scalar
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.node_table import NodeTable

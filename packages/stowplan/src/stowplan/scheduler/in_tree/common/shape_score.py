@@ -5,6 +5,7 @@ Upstream: pkg/scheduler/framework/plugins/helper/shape_score.go.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,6 @@ from stowplan.scheduler.framework.interface import MAX_SCORE
 from stowplan.scheduler.in_tree.common.args import MAX_CUSTOM_PRIORITY_SCORE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.in_tree.common.args import UtilizationShapePoint

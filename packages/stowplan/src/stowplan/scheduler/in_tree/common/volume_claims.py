@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
+from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.events import Hint, NamedObjects, queue_if
 from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
 def class_name_of(obj: PersistentVolumeClaim | PersistentVolume) -> str:

@@ -8,6 +8,7 @@ Upstream: pkg/scheduler/framework/plugins/defaultpreemption and framework/preemp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import PodGroup
@@ -34,8 +35,6 @@ from stowplan.scheduler.preemption.extenders import ask_extenders, interested_ex
 from stowplan.scheduler.preemption.workloads import victims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.diagnosis import Diagnosis

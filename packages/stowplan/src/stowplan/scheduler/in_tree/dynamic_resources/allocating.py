@@ -5,6 +5,7 @@ Upstream: the second half of Allocate, and createNodeSelector, of allocator_incu
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_OID, uuid5
 
@@ -19,8 +20,6 @@ from stowplan.kube.api.node_selectors import NODE_NAME_FIELD
 from stowplan.kube.api.quantity import format_quantity, read_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from stowplan.kube.api.device_claims import ResourceClaim
     from stowplan.kube.api.devices import DeviceClass
     from stowplan.kube.api.meta import ResourceList

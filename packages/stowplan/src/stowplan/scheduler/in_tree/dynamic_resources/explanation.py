@@ -6,6 +6,7 @@ be allocated together with the others is reported. Extended resources backed by 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -37,8 +38,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.request_problems import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from stowplan.kube.api.device_claims import DeviceSubRequest, ExactDeviceRequest
     from stowplan.kube.cel.device_selectors import Read
     from stowplan.scheduler.framework.explanations.explanation import Mask, Rows

@@ -8,6 +8,7 @@ Upstream: extendeddynamicresources.go of pkg/scheduler/framework/plugins/dynamic
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.kube.api.device_claims import (
@@ -26,8 +27,6 @@ from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
 from stowplan.scheduler.in_tree.common.device_classes import device_class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from stowplan.kube.api.pod import Container
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
     from stowplan.scheduler.cluster.state import ClusterState

@@ -6,6 +6,7 @@ plugin. Filter and Score need many nodes, Reserve and explanations one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory
 from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import NamedClaim, footprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_info import PodInfo

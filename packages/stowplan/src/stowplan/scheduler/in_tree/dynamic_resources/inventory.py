@@ -11,6 +11,7 @@ grouped by what they see of them. Both parts have codes of their own, and a node
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +29,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.pools import Pool, compiled, t
 from stowplan.scheduler.in_tree.dynamic_resources.taint_rules import TaintRules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import numpy.typing as npt
 
     from stowplan.kube.api.affinity import NodeSelector

@@ -9,6 +9,7 @@ Upstream: nodeallocatabledynamicresources.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,8 +27,6 @@ from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import devices_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.device_claims import ResourceClaim

@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/framework/plugins/dynamicresources.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +70,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.writing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.pod import NodeAllocatableResourceClaimStatus

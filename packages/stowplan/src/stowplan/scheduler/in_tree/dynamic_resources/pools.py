@@ -5,6 +5,7 @@ Upstream: pools_incubating.go, allocateddevices.go.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import field
@@ -21,8 +22,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     import numpy as np
     import numpy.typing as npt
 

@@ -7,6 +7,7 @@ other requests has to be recreated.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE
 from stowplan.scheduler.in_tree.dynamic_resources.request_problems import Kind, amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from stowplan.scheduler.framework.explanations.changes import Way
     from stowplan.scheduler.framework.explanations.explanation import Mask, Rows
     from stowplan.scheduler.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation

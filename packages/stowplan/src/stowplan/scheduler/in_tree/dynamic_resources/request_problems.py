@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,8 +13,6 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from stowplan.kube.api.affinity import Taint
 
 #: Maximum number of values and names listed.

@@ -8,6 +8,7 @@ Upstream: Reserve, Unreserve and PreBind of dynamicresources.go.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,8 +39,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.writing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
     from stowplan.kube.api.devices import DeviceClass as Class
     from stowplan.scheduler.cluster.pod_info import PodInfo

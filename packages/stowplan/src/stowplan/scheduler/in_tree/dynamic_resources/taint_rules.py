@@ -9,6 +9,7 @@ scheduler; here the intended behavior is implemented.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,8 +17,6 @@ from msgspec.structs import replace
 from stowplan.kube.api.types import DeviceTaintRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.kube.api.devices import Device, DeviceTaintRuleSpec, ResourceSliceSpec
     from stowplan.scheduler.cluster.state import ClusterState
 

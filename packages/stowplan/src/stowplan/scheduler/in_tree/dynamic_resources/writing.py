@@ -10,6 +10,7 @@ change what they contain, with the same conflicts.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -24,8 +25,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Devi
 from stowplan.scheduler.in_tree.dynamic_resources.demand import claim_key
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
     from stowplan.kube.api.pod import ContainerExtendedResourceRequest
     from stowplan.kube.metrics.scheduler import SchedulerMetrics

@@ -8,6 +8,7 @@ Upstream: pkg/scheduler/framework/plugins/gangscheduling.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import PodGroup
@@ -20,8 +21,6 @@ from stowplan.scheduler.in_tree.common.volume_claims import same_namespace
 from stowplan.scheduler.in_tree.gang_scheduling.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.framework.cycle_state import CycleState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -9,8 +10,6 @@ import numpy as np
 from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchScoreState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.labels import LabelColumn

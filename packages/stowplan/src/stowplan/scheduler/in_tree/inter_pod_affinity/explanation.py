@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,6 @@ from stowplan.scheduler.in_tree.inter_pod_affinity.plugin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
     from stowplan.scheduler.framework.explanations.changes import Way

@@ -8,6 +8,7 @@ Upstream: pkg/scheduler/framework/plugins/interpodaffinity/plugin.go (EventsToRe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.selectors import SelectorError
@@ -15,8 +16,6 @@ from stowplan.scheduler.framework.events import NODE, POD, Action, Hint, on, que
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.kube.api.types import Node, Pod
     from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
     from stowplan.scheduler.framework.events import ClusterEventWithHint

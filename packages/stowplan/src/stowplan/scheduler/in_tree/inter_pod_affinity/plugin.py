@@ -13,6 +13,7 @@ Upstream: pkg/scheduler/framework/plugins/interpodaffinity.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -52,8 +53,6 @@ from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import DECLARATIO
 from stowplan.scheduler.in_tree.inter_pod_affinity.tables import Table, anywhere, avoids, union
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.selectors import Selector

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +11,6 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.in_tree.common.domains import by_domain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.labels import LabelColumn

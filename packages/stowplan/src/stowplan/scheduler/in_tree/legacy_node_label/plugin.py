@@ -5,6 +5,7 @@ Used by policies (`labelsPresence`, `labelPreference`) and v1beta1 configuration
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +25,6 @@ from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.in_tree.legacy_node_label.declaration import DECLARATION, LegacyNodeLabelArgs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.node_table import NodeTable

@@ -6,6 +6,7 @@ node has the annotation: the nodes that have it, and the controllers they name, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +18,6 @@ from stowplan.scheduler.in_tree.common.annotations import PREFER_AVOID_PODS
 from stowplan.scheduler.in_tree.legacy_node_prefer_avoid_pods.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.node_table import NodeTable

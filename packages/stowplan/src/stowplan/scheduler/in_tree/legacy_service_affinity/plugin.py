@@ -12,6 +12,7 @@ Upstream: pkg/scheduler/framework/plugins/serviceaffinity/service_affinity.go of
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,8 +38,6 @@ from stowplan.scheduler.framework.status import Reason, Status
 from stowplan.scheduler.in_tree.legacy_service_affinity.declaration import DECLARATION, LegacyServiceAffinityArgs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from stowplan.scheduler.in_tree.common.node_selection import requirement_mask, t
 from stowplan.scheduler.in_tree.node_affinity.plugin import ENFORCED_AFFINITY, POD_AFFINITY, NodeAffinity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.types import NodeSelectorTerm, Pod

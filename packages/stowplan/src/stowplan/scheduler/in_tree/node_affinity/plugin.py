@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/framework/plugins/nodeaffinity.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
@@ -40,8 +41,6 @@ from stowplan.scheduler.in_tree.common.normalization import default_normalize
 from stowplan.scheduler.in_tree.node_affinity.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     import numpy.typing as npt
 

@@ -8,6 +8,7 @@ Upstream: pkg/scheduler/framework/plugins/nodedeclaredfeatures, k8s.io/component
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,8 +30,6 @@ from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.node_declared_features.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.types import Node, Pod, PodSpec

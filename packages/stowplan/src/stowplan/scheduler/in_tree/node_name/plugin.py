@@ -7,6 +7,7 @@ Upstream: pkg/scheduler/framework/plugins/nodename.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,6 @@ from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.in_tree.node_name.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.view import Nodes
     from stowplan.scheduler.framework.cycle_state import CycleState

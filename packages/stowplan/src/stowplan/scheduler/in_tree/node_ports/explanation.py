@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from stowplan.scheduler.framework.explanations.formatting import joined, pods_te
 from stowplan.scheduler.framework.explanations.remedy import Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.ports import Port
     from stowplan.scheduler.framework.explanations.changes import Way

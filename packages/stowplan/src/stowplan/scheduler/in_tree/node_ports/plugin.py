@@ -5,6 +5,7 @@ Upstream: pkg/scheduler/framework/plugins/nodeports.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.cluster.ports import ports_conflict
@@ -25,8 +26,6 @@ from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated
 from stowplan.scheduler.in_tree.node_ports.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.view import Nodes

@@ -5,6 +5,7 @@ Upstream: pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,6 @@ from stowplan.scheduler.in_tree.common.resource_scoring import Capacity, Demands
 from stowplan.scheduler.in_tree.node_resources_balanced_allocation.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_info import PodInfo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,8 +16,6 @@ from stowplan.scheduler.in_tree.node_resources_fit.plugin import INSUFFICIENT, T
 from stowplan.scheduler.in_tree.node_resources_fit.smaller_requests import smaller_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from stowplan.scheduler.framework.explanations.changes import Way

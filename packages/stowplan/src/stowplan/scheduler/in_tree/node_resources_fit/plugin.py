@@ -5,6 +5,7 @@ Upstream: pkg/scheduler/framework/plugins/noderesources/fit.go and its scoring s
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,8 +34,6 @@ from stowplan.scheduler.in_tree.common.shape_score import ShapePoints, mean_of_p
 from stowplan.scheduler.in_tree.node_resources_fit.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.types import DeviceClass, Node, Pod

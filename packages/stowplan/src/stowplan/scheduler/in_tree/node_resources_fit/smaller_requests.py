@@ -7,6 +7,7 @@ reduced first, and no more than needed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +18,6 @@ from stowplan.scheduler.framework.explanations.changes import Change, with_spec
 from stowplan.scheduler.framework.explanations.formatting import amount, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from stowplan.kube.api.types import Container, Pod
 
 replace = msgspec.structs.replace

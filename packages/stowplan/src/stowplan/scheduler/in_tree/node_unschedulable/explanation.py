@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,6 @@ from stowplan.scheduler.framework.explanations.formatting import count, listed
 from stowplan.scheduler.framework.explanations.remedy import Remedy, one_or_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.kube.api.types import Node
     from stowplan.scheduler.framework.explanations.changes import Way
     from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows

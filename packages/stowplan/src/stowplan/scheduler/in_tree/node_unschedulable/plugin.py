@@ -9,6 +9,7 @@ Upstream: pkg/scheduler/framework/plugins/nodeunschedulable.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.taints import NO_SCHEDULE, tolerates
@@ -28,8 +29,6 @@ from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.node_unschedulable.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.kube.api.types import Node, Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.view import Nodes

@@ -8,6 +8,7 @@ of them changed, or if its CSINode or an attachment changed. This happens on dem
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +28,6 @@ from stowplan.scheduler.cluster.columns import grown
 from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, Found, behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.state import ClusterState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,8 +15,6 @@ from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.node_volume_limits.plugin import TOO_MANY_VOLUMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.pod_info import PodInfo

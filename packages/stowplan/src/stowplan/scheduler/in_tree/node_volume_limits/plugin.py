@@ -13,6 +13,7 @@ Upstream: pkg/scheduler/framework/plugins/nodevolumelimits.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +38,6 @@ from stowplan.scheduler.in_tree.node_volume_limits.declaration import DECLARATIO
 from stowplan.scheduler.in_tree.node_volume_limits.hints import events
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.types import Pod

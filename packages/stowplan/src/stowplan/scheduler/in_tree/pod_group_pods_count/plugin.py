@@ -5,6 +5,7 @@ Upstream: pkg/scheduler/framework/plugins/podgrouppodscount.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.framework.interface import MAX_SCORE, PlacementScorePlugin
@@ -13,8 +14,6 @@ from stowplan.scheduler.in_tree.common.pod_groups import without_state
 from stowplan.scheduler.in_tree.pod_group_pods_count.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.interface import PodGroupAssignments, PodGroupInfo
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,6 @@ import numpy as np
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.in_tree.pod_topology_spread.constraints import Constraint, Prepared

@@ -6,6 +6,7 @@ So nodes with the same domains and the same number of pods are a class.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,8 +16,6 @@ from stowplan.scheduler.framework.batch_state import BatchScoreState
 from stowplan.scheduler.in_tree.pod_topology_spread.amounts import by_difference, rounded, weighted_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.in_tree.common.domain_classes import DomainClasses

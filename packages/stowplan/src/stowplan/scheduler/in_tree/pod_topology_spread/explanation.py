@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from stowplan.scheduler.in_tree.pod_topology_spread.plugin import PodTopologySpr
 from stowplan.scheduler.in_tree.pod_topology_spread.skew import MISSING_LABEL, SKEWED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodShape
     from stowplan.scheduler.framework.explanations.changes import Way

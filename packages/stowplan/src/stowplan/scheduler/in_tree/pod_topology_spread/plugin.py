@@ -11,6 +11,7 @@ Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +76,6 @@ from stowplan.scheduler.in_tree.pod_topology_spread.skew import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.types import TopologySpreadConstraint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,6 @@ from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.common.domains import by_domain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.view import Nodes

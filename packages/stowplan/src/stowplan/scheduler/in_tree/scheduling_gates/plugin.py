@@ -5,6 +5,7 @@ Upstream: pkg/scheduler/framework/plugins/schedulinggates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.scheduler.framework.events import POD, Action, Hint, on, queue_if
@@ -14,8 +15,6 @@ from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.scheduling_gates.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.kube.api.types import Pod
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.framework.events import ClusterEventWithHint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from stowplan.scheduler.framework.explanations.formatting import count, joined, 
 from stowplan.scheduler.framework.explanations.remedy import Remedy, one_or_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from stowplan.kube.api.types import Node, Taint
     from stowplan.scheduler.framework.explanations.changes import Way
     from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows

@@ -8,6 +8,7 @@ Upstream: pkg/scheduler/framework/plugins/tainttoleration.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,8 +33,6 @@ from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.taint_toleration.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.types import Node, Pod, Taint, Toleration

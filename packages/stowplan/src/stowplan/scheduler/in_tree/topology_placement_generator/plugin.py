@@ -8,6 +8,7 @@ Upstream: pkg/scheduler/framework/plugins/topologyaware.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +20,6 @@ from stowplan.scheduler.in_tree.common.pod_groups import without_state
 from stowplan.scheduler.in_tree.topology_placement_generator.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.interface import Placement, PodGroupInfo
 

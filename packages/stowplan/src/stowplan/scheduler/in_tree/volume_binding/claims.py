@@ -12,7 +12,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.affinity import NodeSelector
+from stowplan.kube.api.meta import ResourceList, controller_of
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.selectors import (
     NodeSelectorMatcher,
@@ -23,16 +24,14 @@ from stowplan.kube.api.selectors import (
     compile_node_selector,
 )
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.status import Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
 from stowplan.scheduler.in_tree.common.csi_migration import TranslationError, migrated_affinity, migration_of
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.affinity import NodeSelector
-    from stowplan.kube.api.meta import ResourceList
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.in_tree.volume_binding.volumes import Volumes
 
 _WAITS = "WaitForFirstConsumer"

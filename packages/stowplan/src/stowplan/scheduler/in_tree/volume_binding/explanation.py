@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.kube.api.meta import ObjectMeta, reference_to
 from stowplan.kube.api.quantity import Format, format_quantity
-from stowplan.kube.api.selectors import IN
+from stowplan.kube.api.selectors import IN, NodeSelectorMatcher
 from stowplan.kube.api.types import (
     CSIStorageCapacity,
     PersistentVolume,
@@ -21,15 +22,18 @@ from stowplan.kube.api.types import (
     StorageClass,
     VolumeNodeAffinity,
 )
-from stowplan.scheduler.framework.explanations.changes import Change
+from stowplan.scheduler.framework.explanations.changes import Change, Way
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, joined, requirement_text, sentence
+from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
-from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.status import Reason, Status
 from stowplan.scheduler.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 from stowplan.scheduler.in_tree.volume_binding.claims import (
     BoundVolume,
+    Claim,
+    ClaimRequirements,
     DelayedClaim,
     affinity_of,
     compiled,
@@ -50,19 +54,11 @@ from stowplan.scheduler.in_tree.volume_binding.provisioning import (
     limit_of,
     topology_of,
 )
-from stowplan.scheduler.in_tree.volume_binding.volumes import NONE
+from stowplan.scheduler.in_tree.volume_binding.volumes import NONE, Volume
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from stowplan.kube.api.selectors import NodeSelectorMatcher
-    from stowplan.scheduler.framework.explanations.changes import Way
     from stowplan.scheduler.framework.explanations.explanation import Mask, Rows
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.status import Reason
-    from stowplan.scheduler.in_tree.volume_binding.claims import Claim, ClaimRequirements
     from stowplan.scheduler.in_tree.volume_binding.plugin import VolumeBinding
-    from stowplan.scheduler.in_tree.volume_binding.volumes import Volume
 
 #: Maximum number of affinity terms listed.
 _SHOWN_TERMS = 2

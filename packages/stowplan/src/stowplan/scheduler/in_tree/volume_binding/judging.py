@@ -9,6 +9,7 @@ Upstream: FindPodVolumes of volumebinding/binder.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,21 +19,18 @@ from stowplan.kube.api.types import CSINode, StorageClass
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
 from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.rejections import Entry
 from stowplan.scheduler.framework.status import Code, Reason, Status, error
 from stowplan.scheduler.in_tree.common.annotations import MIGRATED_PLUGINS
-from stowplan.scheduler.in_tree.volume_binding.volumes import NONE
+from stowplan.scheduler.in_tree.volume_binding.claims import BoundVolume, DelayedClaim, PodClaims
+from stowplan.scheduler.in_tree.volume_binding.provisioning import Provisioning, Room
+from stowplan.scheduler.in_tree.volume_binding.volumes import NONE, Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.in_tree.volume_binding.claims import BoundVolume, DelayedClaim, PodClaims
     from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
-    from stowplan.scheduler.in_tree.volume_binding.provisioning import Provisioning, Room
-    from stowplan.scheduler.in_tree.volume_binding.volumes import Volumes
 
     Mask = npt.NDArray[np.bool_]
     Ids = npt.NDArray[np.int64]

@@ -6,6 +6,7 @@ checking every node, and stay cached while only other labels change.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,6 @@ from stowplan.kube.api.selectors import IN
 from stowplan.scheduler.in_tree.common.node_selection import matcher_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
 
     from stowplan.kube.api.selectors import NodeSelectorMatcher

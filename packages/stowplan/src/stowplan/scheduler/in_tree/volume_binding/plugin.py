@@ -12,6 +12,7 @@ Upstream: pkg/scheduler/framework/plugins/volumebinding.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,8 +54,6 @@ from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS, NON
 from stowplan.scheduler.in_tree.volume_binding.writing import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.types import Pod

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from stowplan.kube.api.affinity import TopologySelectorTerm
 from stowplan.kube.api.quantity import parse_quantity, value
 from stowplan.kube.api.selectors import (
     IN,
@@ -25,14 +26,13 @@ from stowplan.kube.api.selectors import (
 from stowplan.kube.api.types import CSIDriver, CSIStorageCapacity, StorageClass
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
 from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.volume_binding.volumes import first_on_rows
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from stowplan.kube.api.affinity import TopologySelectorTerm
-    from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 
     Ids = npt.NDArray[np.int64]

@@ -5,18 +5,14 @@ Upstream: AssumePodVolumes and RevertAssumedPodVolumes of volumebinding/binder.g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.kube.api.meta import reference_to
+from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.in_tree.common.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
-    from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 
 
 class Binding(PlainStruct):

@@ -9,6 +9,7 @@ Upstream: Score of volumebinding/volume_binding.go and buildScorerFunction of vo
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,8 +19,6 @@ from stowplan.scheduler.in_tree.common.shape_score import ShapePoints
 from stowplan.scheduler.in_tree.volume_binding.volumes import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.in_tree.common.args import UtilizationShapePoint

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,22 +22,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from msgspec import field
 
-from stowplan.kube.api.types import PersistentVolume
+from stowplan.kube.api.meta import ObjectReference
+from stowplan.kube.api.selectors import NodeSelectorMatcher
+from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
-from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of, size_in
+from stowplan.scheduler.in_tree.volume_binding.claims import ClaimRequirements, affinity_of, size_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import numpy.typing as npt
 
-    from stowplan.kube.api.meta import ObjectReference
-    from stowplan.kube.api.selectors import NodeSelectorMatcher
-    from stowplan.kube.api.types import PersistentVolumeClaim
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.in_tree.volume_binding.claims import ClaimRequirements
     from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 
     Ids = npt.NDArray[np.int64]

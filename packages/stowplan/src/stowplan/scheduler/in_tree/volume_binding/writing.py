@@ -9,7 +9,7 @@ Upstream: BindPodVolumes, bindAPIUpdate and checkBindings of volumebinding/binde
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -24,8 +24,6 @@ from stowplan.scheduler.in_tree.common.annotations import BOUND_BY_CONTROLLER, S
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound, usable_where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.scheduler.cluster.pod_info import PodInfo
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.framework.requests import Key, Outcome, Request, Steps

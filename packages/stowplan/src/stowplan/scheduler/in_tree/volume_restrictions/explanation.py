@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,6 @@ from stowplan.scheduler.framework.explanations.remedy import Remedy
 from stowplan.scheduler.in_tree.volume_restrictions.plugin import CLAIM_IN_USE, DISK_CONFLICT, VolumeRestrictions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stowplan.scheduler.cluster.pod_info import Disk, PodInfo, PodShape
     from stowplan.scheduler.framework.explanations.changes import Way
     from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows

@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/framework/plugins/volumerestrictions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +34,6 @@ from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, names
 from stowplan.scheduler.in_tree.volume_restrictions.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.kube.api.types import Pod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,6 @@ from stowplan.scheduler.in_tree.volume_zone.hints import ZONE_LABELS, zones_of
 from stowplan.scheduler.in_tree.volume_zone.plugin import ZONE_CONFLICT, VolumeZone, elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stowplan.scheduler.framework.explanations.explanation import Columns, Mask
     from stowplan.scheduler.framework.explanations.inspection import Inspection
     from stowplan.scheduler.framework.status import Reason

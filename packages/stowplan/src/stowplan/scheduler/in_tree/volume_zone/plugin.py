@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/framework/plugins/volumezone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,8 +31,6 @@ from stowplan.scheduler.in_tree.volume_zone.declaration import DECLARATION
 from stowplan.scheduler.in_tree.volume_zone.hints import ZONE_LABELS, events, zones_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import numpy.typing as npt
 
     from stowplan.scheduler.cluster.node_table import NodeTable

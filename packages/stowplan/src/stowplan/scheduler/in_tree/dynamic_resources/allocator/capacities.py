@@ -5,13 +5,12 @@ Upstream: consumable_capacity.go of k8s.io/dynamic-resource-allocation/structure
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.quantity import NANO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, Capacity, CapacityPolicy
 
 

@@ -5,14 +5,13 @@ Upstream: validateDeviceRequest of allocator_incubating.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.kube.api.device_claims import ALL, EXACT_COUNT, DeviceSubRequest
 from stowplan.kube.api.quantity import parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.kube.api.affinity import Toleration
     from stowplan.kube.api.device_claims import ExactDeviceRequest, ResourceClaim
     from stowplan.kube.api.devices import DeviceClass, DeviceSelector

@@ -9,6 +9,7 @@ Upstream: pools_incubating.go of k8s.io/dynamic-resource-allocation/structured.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,8 +24,6 @@ from stowplan.kube.cel.device_selectors import Device as SelectedDevice
 from stowplan.kube.cel.device_selectors import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from stowplan.kube.api import devices as api
 
 #: In units of 10^-9, like quantities.
